@@ -1,0 +1,12 @@
+//! The decisions of Fleetwright: which machines to add, replace and remove, and why.
+//!
+//! Pure and synchronous. Values go in, a plan and its reasons come out; time, seed and order are arguments. The engine
+//! knows no runtime, no clock, no network, no file, no cloud and no serialisation format; `clippy.toml` and the test
+//! `tests/purity.rs` hold it to that.
+//!
+//! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is made from), [`schedule`] (pending pods to
+//! machines), [`plan`] (the result and its reasons).
+
+pub mod input;
+pub mod model;
+pub mod plan;

@@ -1,0 +1,42 @@
+//! The vocabulary: every noun that a decision is made of, free of any wire or file format.
+//!
+//! Reading order: [`resources`] (exact amounts), [`labels`] and [`requirements`] (what may match what), [`taints`],
+//! then the things themselves: [`pod`], [`node`], [`pool`], [`offering`].
+
+pub mod labels;
+pub mod node;
+pub mod offering;
+pub mod pod;
+pub mod pool;
+pub mod quantity;
+pub mod requirements;
+pub mod resources;
+pub mod taints;
+
+pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
+pub use node::{BoundPod, DaemonSet, Node, NodeStage};
+pub use offering::{CapacityType, Catalogue, InstanceType, MicroUsd, Offering, Reservation};
+pub use pod::{
+    HostPort, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, VolumeAlternatives, Weighted,
+};
+pub use pool::{NodePool, NotReady, OptInRules};
+pub use requirements::{Operator, Requirement, Requirements};
+pub use resources::{ResourceName, Resources};
+pub use taints::{Effect, Taint, Toleration, TolerationOperator};
+
+use std::sync::Arc;
+
+/// A shared, immutable string. Cloning costs a counter, never a copy.
+pub type Text = Arc<str>;
+
+/// A moment, in milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Milliseconds from `earlier` to `self`, zero when `earlier` lies in the future.
+    #[must_use]
+    pub fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0).max(0)
+    }
+}

@@ -1,0 +1,67 @@
+//! NodePools: what may be bought for whom, and how much of it.
+
+use super::offering::{MicroUsd, SharedCatalogue};
+use super::{Labels, Requirements, Resources, Taint, Text};
+
+/// Why a pool takes no part in planning.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NotReady {
+    /// Its NodeClass is missing, unready or being deleted; the text says which.
+    NodeClass(Text),
+    /// The pool itself is not ready or being deleted; the text says why.
+    NodePool(Text),
+}
+
+/// A NodePool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePool {
+    /// Name.
+    pub name: Text,
+    /// Name of the NodeClass.
+    pub node_class: Text,
+    /// 0 to 100, higher first.
+    pub weight: i32,
+    /// Labels of the template.
+    pub labels: Labels,
+    /// Taints of the running node.
+    pub taints: Vec<Taint>,
+    /// Taints that go away before pods come; they bar nobody.
+    pub startup_taints: Vec<Taint>,
+    /// Requirements of the template, `minValues` included, merged with its labels.
+    pub requirements: Requirements,
+    /// Upper bounds over all nodes of the pool, in capacity; `nodes` counts machines.
+    pub limits: Resources,
+    /// Fixed number of nodes; such a pool is not used for pending pods.
+    pub replicas: Option<i64>,
+    /// `None` when the pool may be used.
+    pub not_ready: Option<NotReady>,
+    /// `NodeRegistrationHealthy` is False: healthy pools come first, whatever their weight (L33).
+    pub unhealthy: bool,
+    /// What it may buy.
+    pub catalogue: SharedCatalogue,
+    /// Opt-in rules by annotation.
+    pub rules: OptInRules,
+}
+
+/// Rules that an annotation `fleetwright.dev/…` on the NodePool switches on (plan contract §4).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OptInRules {
+    /// `zone-balance`: no new node where the pool has two or more nodes more than in another usable zone.
+    pub zone_balance: bool,
+    /// `safe-architectures`: new nodes for pods without an architecture constraint are of these.
+    pub safe_architectures: Vec<Text>,
+    /// `spot-fallback-after`, in milliseconds.
+    pub spot_fallback_after_ms: Option<i64>,
+    /// `max-price-per-vcpu`, per vCPU and hour.
+    pub max_price_per_vcpu: Option<MicroUsd>,
+    /// `max-node-price`, per hour.
+    pub max_node_price: Option<MicroUsd>,
+    /// `spot-max-percent`, 0 to 100.
+    pub spot_max_percent: Option<i64>,
+    /// `on-demand-min-nodes`.
+    pub on_demand_min_nodes: Option<i64>,
+    /// `max-node-vcpu`.
+    pub max_node_vcpu: Option<i64>,
+    /// `min-nodes`.
+    pub min_nodes: Option<i64>,
+}

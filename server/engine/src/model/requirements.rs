@@ -1,0 +1,439 @@
+//! The requirement algebra: which values of a label are allowed (Karpenter core §2).
+//!
+//! A [`Requirement`] is a set of strings, finite or with a finite complement, cut by integer bounds. [`Requirements`] is
+//! one set per key; a key that is not there is unconstrained.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::labels::canonical_key;
+use super::{Labels, Text};
+
+/// The operators of node selector and NodePool requirements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operator {
+    /// One of the values.
+    In,
+    /// None of the values; an absent label will do.
+    NotIn,
+    /// Any value.
+    Exists,
+    /// No value.
+    DoesNotExist,
+    /// An integer greater than the value.
+    Gt,
+    /// An integer less than the value.
+    Lt,
+    /// An integer not less than the value.
+    Gte,
+    /// An integer not greater than the value.
+    Lte,
+}
+
+impl Operator {
+    /// Every operator, in the order in which messages list them.
+    pub const ALL: [Self; 8] =
+        [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
+
+    /// The name in manifests.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Gt => "Gt",
+            Self::Lt => "Lt",
+            Self::Gte => "Gte",
+            Self::Lte => "Lte",
+        }
+    }
+
+    /// The operator of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operator| operator.as_str() == name)
+    }
+}
+
+/// What is allowed for one label key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Requirement {
+    key: Text,
+    /// Whether `values` are those that are refused.
+    complement: bool,
+    values: BTreeSet<Text>,
+    gte: Option<i64>,
+    lte: Option<i64>,
+    min_values: Option<u32>,
+}
+
+impl Requirement {
+    /// A requirement from its parts. `values` of the ordering operators hold one integer; anything else there means that
+    /// nothing is allowed (readers refuse such input beforehand).
+    #[must_use]
+    pub fn new(key: &str, operator: Operator, values: impl IntoIterator<Item = Text>) -> Self {
+        let key = Text::from(canonical_key(key));
+        let values: BTreeSet<Text> = values.into_iter().collect();
+        let bound = || values.first().and_then(|v| v.parse::<i64>().ok());
+        match operator {
+            Operator::In => Self::set(key, false, values),
+            Operator::NotIn => Self::set(key, true, values),
+            Operator::Exists => Self::set(key, true, BTreeSet::new()),
+            Operator::DoesNotExist => Self::set(key, false, BTreeSet::new()),
+            Operator::Gt => Self::bounded(key, bound().and_then(|n| n.checked_add(1)), None),
+            Operator::Lt => Self::bounded(key, None, bound().and_then(|n| n.checked_sub(1))),
+            Operator::Gte => Self::bounded(key, bound(), None),
+            Operator::Lte => Self::bounded(key, None, bound()),
+        }
+    }
+
+    /// Exactly `value`.
+    #[must_use]
+    pub fn equals(key: &str, value: impl Into<Text>) -> Self {
+        Self::new(key, Operator::In, [value.into()])
+    }
+
+    fn set(key: Text, complement: bool, values: BTreeSet<Text>) -> Self {
+        Self { key, complement, values, gte: None, lte: None, min_values: None }
+    }
+
+    fn bounded(key: Text, gte: Option<i64>, lte: Option<i64>) -> Self {
+        if gte.is_none() && lte.is_none() {
+            return Self::set(key, false, BTreeSet::new());
+        }
+        Self { key, complement: true, values: BTreeSet::new(), gte, lte, min_values: None }
+    }
+
+    /// The same with at least `count` different values among the launch options.
+    #[must_use]
+    pub fn with_min_values(mut self, count: Option<u32>) -> Self {
+        self.min_values = count;
+        self
+    }
+
+    /// The label key, canonical.
+    #[must_use]
+    pub fn key(&self) -> &Text {
+        &self.key
+    }
+
+    /// How many different values the launch options must offer.
+    #[must_use]
+    pub fn min_values(&self) -> Option<u32> {
+        self.min_values
+    }
+
+    /// The allowed values when they are finitely many.
+    #[must_use]
+    pub fn finite_values(&self) -> Option<&BTreeSet<Text>> {
+        (!self.complement).then_some(&self.values)
+    }
+
+    /// Values that are refused by name; empty for finite sets.
+    pub fn excluded_values(&self) -> impl Iterator<Item = &Text> {
+        self.values.iter().filter(|_| self.complement)
+    }
+
+    /// The inclusive integer bounds.
+    #[must_use]
+    pub fn bounds(&self) -> (Option<i64>, Option<i64>) {
+        (self.gte, self.lte)
+    }
+
+    /// The derived operator: bounded sets read as `Exists` (Karpenter core §2.1).
+    #[must_use]
+    pub fn operator(&self) -> Operator {
+        match (self.complement, self.values.is_empty()) {
+            (true, false) => Operator::NotIn,
+            (true, true) => Operator::Exists,
+            (false, false) => Operator::In,
+            (false, true) => Operator::DoesNotExist,
+        }
+    }
+
+    /// Whether an absent label satisfies this: `NotIn` and `DoesNotExist`.
+    #[must_use]
+    pub fn allows_absence(&self) -> bool {
+        match self.operator() {
+            Operator::DoesNotExist => true,
+            Operator::NotIn => self.gte.is_none() && self.lte.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether `value` is allowed.
+    #[must_use]
+    pub fn has(&self, value: &str) -> bool {
+        self.values.contains(value) != self.complement && self.within_bounds(value)
+    }
+
+    fn within_bounds(&self, value: &str) -> bool {
+        if self.gte.is_none() && self.lte.is_none() {
+            return true;
+        }
+        let Ok(number) = value.parse::<i64>() else { return false };
+        self.gte.is_none_or(|gte| number >= gte) && self.lte.is_none_or(|lte| number <= lte)
+    }
+
+    /// What both allow. `minValues` becomes the larger of the two.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let gte = self.gte.max(other.gte);
+        let lte = match (self.lte, other.lte) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let min_values = self.min_values.max(other.min_values);
+        let key = self.key.clone();
+        if matches!((gte, lte), (Some(low), Some(high)) if low > high) {
+            return Self { key, complement: false, values: BTreeSet::new(), gte: None, lte: None, min_values };
+        }
+        let complement = self.complement && other.complement;
+        let values: BTreeSet<Text> = match (self.complement, other.complement) {
+            (true, true) => self.values.union(&other.values).cloned().collect(),
+            (true, false) => other.values.difference(&self.values).cloned().collect(),
+            (false, true) => self.values.difference(&other.values).cloned().collect(),
+            (false, false) => self.values.intersection(&other.values).cloned().collect(),
+        };
+        let mut result = Self { key, complement, values, gte, lte, min_values };
+        if !complement {
+            let kept = result.values.iter().filter(|value| result.within_bounds(value)).cloned().collect();
+            result.values = kept;
+            (result.gte, result.lte) = (None, None);
+        }
+        result
+    }
+
+    /// Whether some value is allowed by both. Two infinite sets meet unless their bounds cross or leave only integers
+    /// that are refused by name.
+    #[must_use]
+    pub fn intersects(&self, other: &Self) -> bool {
+        match (self.complement, other.complement) {
+            (false, _) => self.values.iter().any(|value| other.has(value)),
+            (_, false) => other.values.iter().any(|value| self.has(value)),
+            (true, true) => self.intersection(other).is_satisfiable(),
+        }
+    }
+
+    /// Whether any value at all is allowed.
+    #[must_use]
+    pub fn is_satisfiable(&self) -> bool {
+        if !self.complement {
+            return !self.values.is_empty();
+        }
+        match (self.gte, self.lte) {
+            (Some(low), Some(high)) => {
+                let integers = i128::from(high) - i128::from(low) + 1;
+                let refused = self.values.iter().filter(|value| self.within_bounds(value)).count();
+                integers > i128::try_from(refused).unwrap_or(i128::MAX)
+            }
+            _ => true,
+        }
+    }
+
+    /// A value that is allowed, the same on every machine: the least listed one, else the least integer from the lower
+    /// bound (or zero) on that is not refused (L32). `None` when nothing is allowed.
+    #[must_use]
+    pub fn representative(&self) -> Option<Text> {
+        if !self.complement {
+            return self.values.first().cloned();
+        }
+        let from = self.gte.unwrap_or_else(|| self.lte.map_or(0, |lte| lte.min(0)));
+        (from..=self.lte.unwrap_or(i64::MAX)).map(|n| Text::from(n.to_string())).find(|n| !self.values.contains(n))
+    }
+}
+
+impl fmt::Display for Requirement {
+    /// As people write it: `arch In [amd64]`, `cpu Gte 4, Lte 8`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.key)?;
+        let list = || self.values.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        let bounds: Vec<String> =
+            self.gte.map(|n| format!("Gte {n}")).into_iter().chain(self.lte.map(|n| format!("Lte {n}"))).collect();
+        match self.operator() {
+            Operator::Exists if !bounds.is_empty() => write!(f, " {}", bounds.join(", ")),
+            Operator::NotIn if !bounds.is_empty() => write!(f, " {}, NotIn [{}]", bounds.join(", "), list()),
+            operator @ (Operator::In | Operator::NotIn) => write!(f, " {} [{}]", operator.as_str(), list()),
+            operator => write!(f, " {}", operator.as_str()),
+        }
+    }
+}
+
+/// One requirement per key; keys that are not named are unconstrained.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Requirements(BTreeMap<Text, Requirement>);
+
+impl Requirements {
+    /// No constraint at all.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What `labels` fix: every key has exactly its value.
+    #[must_use]
+    pub fn from_labels(labels: &Labels) -> Self {
+        labels.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect()
+    }
+
+    /// Adds `requirement`, intersecting with what is there for its key.
+    pub fn add(&mut self, requirement: Requirement) {
+        let merged = match self.0.get(&requirement.key) {
+            Some(present) => present.intersection(&requirement),
+            None => requirement,
+        };
+        self.0.insert(merged.key.clone(), merged);
+    }
+
+    /// Adds every requirement of `other`.
+    pub fn add_all(&mut self, other: &Self) {
+        for requirement in other.iter() {
+            self.add(requirement.clone());
+        }
+    }
+
+    /// The requirement for `key`, if it is constrained.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Requirement> {
+        self.0.get(key)
+    }
+
+    /// Forgets `key`.
+    pub fn remove(&mut self, key: &str) -> Option<Requirement> {
+        self.0.remove(key)
+    }
+
+    /// Requirements by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Requirement> {
+        self.0.values()
+    }
+
+    /// Whether nothing is constrained.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first key on which `self` and `other` cannot agree: both define it, no value is allowed by both, and not both
+    /// would do without the label (Karpenter core §2.4, step 2).
+    #[must_use]
+    pub fn first_conflict<'r>(&'r self, other: &'r Self) -> Option<&'r Requirement> {
+        other.iter().find(|theirs| self.get(&theirs.key).is_some_and(|ours| !agree(ours, theirs)))
+    }
+
+    /// The first requirement of `incoming` that `self`, describing a node, cannot meet: a key that is neither defined here
+    /// nor allowed to be undefined, unless absence is fine; or a conflict (Karpenter core §2.4). `may_be_undefined` says which
+    /// keys a machine may turn out to have although nobody defines them.
+    #[must_use]
+    pub fn first_incompatible<'r>(
+        &'r self,
+        incoming: &'r Self,
+        may_be_undefined: impl Fn(&str) -> bool,
+    ) -> Option<&'r Requirement> {
+        incoming.iter().find(|theirs| match self.get(&theirs.key) {
+            Some(ours) => !agree(ours, theirs),
+            None => !theirs.allows_absence() && !may_be_undefined(&theirs.key),
+        })
+    }
+}
+
+fn agree(ours: &Requirement, theirs: &Requirement) -> bool {
+    ours.intersects(theirs) || (ours.allows_absence() && theirs.allows_absence())
+}
+
+impl FromIterator<Requirement> for Requirements {
+    fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
+        let mut all = Self::new();
+        for requirement in requirements {
+            all.add(requirement);
+        }
+        all
+    }
+}
+
+/// Whether the node with `labels` satisfies `requirement` as kube-scheduler reads it: `NotIn` and `DoesNotExist` accept an
+/// absent label, everything else wants one that is allowed.
+#[must_use]
+pub fn label_satisfies(labels: &Labels, requirement: &Requirement) -> bool {
+    match labels.get(requirement.key()) {
+        Some(value) => requirement.has(value),
+        None => requirement.allows_absence(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(operator: Operator, values: &[&str]) -> Requirement {
+        Requirement::new("k", operator, values.iter().map(|v| Text::from(*v)))
+    }
+
+    fn set(requirements: &[Requirement]) -> Requirements {
+        requirements.iter().cloned().collect()
+    }
+
+    #[test]
+    fn bounds_meet_as_integers() {
+        let four = make(Operator::Gt, &["3"]).intersection(&make(Operator::Lt, &["5"]));
+        assert!(four.has("4") && !four.has("3") && !four.has("5") && !four.has("x"));
+        let none = make(Operator::Gt, &["4"]).intersection(&make(Operator::Lt, &["5"]));
+        assert_eq!(none.operator(), Operator::DoesNotExist);
+        let seven = make(Operator::In, &["a", "1", "7"]).intersection(&make(Operator::Gte, &["5"]));
+        assert_eq!(seven, make(Operator::In, &["7"]));
+        assert_eq!(make(Operator::Gt, &["9223372036854775807"]).operator(), Operator::DoesNotExist);
+    }
+
+    #[test]
+    fn infinite_sets_meet_unless_every_integer_between_is_refused() {
+        let between = make(Operator::Gte, &["1"]).intersection(&make(Operator::Lte, &["2"]));
+        assert!(!between.intersects(&make(Operator::NotIn, &["1", "2"])));
+        assert!(between.intersects(&make(Operator::NotIn, &["1"])));
+        assert!(make(Operator::NotIn, &["a"]).intersects(&make(Operator::NotIn, &["a", "b"])));
+    }
+
+    #[test]
+    fn absence_satisfies_only_negative_operators() {
+        let labels = Labels::new();
+        assert!(label_satisfies(&labels, &make(Operator::NotIn, &["x"])));
+        assert!(label_satisfies(&labels, &make(Operator::DoesNotExist, &[])));
+        for refused in [make(Operator::Exists, &[]), make(Operator::In, &["x"]), make(Operator::Gt, &["1"])] {
+            assert!(!label_satisfies(&labels, &refused), "{refused}");
+        }
+    }
+
+    #[test]
+    fn undefined_keys_are_compatible_only_where_allowed() {
+        let empty = Requirements::new();
+        let wants = |operator, values: &[&str]| set(&[make(operator, values)]);
+        assert!(empty.first_incompatible(&wants(Operator::In, &["x"]), |_| false).is_some());
+        assert!(empty.first_incompatible(&wants(Operator::In, &["x"]), |_| true).is_none());
+        assert!(empty.first_incompatible(&wants(Operator::Exists, &[]), |_| false).is_some());
+        assert!(empty.first_incompatible(&wants(Operator::NotIn, &["x"]), |_| false).is_none());
+        assert!(empty.first_incompatible(&wants(Operator::DoesNotExist, &[]), |_| false).is_none());
+    }
+
+    #[test]
+    fn does_not_exist_agrees_with_not_in_and_not_with_in() {
+        let absent = set(&[make(Operator::DoesNotExist, &[])]);
+        assert!(absent.first_conflict(&set(&[make(Operator::In, &["x"])])).is_some());
+        assert!(absent.first_conflict(&set(&[make(Operator::NotIn, &["x"])])).is_none());
+    }
+
+    #[test]
+    fn aliases_are_canonical() {
+        let alias = Requirement::new("beta.kubernetes.io/arch", Operator::In, [Text::from("amd64")]);
+        assert_eq!(alias.key().as_ref(), "kubernetes.io/arch");
+    }
+
+    #[test]
+    fn the_representative_is_the_least_allowed_value() {
+        assert_eq!(make(Operator::Exists, &[]).representative().as_deref(), Some("0"));
+        assert_eq!(make(Operator::NotIn, &["0", "1"]).representative().as_deref(), Some("2"));
+        assert_eq!(make(Operator::Gte, &["7"]).representative().as_deref(), Some("7"));
+        assert_eq!(make(Operator::In, &["b", "a"]).representative().as_deref(), Some("a"));
+        assert_eq!(make(Operator::DoesNotExist, &[]).representative(), None);
+    }
+}
