@@ -1,0 +1,146 @@
+//! Builds JSON values, counting them, and leaves out what nobody reads.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Bookkeeping of API server and kubelet that takes most of a dump's bytes and says nothing to planning.
+const UNREAD: [&str; 5] = [
+    "managedFields",
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+];
+
+/// Reads one value within what is left of a budget.
+#[derive(Clone, Copy)]
+pub struct Lean<'b> {
+    left: &'b Cell<usize>,
+    root: bool,
+}
+
+impl<'b> Lean<'b> {
+    /// A whole document: a map or nothing.
+    pub fn root(left: &'b Cell<usize>) -> Self {
+        Self { left, root: true }
+    }
+
+    fn inner(self) -> Self {
+        Self { root: false, ..self }
+    }
+
+    fn count<E: Error>(self) -> Result<(), E> {
+        match self.left.get().checked_sub(1) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => Err(E::custom(format_args!(
+                "more than {} values; this is no dump of a cluster, or aliases multiply it",
+                super::MAX_VALUES
+            ))),
+        }
+    }
+
+    fn scalar<E: Error>(self, value: Value) -> Result<Value, E> {
+        if self.root && value != Value::Null {
+            return Err(E::custom("a Kubernetes object is a map with apiVersion and kind"));
+        }
+        self.count()?;
+        Ok(value)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Lean<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Lean<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of JSON")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.scalar(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.scalar(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.scalar(Value::from(value))
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
+        self.scalar(Value::from(value.to_string()))
+    }
+
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
+        self.scalar(Value::from(value.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("a number that is not finite"))?;
+        self.scalar(Value::Number(number))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.scalar(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        self.scalar(Value::String(value))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.scalar(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.scalar(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        if self.root {
+            return Err(A::Error::custom("found a list; write the objects as documents, or as items of kind: List"));
+        }
+        self.count()?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self.inner())? {
+            list.push(item);
+        }
+        list.shrink_to_fit();
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        self.count()?;
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if UNREAD.contains(&key.as_str()) {
+                entries.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("the key {key:?} stands twice in one map")));
+            }
+            let value = entries.next_value_seed(self.inner())?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}

@@ -1,0 +1,90 @@
+//! Opt-in rules: annotations on a NodePool's own metadata.
+
+use super::{Field, field, object};
+
+/// `metadata.annotations` of a NodePool.
+pub(super) const FIELDS: &[Field] = &[
+    object("metadata", "Object", "Name, labels and annotations. A NodePool belongs to the whole cluster and has no namespace."),
+    field("metadata.name", "string", "", "DNS subdomain name", "The pool's name; nodes carry it in the label karpenter.sh/nodepool.", "general"),
+    field("metadata.labels", "map[string]string", "", "", "Labels of the pool itself. They are not put on nodes; see spec.template.metadata.labels.", "{team: web}"),
+    field(
+        "metadata.annotations",
+        "map[string]string",
+        "",
+        "",
+        "Annotations of the pool itself. Those under fleetwright.dev/ switch rules on; they touch no node and are no drift.",
+        "{fleetwright.dev/zone-balance: \"true\"}",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/zone-balance",
+        "string",
+        "\"false\"",
+        "\"true\", \"false\"",
+        "No new node in a zone where the pool already has two or more nodes more than in another zone that its pods could use.",
+        "\"true\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/safe-architectures",
+        "string",
+        "no restriction",
+        "amd64, arm64, or both with a comma; \"false\" switches it off",
+        "New nodes for pods that say nothing about their CPU architecture are of these architectures only.",
+        "amd64",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/spot-fallback-after",
+        "string",
+        "no waiting",
+        "a duration above zero such as 90s, 10m, 1h30m; \"false\" switches it off",
+        "A pod that may run on spot gets on-demand capacity only after it has waited this long.",
+        "10m",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/max-price-per-vcpu",
+        "string",
+        "no bound",
+        "dollars above zero, at most six decimals; \"false\" switches it off",
+        "Offerings that cost more per vCPU and hour are not used.",
+        "\"0.05\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/max-node-price",
+        "string",
+        "no bound",
+        "dollars above zero, at most six decimals; \"false\" switches it off",
+        "Offerings that cost more per hour are not used.",
+        "\"2.50\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/spot-max-percent",
+        "string",
+        "100",
+        "an integer from 0 to 100; \"false\" switches it off",
+        "At most this share of the pool's vCPUs runs on spot, existing nodes included.",
+        "\"80\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/on-demand-min-nodes",
+        "string",
+        "0",
+        "an integer above zero; \"false\" switches it off",
+        "This many of the pool's nodes are on-demand before spot is used.",
+        "\"2\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/max-node-vcpu",
+        "string",
+        "no bound",
+        "an integer above zero; \"false\" switches it off",
+        "No machine with more vCPUs is launched, so that losing one node costs little.",
+        "\"64\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/min-nodes",
+        "string",
+        "1",
+        "an integer above zero; \"false\" switches it off",
+        "When nodes are launched at all, no fewer than this many, unless pods must share a node or limits forbid it.",
+        "\"3\"",
+    ),
+];
