@@ -7,6 +7,8 @@
 //! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is made from), [`schedule`] (pending pods to
 //! machines), [`plan`] (the result and its reasons).
 
+pub mod cluster;
+pub mod control;
 pub mod input;
 pub mod model;
 pub mod plan;

@@ -1,0 +1,24 @@
+//! WHAT WE BELIEVE about one cluster: the last word of its API server, and what this server has promised on top of it.
+//!
+//! Facts arrive as [`Observation`]s and change a [`ClusterState`] only through [`ClusterState::apply`]; promises (pods
+//! planned onto capacity that is on its way) are added by the controller. Nothing here decides. The state hands out one
+//! complete [`PlanningInput`](crate::input::PlanningInput) whenever a decision is due.
+//!
+//! Reading order: [`record`] (the facts about single objects), [`observation`] (how facts arrive), [`state`] (the
+//! belief), `promise` (what is on its way), `planning` (the belief as an input to planning), [`life`] (what a NodePool
+//! says about the end of its nodes).
+
+pub mod life;
+pub mod observation;
+pub mod promise;
+pub mod record;
+pub mod state;
+
+pub use life::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionReason, PoolLife};
+pub use observation::{ClusterSnapshot, Key, Object, Observation};
+pub use promise::{Promise, Promises};
+pub use record::{
+    ClaimRecord, DaemonRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, PoolRecord,
+    Scheduling,
+};
+pub use state::ClusterState;

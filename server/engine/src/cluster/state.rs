@@ -1,0 +1,343 @@
+//! The belief about one cluster, with the indices that decisions need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::observation::{ClusterSnapshot, Key, Object, Observation};
+use super::promise::{Promises, Target};
+use super::record::{ClaimRecord, DaemonRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
+use crate::model::{Labels, Text, Timestamp};
+
+/// Everything that is believed about one cluster.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterState {
+    version: u64,
+    synced: bool,
+    pods: BTreeMap<PodKey, PodRecord>,
+    nodes: BTreeMap<Text, NodeRecord>,
+    claims: BTreeMap<Text, ClaimRecord>,
+    pools: BTreeMap<Text, PoolRecord>,
+    daemons: BTreeMap<(Text, Text), DaemonRecord>,
+    namespaces: BTreeMap<Text, Labels>,
+    /// Pods that have a node and have not ended; follows `pods`.
+    pods_by_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    /// Nodes by provider id; follows `nodes`.
+    node_by_provider: BTreeMap<Text, Text>,
+    /// When a pod that is not a DaemonSet's last came, ended or left; by node.
+    last_pod_event: BTreeMap<Text, Timestamp>,
+    /// NodeClaims that were decided and that the cluster has not shown yet; written by the controller.
+    expected: BTreeMap<Text, ClaimRecord>,
+    /// NodeClaims whose machines are about to go; written by the controller.
+    going: BTreeSet<Text>,
+    /// Room given to pods; written by the controller, settled by observations.
+    pub promises: Promises,
+}
+
+impl ClusterState {
+    /// Changes with everything that changes a decision.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether a snapshot was seen since the agent connected.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// The agent is gone: what is believed grows stale until the next snapshot.
+    pub fn lose_sync(&mut self) {
+        self.synced = false;
+    }
+
+    /// Takes a fact in. Pod events are dated `now`.
+    pub fn apply(&mut self, observation: Observation, now: Timestamp) {
+        self.version += 1;
+        match observation {
+            Observation::Snapshot(snapshot) => self.replace(*snapshot, now),
+            Observation::Upsert(object) => self.upsert(*object, now),
+            Observation::Delete(key) => self.delete(&key, now),
+        }
+    }
+
+    fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
+        let gone: Vec<Key> = self.keys_missing_from(&snapshot);
+        for key in &gone {
+            self.delete(key, now);
+        }
+        let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces } = snapshot;
+        let objects = (namespaces.into_iter().map(Object::Namespace))
+            .chain(pools.into_iter().map(Object::Pool))
+            .chain(daemons.into_iter().map(Object::Daemon))
+            .chain(claims.into_iter().map(Object::Claim))
+            .chain(nodes.into_iter().map(Object::Node))
+            .chain(pods.into_iter().map(Object::Pod));
+        for object in objects {
+            self.upsert(object, now);
+        }
+        self.synced = true;
+    }
+
+    fn keys_missing_from(&self, snapshot: &ClusterSnapshot) -> Vec<Key> {
+        let pods: BTreeSet<&PodKey> = snapshot.pods.iter().map(|pod| &pod.key).collect();
+        let nodes: BTreeSet<&Text> = snapshot.nodes.iter().map(|node| &node.name).collect();
+        let claims: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+        let pools: BTreeSet<&Text> = snapshot.pools.iter().map(|pool| &pool.pool.name).collect();
+        let daemons: BTreeSet<(&Text, &Text)> = snapshot.daemons.iter().map(|d| (&d.namespace, &d.name)).collect();
+        let namespaces: BTreeSet<&Text> = snapshot.namespaces.iter().map(|namespace| &namespace.name).collect();
+        let missing_pods = self.pods.keys().filter(|key| !pods.contains(key)).cloned().map(Key::Pod);
+        let missing_nodes = self.nodes.keys().filter(|name| !nodes.contains(name)).cloned().map(Key::Node);
+        let missing_claims = self.claims.keys().filter(|name| !claims.contains(name)).cloned().map(Key::Claim);
+        let missing_pools = self.pools.keys().filter(|name| !pools.contains(name)).cloned().map(Key::Pool);
+        let missing_daemons = self.daemons.keys().filter(|(space, name)| !daemons.contains(&(space, name)));
+        let missing_daemons = missing_daemons.cloned().map(|(namespace, name)| Key::Daemon(namespace, name));
+        let missing_spaces = self.namespaces.keys().filter(|name| !namespaces.contains(name)).cloned();
+        (missing_pods.chain(missing_nodes).chain(missing_claims).chain(missing_pools).chain(missing_daemons))
+            .chain(missing_spaces.map(Key::Namespace))
+            .collect()
+    }
+
+    fn upsert(&mut self, object: Object, now: Timestamp) {
+        match object {
+            Object::Pod(pod) => self.upsert_pod(pod, now),
+            Object::Node(node) => self.upsert_node(node),
+            Object::Claim(claim) => {
+                self.expected.remove(&claim.name);
+                self.claims.insert(claim.name.clone(), claim);
+            }
+            Object::Pool(pool) => {
+                self.pools.insert(pool.pool.name.clone(), pool);
+            }
+            Object::Daemon(daemon) => {
+                self.daemons.insert((daemon.namespace.clone(), daemon.name.clone()), daemon);
+            }
+            Object::Namespace(namespace) => {
+                self.namespaces.insert(namespace.name, namespace.labels);
+            }
+        }
+    }
+
+    fn upsert_pod(&mut self, pod: PodRecord, now: Timestamp) {
+        let before = self.pods.get(&pod.key).map(|known| self.presence(known));
+        let after = self.presence(&pod);
+        if before.as_ref() != Some(&after) {
+            self.move_pod(&pod.key, before.as_ref(), Some(&after), pod.daemon.is_some(), now);
+        }
+        let settled = after.node.as_ref().is_some_and(|node| !self.is_going_node(node)) || !pod.is_reschedulable();
+        if settled {
+            self.promises.settle(&pod.key);
+        }
+        self.pods.insert(pod.key.clone(), pod);
+    }
+
+    fn presence(&self, pod: &PodRecord) -> Presence {
+        let node = pod.node.clone().filter(|_| !pod.is_terminal());
+        Presence { node, terminating: pod.terminating, uid: pod.uid.clone() }
+    }
+
+    fn move_pod(
+        &mut self,
+        key: &PodKey,
+        before: Option<&Presence>,
+        after: Option<&Presence>,
+        daemon: bool,
+        now: Timestamp,
+    ) {
+        let node_of = |presence: Option<&Presence>| presence.and_then(|presence| presence.node.clone());
+        let (old, new) = (node_of(before), node_of(after));
+        if let Some(old) = old.as_ref().filter(|_| old != new)
+            && let Some(pods) = self.pods_by_node.get_mut(old)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_by_node.remove(old);
+            }
+        }
+        if let Some(new) = &new {
+            self.pods_by_node.entry(new.clone()).or_default().insert(key.clone());
+        }
+        if !daemon {
+            for node in old.into_iter().chain(new) {
+                self.last_pod_event.insert(node, now);
+            }
+        }
+    }
+
+    fn upsert_node(&mut self, node: NodeRecord) {
+        if let Some(known) = self.nodes.get(&node.name) {
+            self.node_by_provider.remove(&known.provider_id);
+        }
+        if !node.provider_id.is_empty() {
+            self.node_by_provider.insert(node.provider_id.clone(), node.name.clone());
+        }
+        self.nodes.insert(node.name.clone(), node);
+    }
+
+    fn delete(&mut self, key: &Key, now: Timestamp) {
+        match key {
+            Key::Pod(key) => {
+                if let Some(pod) = self.pods.remove(key) {
+                    let before = self.presence(&pod);
+                    self.move_pod(key, Some(&before), None, pod.daemon.is_some(), now);
+                }
+                self.promises.settle(key);
+            }
+            Key::Node(name) => {
+                if let Some(node) = self.nodes.remove(name) {
+                    self.node_by_provider.remove(&node.provider_id);
+                }
+                self.last_pod_event.remove(name);
+                self.promises.withdraw(&Target::Node(name.clone()));
+            }
+            Key::Claim(name) => {
+                self.claims.remove(name);
+            }
+            Key::Pool(name) => {
+                self.pools.remove(name);
+            }
+            Key::Daemon(namespace, name) => {
+                self.daemons.remove(&(namespace.clone(), name.clone()));
+            }
+            Key::Namespace(name) => {
+                self.namespaces.remove(name);
+            }
+        }
+    }
+
+    /// A NodeClaim was decided; it counts as capacity on its way until the cluster shows it or it is forgotten.
+    pub fn expect_claim(&mut self, claim: ClaimRecord) {
+        self.version += 1;
+        self.expected.insert(claim.name.clone(), claim);
+    }
+
+    /// Changes what is believed of a NodeClaim ahead of the cluster's own word.
+    pub fn amend_claim(&mut self, name: &Text, amend: impl FnOnce(&mut ClaimRecord)) {
+        self.version += 1;
+        let found = self.claims.get_mut(name).or_else(|| self.expected.get_mut(name));
+        if let Some(claim) = found {
+            amend(claim);
+        }
+    }
+
+    /// Takes back what was expected of a NodeClaim and promised on it.
+    pub fn forget_claim(&mut self, name: &Text) {
+        self.version += 1;
+        self.expected.remove(name);
+        self.going.remove(name);
+        self.promises.withdraw(&Target::Claim(name.clone()));
+    }
+
+    /// The machine of this NodeClaim is about to go: its room is no room any more, its pods move.
+    pub fn mark_going(&mut self, claim: &Text) {
+        self.version += 1;
+        self.going.insert(claim.clone());
+        self.promises.withdraw(&Target::Claim(claim.clone()));
+        if let Some(node) = self.node_of_claim(claim).map(|node| node.name.clone()) {
+            self.promises.withdraw(&Target::Node(node));
+        }
+    }
+
+    /// Whether the machine of this NodeClaim is about to go.
+    #[must_use]
+    pub fn is_going(&self, claim: &Text) -> bool {
+        self.going.contains(claim)
+    }
+
+    fn is_going_node(&self, node: &Text) -> bool {
+        let Some(record) = self.nodes.get(node) else { return false };
+        record.deleting || self.claim_of_node(record).is_some_and(|claim| claim.deleting || self.is_going(&claim.name))
+    }
+
+    /// The NodeClaim of that name, as the cluster shows it or as it was decided.
+    #[must_use]
+    pub fn claim(&self, name: &Text) -> Option<&ClaimRecord> {
+        self.claims.get(name).or_else(|| self.expected.get(name))
+    }
+
+    /// Whether the cluster itself has shown this NodeClaim.
+    #[must_use]
+    pub fn has_seen_claim(&self, name: &Text) -> bool {
+        self.claims.contains_key(name)
+    }
+
+    /// NodeClaims, those of the cluster first, then those only decided, each by name.
+    pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
+        self.claims.values().chain(self.expected.values())
+    }
+
+    /// The Node of a NodeClaim.
+    #[must_use]
+    pub fn node_of_claim(&self, claim: &Text) -> Option<&NodeRecord> {
+        let provider_id = &self.claim(claim)?.provider_id;
+        self.nodes.get(self.node_by_provider.get(provider_id)?)
+    }
+
+    /// The NodeClaim of a Node, by provider id.
+    #[must_use]
+    pub fn claim_of_node(&self, node: &NodeRecord) -> Option<&ClaimRecord> {
+        self.claims().find(|claim| !claim.provider_id.is_empty() && claim.provider_id == node.provider_id)
+    }
+
+    /// The pod of that name.
+    #[must_use]
+    pub fn pod(&self, key: &PodKey) -> Option<&PodRecord> {
+        self.pods.get(key)
+    }
+
+    /// Pods, by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.pods.values()
+    }
+
+    /// Pods that take room on `node`, by namespace and name.
+    pub fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
+        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.nodes.values()
+    }
+
+    /// The node of that name.
+    #[must_use]
+    pub fn node(&self, name: &Text) -> Option<&NodeRecord> {
+        self.nodes.get(name)
+    }
+
+    /// NodePools, by name.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolRecord> {
+        self.pools.values()
+    }
+
+    /// The NodePool of that name.
+    #[must_use]
+    pub fn pool(&self, name: &Text) -> Option<&PoolRecord> {
+        self.pools.get(name)
+    }
+
+    /// DaemonSets, by namespace and name.
+    pub fn daemons(&self) -> impl Iterator<Item = &DaemonRecord> {
+        self.daemons.values()
+    }
+
+    /// Labels of namespaces.
+    #[must_use]
+    pub fn namespaces(&self) -> &BTreeMap<Text, Labels> {
+        &self.namespaces
+    }
+
+    /// When a pod that is not a DaemonSet's last came to `node`, ended there or left it, as far as this server has seen.
+    #[must_use]
+    pub fn last_pod_event(&self, node: &Text) -> Option<Timestamp> {
+        self.last_pod_event.get(node).copied()
+    }
+}
+
+/// What of a pod concerns its node.
+#[derive(PartialEq, Eq)]
+struct Presence {
+    node: Option<Text>,
+    terminating: bool,
+    uid: Text,
+}

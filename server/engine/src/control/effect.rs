@@ -1,0 +1,253 @@
+//! What is to be done. Effects are exact: whoever carries one out has nothing left to choose.
+
+use super::{ClusterId, DecisionId};
+use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
+use crate::plan::Reason;
+
+/// Something to be done, answered by an [`Event`](super::Event).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Make the decision durable; answered by `Recorded`.
+    Record(Box<Decision>),
+    /// Have the agent do something; answered by `InstructionAcked` or `InstructionFailed`.
+    Instruct {
+        /// Where.
+        cluster: ClusterId,
+        /// Names the instruction for its answer; sending it twice is harmless.
+        id: InstructionId,
+        /// What.
+        instruction: Box<Instruction>,
+    },
+    /// Buy a machine; answered by `Launched` or `LaunchFailed`.
+    Launch(Box<LaunchOrder>),
+    /// Give a machine back; answered by `InstanceGone`.
+    Terminate {
+        /// Where.
+        cluster: ClusterId,
+        /// The NodeClaim that it was launched for.
+        claim: Text,
+        /// Its provider id.
+        provider_id: Text,
+    },
+    /// What people see of this cluster has changed; read it with [`Controller::view`](super::Controller::view).
+    PublishView {
+        /// Which.
+        cluster: ClusterId,
+    },
+}
+
+/// Number of an instruction, unique and increasing within one controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InstructionId(pub u64);
+
+/// What an agent can be told to do. All of them may be carried out twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Instruction {
+    /// Create this NodeClaim. One of that name that exists already will do.
+    CreateClaim(ClaimOrder),
+    /// Write what was launched into the NodeClaim's labels and status.
+    MarkLaunched {
+        /// NodeClaim.
+        claim: Text,
+        /// What was launched.
+        facts: LaunchedFacts,
+    },
+    /// Copy labels and taints to the Node, then take `karpenter.sh/unregistered` off and set `karpenter.sh/registered`.
+    RegisterNode {
+        /// NodeClaim.
+        claim: Text,
+        /// Node.
+        node: Text,
+        /// Labels to set; they overlay what is there.
+        labels: Labels,
+        /// Taints to add unless the Node has them (by key and effect): ordinary and startup taints.
+        taints: Vec<Taint>,
+    },
+    /// Set `karpenter.sh/initialized` on Node and NodeClaim.
+    InitializeNode {
+        /// NodeClaim.
+        claim: Text,
+        /// Node.
+        node: Text,
+    },
+    /// Taint the Node `karpenter.sh/disrupted`, evict its pods, and answer when none are left that need eviction.
+    Drain {
+        /// NodeClaim.
+        claim: Text,
+        /// Node.
+        node: Text,
+        /// When pods are deleted regardless of budgets; `None` waits for ever.
+        deadline: Option<Timestamp>,
+        /// Why, in a sentence.
+        reason: Text,
+    },
+    /// Remove finalizers of Node (if there is one) and NodeClaim and delete both. The machine is gone.
+    DeleteClaim {
+        /// NodeClaim.
+        claim: Text,
+        /// Node.
+        node: Option<Text>,
+        /// Why, in a sentence.
+        reason: Text,
+    },
+}
+
+impl Instruction {
+    /// The NodeClaim that it is about.
+    #[must_use]
+    pub fn claim(&self) -> &Text {
+        match self {
+            Self::CreateClaim(order) => &order.name,
+            Self::MarkLaunched { claim, .. }
+            | Self::RegisterNode { claim, .. }
+            | Self::InitializeNode { claim, .. }
+            | Self::Drain { claim, .. }
+            | Self::DeleteClaim { claim, .. } => claim,
+        }
+    }
+}
+
+/// A NodeClaim to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimOrder {
+    /// Name.
+    pub name: Text,
+    /// NodePool.
+    pub pool: Text,
+    /// EC2NodeClass.
+    pub node_class: Text,
+    /// Labels.
+    pub labels: Labels,
+    /// Taints of the running node.
+    pub taints: Vec<Taint>,
+    /// Taints that go away before pods come.
+    pub startup_taints: Vec<Taint>,
+    /// Requirements, narrowed to the launch options.
+    pub requirements: Requirements,
+    /// What pods and daemons ask for.
+    pub requests: Resources,
+    /// `spec.expireAfter` in milliseconds; `None` is `Never`.
+    pub expire_after_ms: Option<i64>,
+    /// `spec.terminationGracePeriod` in milliseconds.
+    pub termination_grace_period_ms: Option<i64>,
+}
+
+/// What was launched, for the NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchedFacts {
+    /// Provider id.
+    pub provider_id: Text,
+    /// Labels that the launch decided: type, zone, capacity type, and what the catalogue knows of the type.
+    pub labels: Labels,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What pods will be able to use.
+    pub allocatable: Resources,
+}
+
+/// A machine to buy. The same order is sent again byte for byte when its outcome is unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchOrder {
+    /// For which cluster.
+    pub cluster: ClusterId,
+    /// For which NodeClaim.
+    pub claim: Text,
+    /// Counts from 1; a definitive failure makes the next one.
+    pub attempt: u32,
+    /// `<claim>-<attempt>`: the cloud gives one machine per token.
+    pub token: Text,
+    /// NodePool.
+    pub pool: Text,
+    /// EC2NodeClass.
+    pub node_class: Text,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// 1 to 60 ways to fill the order, best first.
+    pub options: Vec<LaunchOption>,
+    /// The reservation that it draws on.
+    pub reservation: Option<Text>,
+}
+
+/// One way to fill an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchOption {
+    /// Instance type.
+    pub instance_type: Text,
+    /// Zone.
+    pub zone: Text,
+    /// Price per hour, for the record.
+    pub price: MicroUsd,
+}
+
+/// What a decision is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DecisionKind {
+    /// Machines for pending pods.
+    Provision,
+    /// Machines that nobody needs.
+    Empty,
+    /// The cloud takes a machine back.
+    Interruption,
+}
+
+/// A decision as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Number.
+    pub id: DecisionId,
+    /// For which cluster.
+    pub cluster: ClusterId,
+    /// When.
+    pub at: Timestamp,
+    /// What it is about.
+    pub kind: DecisionKind,
+    /// Version of the state that it was made from.
+    pub state_version: u64,
+    /// Machines to buy.
+    pub machines: Vec<PlannedMachine>,
+    /// Machines to remove.
+    pub removals: Vec<Removal>,
+    /// Pods that were given room on capacity that exists or is on its way: (`namespace/name`, node).
+    pub placed: Vec<(Text, Text)>,
+    /// Pods without a place.
+    pub unplaced: Vec<UnplacedPod>,
+    /// What the machines to buy cost per hour.
+    pub new_cost: MicroUsd,
+    /// No plan for the same pods costs less per hour.
+    pub lower_bound: MicroUsd,
+    /// Surprises told before they happen.
+    pub notes: Vec<String>,
+}
+
+/// A machine of a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedMachine {
+    /// The NodeClaim to create.
+    pub claim: ClaimOrder,
+    /// The order for the machine.
+    pub launch: LaunchOrder,
+    /// Pods that it is for, as `namespace/name`.
+    pub pods: Vec<Text>,
+    /// Why it is wanted, in a sentence.
+    pub reason: Text,
+}
+
+/// A machine that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// NodeClaim.
+    pub claim: Text,
+    /// Node.
+    pub node: Text,
+    /// Why, in a sentence.
+    pub reason: Text,
+}
+
+/// A pod without a place, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnplacedPod {
+    /// `namespace/name`.
+    pub pod: Text,
+    /// One reason per pool that could be thought of.
+    pub reasons: Vec<Reason>,
+}

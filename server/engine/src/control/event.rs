@@ -1,0 +1,118 @@
+//! What can happen.
+
+use super::{ClusterId, DecisionId, InstructionId};
+use crate::cluster::Observation;
+use crate::model::{CapacityType, Text};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// An agent told a fact.
+    Observed {
+        /// Where.
+        cluster: ClusterId,
+        /// What.
+        observation: Observation,
+    },
+    /// An agent is there; its snapshot follows.
+    AgentConnected {
+        /// Whose agent.
+        cluster: ClusterId,
+    },
+    /// An agent is gone. What is under way goes on; nothing is decided until it is back.
+    AgentDisconnected {
+        /// Whose agent.
+        cluster: ClusterId,
+    },
+    /// A decision is durable and may be carried out.
+    Recorded {
+        /// Which.
+        decision: DecisionId,
+    },
+    /// A machine is there.
+    Launched(Box<Launched>),
+    /// A launch failed for good: no machine exists for this attempt.
+    LaunchFailed {
+        /// Where.
+        cluster: ClusterId,
+        /// For which NodeClaim.
+        claim: Text,
+        /// Which attempt.
+        attempt: u32,
+        /// Why.
+        failure: LaunchFailure,
+    },
+    /// A machine does not exist (any more): it was terminated by us, by the cloud or by somebody else.
+    InstanceGone {
+        /// Where.
+        cluster: ClusterId,
+        /// Its provider id.
+        provider_id: Text,
+    },
+    /// An agent carried an instruction out.
+    InstructionAcked {
+        /// Where.
+        cluster: ClusterId,
+        /// Which.
+        instruction: InstructionId,
+    },
+    /// An agent, or its API server, refused an instruction for good.
+    InstructionFailed {
+        /// Where.
+        cluster: ClusterId,
+        /// Which.
+        instruction: InstructionId,
+        /// Why.
+        reason: String,
+    },
+    /// The cloud takes a machine back soon (spot interruption, scheduled maintenance).
+    Interrupted {
+        /// Where.
+        cluster: ClusterId,
+        /// Its provider id.
+        provider_id: Text,
+        /// In a sentence, for the record.
+        reason: Text,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// A machine that was launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launched {
+    /// Where.
+    pub cluster: ClusterId,
+    /// For which NodeClaim.
+    pub claim: Text,
+    /// Which attempt.
+    pub attempt: u32,
+    /// `aws:///<zone>/<instance id>` or what the cloud calls it.
+    pub provider_id: Text,
+    /// Instance type.
+    pub instance_type: Text,
+    /// Zone.
+    pub zone: Text,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+}
+
+/// Why a launch failed for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchFailure {
+    /// None of these (instance type, zone) are to be had under the order's capacity type. All options of the order when
+    /// empty.
+    NoCapacity {
+        /// What was tried and was not to be had.
+        sold_out: Vec<(Text, Text)>,
+    },
+    /// The cloud refused the request.
+    Refused {
+        /// The cloud's code.
+        code: Text,
+        /// The cloud's words.
+        message: String,
+        /// The next attempt for the same NodeClaim, under another token, may succeed.
+        retryable: bool,
+    },
+}
