@@ -1,0 +1,25 @@
+//! Compiles the protocol without an installed `protoc` and keeps the descriptor set for server reflection.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use protox::Compiler;
+
+const FILES: [&str; 5] = [
+    "fleetwright/v1/agent_service.proto",
+    "fleetwright/v1/cluster.proto",
+    "fleetwright/v1/fleet_service.proto",
+    "fleetwright/v1/instruction.proto",
+    "fleetwright/v1/pod.proto",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=fleetwright");
+    let mut compiler = Compiler::new(["."])?;
+    compiler.include_source_info(true).include_imports(true).open_files(FILES)?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("fleetwright_descriptor.bin"), compiler.encode_file_descriptor_set())?;
+    // The client's constructor from an address would be called `connect`, as the method of `AgentService` is.
+    tonic_prost_build::configure().build_transport(false).compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}
