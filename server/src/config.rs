@@ -1,0 +1,160 @@
+//! What an operator may set: one table of keys, from which everything else follows (reading, checking, `--print-config`,
+//! `fleetwright explain config`, flags).
+//!
+//! A value comes from the file, is overridden by the environment, and that by a flag. A key that does not exist is
+//! refused wherever it is written, with the nearest one that does.
+
+mod keys;
+mod layers;
+mod print;
+
+pub use keys::{KEYS, Key, Kind};
+pub use layers::{Layers, Origin};
+pub use print::{explain, print};
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::input::{MinValuesPolicy, PreferencePolicy};
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read or is no TOML.
+    #[error("configuration file {}: {why}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A key that does not exist.
+    #[error("{origin}: there is no key {key:?}{}", nearest.as_ref().map_or_else(String::new, |n| format!("; did you mean {n:?}?")))]
+    Unknown {
+        /// Where it was written.
+        origin: Origin,
+        /// The key.
+        key: String,
+        /// The key that is spelt most like it.
+        nearest: Option<String>,
+    },
+    /// A value that its key does not take.
+    #[error("{origin}: {key} = {value:?} is not {expected}")]
+    Value {
+        /// Where it was written.
+        origin: Origin,
+        /// The key.
+        key: &'static str,
+        /// What was found.
+        value: String,
+        /// What is allowed.
+        expected: String,
+    },
+}
+
+/// Everything that `serve` runs by.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Addresses.
+    pub listen: Listen,
+    /// `store.database-url`: PostgreSQL; `None` keeps everything in memory.
+    pub database_url: Option<String>,
+    /// The cloud.
+    pub cloud: CloudConfig,
+    /// When and how to decide.
+    pub control: ControlConfig,
+    /// Ownership of clusters.
+    pub lease: LeaseConfig,
+    /// `shutdown.grace`: how long connections may take to end.
+    pub shutdown_grace: Duration,
+    /// `log.filter`: what is logged, in the syntax of `RUST_LOG`.
+    pub log_filter: String,
+    /// `log.format` is `json`.
+    pub log_json: bool,
+}
+
+/// Addresses to listen on.
+#[derive(Debug, Clone, Copy)]
+pub struct Listen {
+    /// `listen.grpc`: agents and programs.
+    pub grpc: SocketAddr,
+    /// `listen.http`: the page, metrics, health.
+    pub http: SocketAddr,
+}
+
+/// The simulated cloud.
+#[derive(Debug, Clone)]
+pub struct CloudConfig {
+    /// `cloud.seed`.
+    pub seed: u64,
+    /// `cloud.boot`: how long a machine takes to start.
+    pub boot: Duration,
+    /// `cloud.no-capacity`: every launch is refused.
+    pub no_capacity: bool,
+    /// `cloud.region`.
+    pub region: String,
+    /// `cloud.catalogue`: a file in place of the built-in one.
+    pub catalogue: Option<PathBuf>,
+}
+
+/// When and how to decide.
+#[derive(Debug, Clone, Copy)]
+pub struct ControlConfig {
+    /// `control.batch-idle`: a batch closes when nothing has arrived for so long.
+    pub batch_idle: Duration,
+    /// `control.batch-max`: a batch closes at the latest after so long.
+    pub batch_max: Duration,
+    /// `control.preference-policy`.
+    pub preferences: PreferencePolicy,
+    /// `control.min-values-policy`.
+    pub min_values: MinValuesPolicy,
+}
+
+/// Ownership of clusters.
+#[derive(Debug, Clone)]
+pub struct LeaseConfig {
+    /// `lease.owner`: the name of this replica.
+    pub owner: String,
+    /// `lease.duration`.
+    pub duration: Duration,
+}
+
+impl Config {
+    /// The typed configuration that `layers` amount to.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] for the first value that its key does not take.
+    pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
+        Ok(Self {
+            listen: Listen { grpc: layers.address("listen.grpc")?, http: layers.address("listen.http")? },
+            database_url: layers.optional("store.database-url"),
+            cloud: CloudConfig {
+                seed: layers.number("cloud.seed")?,
+                boot: layers.duration("cloud.boot")?,
+                no_capacity: layers.switch("cloud.no-capacity")?,
+                region: layers.text("cloud.region"),
+                catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
+            },
+            control: ControlConfig {
+                batch_idle: layers.duration("control.batch-idle")?,
+                batch_max: layers.duration("control.batch-max")?,
+                preferences: match layers.choice("control.preference-policy")? {
+                    "Ignore" => PreferencePolicy::Ignore,
+                    _ => PreferencePolicy::Respect,
+                },
+                min_values: match layers.choice("control.min-values-policy")? {
+                    "BestEffort" => MinValuesPolicy::BestEffort,
+                    _ => MinValuesPolicy::Strict,
+                },
+            },
+            lease: LeaseConfig { owner: layers.text("lease.owner"), duration: layers.duration("lease.duration")? },
+            shutdown_grace: layers.duration("shutdown.grace")?,
+            log_filter: layers.text("log.filter"),
+            log_json: layers.choice("log.format")? == "json",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The configuration for people: what is in force and where it comes from; what each key means.
+
+use std::fmt::Write;
+
+use super::keys::{KEYS, Key, Kind};
+use super::layers::{Layers, Origin};
+
+/// The configuration in force, as a file that would set it, with the origin of each value. Secrets are hidden.
+#[must_use]
+pub fn print(layers: &Layers) -> String {
+    let mut text = String::new();
+    let mut open = "";
+    for key in KEYS {
+        let (table, name) = key.path.split_once('.').unwrap_or(("", key.path));
+        if table != open {
+            let separator = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{separator}[{table}]\n"));
+            open = table;
+        }
+        let (value, origin) = layers.get(key.path);
+        text.push_str(&line(key, name, value, origin));
+    }
+    text
+}
+
+fn line(key: &Key, name: &str, value: &str, origin: &Origin) -> String {
+    match (value, key.secret, key.kind) {
+        ("", _, _) => format!("# {name} is not set\n"),
+        (_, true, _) => format!("{name} = \"(hidden)\" # {origin}\n"),
+        (_, _, Kind::Number | Kind::Switch) => format!("{name} = {value} # {origin}\n"),
+        _ => format!("{name} = {} # {origin}\n", toml::Value::from(value)),
+    }
+}
+
+/// What `fleetwright explain config…` prints: all keys, those of a table, or one. `None` when there is no such path.
+#[must_use]
+pub fn explain(path: &str) -> Option<String> {
+    let wanted = path.strip_prefix("config").filter(|rest| rest.is_empty() || rest.starts_with('.'))?;
+    let wanted = wanted.trim_start_matches('.');
+    if let Some(key) = super::keys::find(wanted) {
+        return Some(one(key));
+    }
+    let of_table = |key: &&Key| wanted.is_empty() || key.path.split_once('.').is_some_and(|(table, _)| table == wanted);
+    let keys: Vec<&Key> = KEYS.iter().filter(of_table).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let mut text = String::from(
+        "The configuration of `fleetwright serve`: a TOML file, environment variables, flags; later ones win.\n\n",
+    );
+    for key in keys {
+        let _infallible = writeln!(text, "config.{} <{}>\n    {}", key.path, key.kind.name(), key.meaning);
+    }
+    Some(text)
+}
+
+fn one(key: &Key) -> String {
+    let default = if key.default.is_empty() { "(none)" } else { key.default };
+    format!(
+        "FIELD:       config.{}\nTYPE:        {}: {}\nDEFAULT:     {default}\nFLAG:        --{}\nENVIRONMENT: {}\nEXAMPLE:     {}\n\n{}\n",
+        key.path,
+        key.kind.name(),
+        key.kind.expected(),
+        key.flag,
+        key.variable(),
+        key.example,
+        key.meaning,
+    )
+}

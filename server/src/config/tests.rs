@@ -1,0 +1,84 @@
+use super::*;
+
+fn with_environment(pairs: &[(&str, &str)]) -> Result<Layers, ConfigError> {
+    let mut layers = Layers::default();
+    layers.add_environment(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))?;
+    Ok(layers)
+}
+
+fn with_file(text: &str) -> Result<Layers, ConfigError> {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("fleetwright-config-{}-{number}.toml", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let mut layers = Layers::default();
+    let added = layers.add_file(&path);
+    std::fs::remove_file(&path).unwrap();
+    added.map(|()| layers)
+}
+
+#[test]
+fn every_default_and_every_example_is_a_value_that_its_key_takes() {
+    assert!(Config::resolve(&Layers::default()).is_ok());
+    for key in KEYS {
+        let mut layers = Layers::default();
+        layers.add_flag(key, key.example.to_owned());
+        assert!(Config::resolve(&layers).is_ok(), "{}", key.path);
+        assert_eq!(key.flag, key.path.replace('.', "-"), "{}", key.path);
+    }
+}
+
+#[test]
+fn the_environment_overrides_the_file_and_a_flag_both() {
+    let mut layers = with_file("[cloud]\nseed = 1\nboot = \"5s\"\n[log]\nformat = \"json\"\n").unwrap();
+    layers.add_environment([("FLEETWRIGHT_CLOUD_SEED".to_owned(), "2".to_owned())].into_iter()).unwrap();
+    layers.add_environment([("FLEETWRIGHT_LOG_FORMAT".to_owned(), "text".to_owned())].into_iter()).unwrap();
+    layers.add_flag(KEYS.iter().find(|key| key.path == "cloud.seed").unwrap(), "3".to_owned());
+    let config = Config::resolve(&layers).unwrap();
+    assert_eq!((config.cloud.seed, config.cloud.boot, config.log_json), (3, Duration::from_secs(5), false));
+}
+
+#[test]
+fn a_key_that_does_not_exist_is_refused_with_the_nearest_one() {
+    let message = with_file("[listen]\ngprc = \"127.0.0.1:1\"\n").unwrap_err().to_string();
+    assert!(message.ends_with("there is no key \"listen.gprc\"; did you mean \"listen.grpc\"?"), "{message}");
+    let message = with_environment(&[("FLEETWRIGHT_LISTEN_GRCP", "x")]).unwrap_err().to_string();
+    assert!(message.contains("did you mean \"FLEETWRIGHT_LISTEN_GRPC\"?"), "{message}");
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_names_key_value_and_what_is_allowed() {
+    let message = with_file("[cloud]\nseed = \"many\"\n").unwrap_err().to_string();
+    assert!(message.contains("cloud.seed = \"\\\"many\\\"\" is not a whole number from 0"), "{message}");
+    let layers = with_environment(&[("FLEETWRIGHT_CLOUD_BOOT", "soon")]).unwrap();
+    let message = Config::resolve(&layers).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "environment variable FLEETWRIGHT_CLOUD_BOOT: cloud.boot = \"soon\" is not a duration such as 500ms, 10s, 2m or 1h"
+    );
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let layers = with_environment(&[("DATABASE_URL", "postgres://user:hunter2@host/db")]).unwrap();
+    assert_eq!(Config::resolve(&layers).unwrap().database_url.as_deref(), Some("postgres://user:hunter2@host/db"));
+    let printed = print(&layers);
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("database-url = \"(hidden)\" # environment variable DATABASE_URL"), "{printed}");
+}
+
+#[test]
+fn what_is_printed_can_be_read_as_a_file() {
+    let printed = print(&Layers::default());
+    let again = with_file(&printed).unwrap();
+    assert_eq!(again.get("listen.grpc").0, "127.0.0.1:7450");
+    assert!(matches!(again.get("listen.grpc").1, Origin::File(_)));
+}
+
+#[test]
+fn every_key_is_explained() {
+    assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 6);
+    assert_eq!(explain("config.nothing"), None);
+    assert_eq!(explain("configuration"), None);
+}

@@ -1,0 +1,193 @@
+//! The plan as a document: field names, order and types are the plan contract's (§2).
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use engine::model::{Catalogue, MicroUsd, Resources, Taint, quantity};
+use engine::plan::{PlannedNode, Reason, Unschedulable};
+use serde::{Serialize, Serializer};
+
+use super::Rendering;
+
+/// `apiVersion` of every document that this program prints.
+pub(crate) const API_VERSION: &str = "fleetwright.dev/v1";
+
+/// A plan.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Document<'r> {
+    api_version: &'static str,
+    kind: &'static str,
+    nodes: Vec<NodeEntry<'r>>,
+    static_nodes: Vec<NodeEntry<'r>>,
+    placements: Vec<PlacementEntry<'r>>,
+    unschedulable: Vec<UnschedulableEntry<'r>>,
+    cost: CostEntry,
+    notes: &'r [String],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeEntry<'r> {
+    name: &'r str,
+    node_pool: &'r str,
+    node_class: &'r str,
+    capacity_type: &'static str,
+    zone: &'r str,
+    zones: Vec<&'r str>,
+    instance_types: Vec<&'r str>,
+    price_usd_per_hour: Usd,
+    pods: Vec<String>,
+    labels: BTreeMap<&'r str, &'r str>,
+    taints: Vec<TaintEntry<'r>>,
+    requests: BTreeMap<&'r str, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct TaintEntry<'r> {
+    key: &'r str,
+    value: &'r str,
+    effect: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct PlacementEntry<'r> {
+    pod: String,
+    node: &'r str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UnschedulableEntry<'r> {
+    pod: String,
+    reasons: Vec<ReasonEntry<'r>>,
+    fits_if: &'r [String],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReasonEntry<'r> {
+    node_pool: &'r str,
+    code: &'static str,
+    message: &'r str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CostEntry {
+    new_usd_per_hour: Usd,
+    lower_bound_usd_per_hour: Usd,
+}
+
+/// Dollars as a JSON number. The shortest decimal that names the nearest double has at most six decimals for every
+/// amount below a billion dollars, and it is the amount itself: nothing is lost.
+#[derive(Debug, Clone, Copy)]
+struct Usd(MicroUsd);
+
+impl Serialize for Usd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[expect(clippy::cast_precision_loss, reason = "amounts of money stay below 2^53 micro-dollars")]
+        serializer.serialize_f64(self.0.0 as f64 / 1e6)
+    }
+}
+
+/// Writes the plan as JSON, with a line feed at its end.
+///
+/// # Errors
+/// What `out` answers.
+pub(crate) fn write_json(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(rendering))?;
+    out.write_all(b"\n")
+}
+
+/// Writes the plan as YAML.
+///
+/// # Errors
+/// What `out` answers.
+pub(crate) fn write_yaml(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let text = serde_saphyr::to_string(&document(rendering)).map_err(io::Error::other)?;
+    out.write_all(text.as_bytes())
+}
+
+fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
+    let plan = rendering.plan;
+    Document {
+        api_version: API_VERSION,
+        kind: "Plan",
+        nodes: plan.nodes.iter().map(|node| node_entry(rendering, node)).collect(),
+        static_nodes: plan.static_nodes.iter().map(|node| node_entry(rendering, node)).collect(),
+        placements: plan.placements.iter().map(|placement| placement_entry(rendering, *placement)).collect(),
+        unschedulable: rendering.report.unschedulable.iter().map(|pod| unschedulable_entry(rendering, pod)).collect(),
+        cost: CostEntry {
+            new_usd_per_hour: Usd(rendering.report.new_cost),
+            lower_bound_usd_per_hour: Usd(rendering.report.lower_bound),
+        },
+        notes: rendering.notes,
+    }
+}
+
+fn node_entry<'r>(rendering: &Rendering<'r>, node: &'r PlannedNode) -> NodeEntry<'r> {
+    let pool = &rendering.input.pools[node.pool as usize];
+    NodeEntry {
+        name: &node.name,
+        node_pool: &pool.name,
+        node_class: &pool.node_class,
+        capacity_type: node.capacity_type.as_str(),
+        zone: node.zones.first().map_or("", |zone| zone.as_ref()),
+        zones: node.zones.iter().map(AsRef::as_ref).collect(),
+        instance_types: type_names(&pool.catalogue, node),
+        price_usd_per_hour: Usd(node.price),
+        pods: node.pods.iter().map(|pod| rendering.pod_name(*pod)).collect(),
+        labels: node.labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
+        taints: node.taints.iter().map(taint_entry).collect(),
+        requests: amounts(&node.requests),
+    }
+}
+
+/// Names of a node's launch options, cheapest first.
+pub(super) fn type_names<'r>(catalogue: &'r Catalogue, node: &PlannedNode) -> Vec<&'r str> {
+    node.types.iter().map(|option| catalogue.types[*option as usize].name.as_ref()).collect()
+}
+
+fn taint_entry(taint: &Taint) -> TaintEntry<'_> {
+    TaintEntry { key: &taint.key, value: &taint.value, effect: taint.effect.as_str() }
+}
+
+fn amounts(resources: &Resources) -> BTreeMap<&str, String> {
+    resources.iter().map(|(name, amount)| (name.as_ref(), quantity::render(name, amount))).collect()
+}
+
+fn placement_entry<'r>(rendering: &Rendering<'r>, (pod, node): (u32, u32)) -> PlacementEntry<'r> {
+    PlacementEntry { pod: rendering.pod_name(pod), node: &rendering.input.nodes[node as usize].name }
+}
+
+fn unschedulable_entry<'r>(rendering: &Rendering<'r>, entry: &'r Unschedulable) -> UnschedulableEntry<'r> {
+    UnschedulableEntry {
+        pod: rendering.pod_name(entry.pod),
+        reasons: entry.reasons.iter().map(reason_entry).collect(),
+        fits_if: &entry.fits_if,
+    }
+}
+
+fn reason_entry(reason: &Reason) -> ReasonEntry<'_> {
+    ReasonEntry {
+        node_pool: reason.pool.as_deref().unwrap_or(""),
+        code: reason.code.as_str(),
+        message: &reason.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_printed_exactly_as_numbers() {
+        let printed = |micro| serde_json::to_string(&Usd(MicroUsd(micro))).unwrap();
+        assert_eq!(printed(96_000), "0.096");
+        assert_eq!(printed(1_234_567), "1.234567");
+        assert_eq!(printed(0), "0.0");
+        // Ten million dollars and one micro-dollar.
+        assert_eq!(printed(10_000_000_000_001), "10000000.000001");
+    }
+}

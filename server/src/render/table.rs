@@ -1,0 +1,197 @@
+//! The plan for a person: the outcome first, then what to launch, what has no place and why, the cost, and surprises.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use engine::model::MicroUsd;
+use engine::plan::{PlannedNode, Reason, Unschedulable};
+
+use super::document::type_names;
+use super::{Rendering, workload};
+
+/// Width of the last column and of lists of pods, in characters.
+const LIST_WIDTH: usize = 72;
+
+/// Writes the whole table.
+///
+/// # Errors
+/// What `out` answers.
+pub(crate) fn write(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", outcome(rendering))?;
+    write_nodes(rendering, "NODES TO LAUNCH", &rendering.plan.nodes, out)?;
+    write_nodes(rendering, "NODES TO LAUNCH FOR STATIC POOLS", &rendering.plan.static_nodes, out)?;
+    write_placements(rendering, out)?;
+    write_unschedulable(rendering, out)?;
+    writeln!(out, "\nCOST\n  {}", cost(rendering))?;
+    if !rendering.notes.is_empty() {
+        writeln!(out, "\nNOTES")?;
+        for note in rendering.notes {
+            writeln!(out, "  - {note}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The plan in one sentence.
+fn outcome(rendering: &Rendering<'_>) -> String {
+    let (plan, pods) = (rendering.plan, rendering.input.pods.len());
+    if pods == 0 && plan.static_nodes.is_empty() {
+        return "Nothing to plan: no pod is pending.".to_owned();
+    }
+    let on_new: usize = plan.nodes.iter().map(|node| node.pods.len()).sum();
+    let without = match plan.unschedulable.len() {
+        0 => "every pod has a place".to_owned(),
+        count => format!("{} NO PLACE", counted(count, "pod has", "pods have")),
+    };
+    format!(
+        "{} planned: {on_new} on {}, {} on nodes that exist; {without}.",
+        counted(pods, "pod", "pods"),
+        counted(plan.nodes.len(), "node to launch", "nodes to launch"),
+        plan.placements.len(),
+    )
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn write_nodes(rendering: &Rendering<'_>, title: &str, nodes: &[PlannedNode], out: &mut dyn Write) -> io::Result<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let header = ["NODE", "POOL", "CAPACITY", "ZONE", "TYPE", "$/HOUR", "PODS", "OF"].map(str::to_owned);
+    let rows = std::iter::once(header).chain(nodes.iter().map(|node| node_row(rendering, node))).collect();
+    writeln!(out, "\n{title}")?;
+    write_columns(rows, out)
+}
+
+fn node_row(rendering: &Rendering<'_>, node: &PlannedNode) -> [String; 8] {
+    let pool = &rendering.input.pools[node.pool as usize];
+    let types = type_names(&pool.catalogue, node);
+    let first = types.first().copied().unwrap_or("");
+    [
+        node.name.to_string(),
+        pool.name.to_string(),
+        node.capacity_type.as_str().to_owned(),
+        and_more(node.zones.first().map_or("", |zone| zone.as_ref()), node.zones.len()),
+        and_more(first, types.len()),
+        node.price.to_string(),
+        node.pods.len().to_string(),
+        workload::summary(rendering, node.pods.iter().copied(), LIST_WIDTH),
+    ]
+}
+
+/// The first of several: `m7g.large +59`.
+fn and_more(first: &str, count: usize) -> String {
+    if count > 1 { format!("{first} +{}", count - 1) } else { first.to_owned() }
+}
+
+fn write_placements(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut by_node: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (pod, node) in &rendering.plan.placements {
+        by_node.entry(&rendering.input.nodes[*node as usize].name).or_default().push(*pod);
+    }
+    if by_node.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nPODS PUT ON NODES THAT EXIST")?;
+    let header = ["NODE", "PODS", "OF"].map(str::to_owned);
+    let rows = by_node.into_iter().map(|(node, pods)| {
+        [node.to_owned(), pods.len().to_string(), workload::summary(rendering, pods.iter().copied(), LIST_WIDTH)]
+    });
+    write_columns(std::iter::once(header).chain(rows).collect(), out)
+}
+
+/// Pods of one workload that fail alike are told once.
+fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+    if rendering.report.unschedulable.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nPODS WITHOUT A PLACE")?;
+    for alike in alike(rendering) {
+        let names: Vec<String> = alike.iter().map(|entry| rendering.pod_name(entry.pod)).collect();
+        writeln!(out, "  {}", workload::shorten(&names, LIST_WIDTH))?;
+        for reason in &alike[0].reasons {
+            writeln!(out, "    {}", reason_line(reason))?;
+        }
+        for relaxation in &alike[0].fits_if {
+            writeln!(out, "    fits if: {relaxation}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Unschedulable pods by namespace, workload, reasons and relaxations; groups in the order of their first pods.
+fn alike<'r>(rendering: &Rendering<'r>) -> Vec<Vec<&'r Unschedulable>> {
+    let mut group_of = BTreeMap::new();
+    let mut groups: Vec<Vec<&Unschedulable>> = Vec::new();
+    for entry in &rendering.report.unschedulable {
+        let pod = rendering.pod(entry.pod);
+        let key = (&pod.namespace, &pod.workload, &entry.reasons, &entry.fits_if);
+        let at = *group_of.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[at].push(entry);
+    }
+    groups
+}
+
+fn reason_line(reason: &Reason) -> String {
+    match &reason.pool {
+        Some(pool) => format!("pool {pool}: {}: {}", reason.code.as_str(), reason.message),
+        None => format!("{}: {}", reason.code.as_str(), reason.message),
+    }
+}
+
+/// The bill, and how far from the best possible bill it can be.
+fn cost(rendering: &Rendering<'_>) -> String {
+    let (new, bound) = (rendering.report.new_cost, rendering.report.lower_bound);
+    if rendering.plan.nodes.is_empty() {
+        return "nothing is bought".to_owned();
+    }
+    let month = MicroUsd(new.0.saturating_mul(730));
+    let gap = match i128::from(new.0 - bound.0) {
+        0 => "no plan costs less".to_owned(),
+        _ if bound.0 <= 0 => format!("no plan costs less than ${bound}"),
+        // Tenths of a percent, rounded up: the true gap is never larger than what is printed.
+        over => {
+            let tenths = (over * 1000 + i128::from(bound.0) - 1) / i128::from(bound.0);
+            format!("no plan costs less than ${bound}: at most {}.{} % above the cheapest", tenths / 10, tenths % 10)
+        }
+    };
+    format!("${new} an hour (about ${} a month); {gap}", month.0 / 1_000_000)
+}
+
+/// Rows as aligned columns; the last column is as wide as it likes.
+fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (cell, width) in row.iter().zip(widths) {
+            line.push(' ');
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width + 1 - cell.chars().count()));
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lines_do_not_trail() {
+        let mut out = Vec::new();
+        let rows = vec![["NODE", "PODS"], ["a", "10"], ["longer", "2"]];
+        write_columns(rows.into_iter().map(|row| row.map(str::to_owned)).collect(), &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  NODE    PODS\n  a       10\n  longer  2\n");
+    }
+}

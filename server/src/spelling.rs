@@ -1,0 +1,36 @@
+//! The word that somebody probably meant.
+
+/// Of `known`, the word that takes the fewest single-letter changes to become `word`; `None` when more than a third of
+/// the letters would change.
+pub(crate) fn nearest(word: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    let (distance, best) = known.map(|candidate| (distance(word, &candidate), candidate)).min()?;
+    (distance * 3 <= word.chars().count().max(best.chars().count())).then_some(best)
+}
+
+/// Levenshtein's distance.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, candidate) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *candidate);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_with_the_fewest_changes_is_offered() {
+        let known = || ["listen.grpc", "listen.http", "log.format"].map(str::to_owned).into_iter();
+        assert_eq!(nearest("listen.grcp", known()).as_deref(), Some("listen.grpc"));
+        assert_eq!(nearest("cloud", known()), None);
+    }
+}
