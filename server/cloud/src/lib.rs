@@ -1,1 +1,7 @@
-//! The port to a cloud.
+//! The port to a cloud, its simulated twin, and the catalogue of machine types.
+//!
+//! Reading order: [`catalogue`] (what can be bought, and what one NodeClass makes of it), [`provider`] (the port),
+//! [`simulated`] (its twin).
+
+pub mod catalogue;
+pub mod provider;

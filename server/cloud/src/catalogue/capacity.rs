@@ -1,0 +1,208 @@
+//! What a machine has, and what a kubelet leaves of it for pods.
+//!
+//! The formulas are Karpenter's (AWS provider, instance types): they estimate what the node will report when it joins.
+
+use engine::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
+use engine::model::{Resources, Text};
+
+use super::Tally;
+use super::attach;
+use super::figures::Figures;
+use super::settings::{AmiFamily, KubeletSettings, Market, NodeClassSettings};
+use super::snapshot::Machine;
+
+const MIB: i64 = 1 << 20;
+/// Pods that a kubelet takes when nobody says otherwise (Kubernetes: `maxPods`).
+const DEFAULT_MAX_PODS: i64 = 110;
+
+/// What a machine has and what pods can use of it.
+pub(super) struct Room {
+    pub(super) capacity: Resources,
+    pub(super) allocatable: Resources,
+}
+
+/// The room of `machine`. Kubelet settings always decide the number of pods; they change the overhead of machines that were
+/// written down only where those state none.
+pub(super) fn room(
+    machine: &Machine,
+    name: &str,
+    market: &Market<'_>,
+    settings: &NodeClassSettings,
+    tally: &mut Tally,
+) -> Room {
+    match machine {
+        Machine::Ec2(figures) => {
+            let capacity = ec2_capacity(figures, market, settings);
+            let overhead = overhead(&capacity, ec2_memory_pods(figures, &capacity, settings), &settings.kubelet);
+            let mut room = split(capacity, &overhead);
+            room.allocatable.set(attach::EBS_DRIVER_LIMIT, attach::ebs_volumes(name, figures));
+            room
+        }
+        Machine::Given { capacity, overhead: given } => {
+            let capacity = completed(capacity.clone(), settings);
+            match given {
+                Some(overhead) => {
+                    if reserves(&settings.kubelet) {
+                        tally.notes.insert(IGNORED_RESERVATIONS.to_owned());
+                    }
+                    split(capacity, overhead)
+                }
+                None => {
+                    let overhead = overhead(&capacity, capacity.get(PODS), &settings.kubelet);
+                    split(capacity, &overhead)
+                }
+            }
+        }
+    }
+}
+
+const IGNORED_RESERVATIONS: &str = "systemReserved, kubeReserved and evictionHard of the NodeClass have no effect on instance \
+                                    types for which the catalogue states an overhead";
+
+fn reserves(kubelet: &KubeletSettings) -> bool {
+    !(kubelet.system_reserved.is_empty() && kubelet.kube_reserved.is_empty() && kubelet.eviction_hard.is_empty())
+}
+
+/// What the figures say the machine has.
+pub(super) fn ec2_capacity(figures: &Figures, market: &Market<'_>, settings: &NodeClassSettings) -> Resources {
+    let mut capacity = Resources::from_iter([
+        (CPU, figures.vcpu * 1000),
+        (MEMORY, visible_memory(figures, market.memory_overhead_per_mille) * MIB),
+        (EPHEMERAL_STORAGE, ephemeral_storage(figures.nvme_gb, settings)),
+        (PODS, ec2_pods(figures, market.reserved_enis, settings)),
+    ]);
+    let mut set = |name: &'static str, amount: i64| {
+        if amount > 0 {
+            capacity.set(name, amount);
+        }
+    };
+    if let Some(gpu) = figures.gpu {
+        match gpu.manufacturer {
+            "NVIDIA" => set("nvidia.com/gpu", gpu.count),
+            "AMD" => set("amd.com/gpu", gpu.count),
+            "Habana" => set("habana.ai/gaudi", gpu.count),
+            _ => {}
+        }
+    }
+    if let Some(neuron) = figures.accelerator.filter(|accelerator| accelerator.cores > 0) {
+        set("aws.amazon.com/neuron", neuron.count);
+        set("aws.amazon.com/neuroncore", neuron.count * neuron.cores);
+    }
+    set("vpc.amazonaws.com/pod-eni", figures.branch_enis);
+    let efa_only = settings.network_interfaces.iter().filter(|interface| interface.efa_only).count();
+    let efa = if settings.network_interfaces.is_empty() { figures.efa } else { i64::try_from(efa_only).unwrap_or(0) };
+    set("vpc.amazonaws.com/efa", efa);
+    if settings.ami_family.windows_build().is_some() {
+        set("vpc.amazonaws.com/PrivateIPv4Address", figures.ipv4_per_eni - 1);
+    }
+    capacity
+}
+
+/// MiB that the guest sees: arm64 machines keep 64 MiB for firmware, all keep a share for the hypervisor, rounded up.
+fn visible_memory(figures: &Figures, overhead_per_mille: i64) -> i64 {
+    let memory = figures.memory_mib - if figures.arch == "arm64" { 64 } else { 0 };
+    memory - (memory * overhead_per_mille + 999) / 1000
+}
+
+fn ephemeral_storage(nvme_gb: Option<i64>, settings: &NodeClassSettings) -> i64 {
+    match nvme_gb.filter(|_| settings.instance_store_raid0) {
+        Some(gigabytes) => gigabytes * 1_000_000_000,
+        None => settings.ephemeral_storage.unwrap_or_else(|| settings.ami_family.default_disk()),
+    }
+}
+
+fn ec2_pods(figures: &Figures, reserved_enis: i64, settings: &NodeClassSettings) -> i64 {
+    let without_addresses = settings.network_interfaces.iter().filter(|i| i.efa_only && i.card == 0).count();
+    let reserved = reserved_enis + i64::try_from(without_addresses).unwrap_or(0);
+    let by_family = if settings.ami_family.counts_pods_by_interfaces() {
+        figures.pods_by_interfaces(reserved)
+    } else {
+        DEFAULT_MAX_PODS
+    };
+    let pods = settings.kubelet.max_pods.unwrap_or(by_family);
+    per_core(pods, figures.vcpu, settings.ami_family, &settings.kubelet)
+}
+
+fn per_core(pods: i64, cores: i64, family: AmiFamily, kubelet: &KubeletSettings) -> i64 {
+    match kubelet.pods_per_core {
+        Some(each) if each > 0 && family.honours_pods_per_core() => pods.min(each.saturating_mul(cores)),
+        _ => pods,
+    }
+}
+
+/// The number of pods that reserved memory is computed from: neither `maxPods` nor reserved interfaces change it for families
+/// that go by interfaces.
+fn ec2_memory_pods(figures: &Figures, capacity: &Resources, settings: &NodeClassSettings) -> i64 {
+    if settings.ami_family.reserves_by_interfaces() { figures.pods_by_interfaces(0) } else { capacity.get(PODS) }
+}
+
+/// A capacity that somebody wrote down, with what they left to the NodeClass.
+fn completed(mut capacity: Resources, settings: &NodeClassSettings) -> Resources {
+    let stated = if capacity.contains(PODS) { capacity.get(PODS) } else { DEFAULT_MAX_PODS };
+    let pods = settings.kubelet.max_pods.unwrap_or(stated);
+    let cores = capacity.get(CPU) / 1000;
+    capacity.set(PODS, per_core(pods, cores, settings.ami_family, &settings.kubelet));
+    if !capacity.contains(EPHEMERAL_STORAGE) {
+        capacity.set(EPHEMERAL_STORAGE, ephemeral_storage(None, settings));
+    }
+    capacity
+}
+
+/// What kubelet, system and eviction thresholds keep from pods.
+pub(super) fn overhead(capacity: &Resources, memory_pods: i64, kubelet: &KubeletSettings) -> Resources {
+    let mut overhead = Resources::from_iter([
+        (CPU, reserved_cpu(capacity.get(CPU))),
+        (MEMORY, (11 * memory_pods + 255) * MIB),
+        (EPHEMERAL_STORAGE, 1 << 30),
+    ]);
+    for (name, amount) in kubelet.kube_reserved.iter() {
+        overhead.set(name.clone(), amount);
+    }
+    overhead.add(&kubelet.system_reserved);
+    let threshold = |signal: &str, resource: &str| {
+        kubelet.eviction_hard.get(signal).map(|threshold| threshold.bytes_of(capacity.get(resource)))
+    };
+    let disk = capacity.get(EPHEMERAL_STORAGE);
+    overhead.add(&Resources::from_iter([
+        (MEMORY, threshold("memory.available", MEMORY).unwrap_or(100 * MIB)),
+        (EPHEMERAL_STORAGE, threshold("nodefs.available", EPHEMERAL_STORAGE).unwrap_or((disk + 9) / 10)),
+    ]));
+    overhead
+}
+
+/// Millicores that the kubelet keeps: 6% of the first core, 1% of the second, 0.5% of the next two, 0.25% of the rest, each
+/// cut to whole millicores by itself.
+fn reserved_cpu(millicores: i64) -> i64 {
+    const STEPS: [(i64, i64, i64); 4] = [(0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, i64::MAX, 25)];
+    STEPS.iter().map(|(from, to, share)| (millicores.min(*to) - from).max(0) * share / 10_000).sum()
+}
+
+/// Attach limits are no capacity of the machine; huge pages take their room from memory.
+fn split(mut capacity: Resources, overhead: &Resources) -> Room {
+    let mut allocatable = capacity.clone();
+    allocatable.subtract(&overhead.iter().filter(|(name, _)| capacity.contains(name)).map(owned).collect());
+    let limits: Vec<Text> = capacity
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with(ATTACHABLE_VOLUMES_PREFIX))
+        .cloned()
+        .collect();
+    for limit in limits {
+        capacity.remove(&limit);
+    }
+    reserve_hugepages(&mut allocatable, &capacity);
+    Room { capacity, allocatable }
+}
+
+fn owned((name, amount): (&Text, i64)) -> (Text, i64) {
+    (name.clone(), amount)
+}
+
+/// Takes the bytes of all huge pages of `pages` from allocatable memory, down to zero (Karpenter: allocatable).
+pub(super) fn reserve_hugepages(allocatable: &mut Resources, pages: &Resources) {
+    let bytes = |(name, amount): (&Text, i64)| if name.starts_with(HUGEPAGES_PREFIX) { amount } else { 0 };
+    let total: i64 = pages.iter().map(bytes).fold(0, i64::saturating_add);
+    if total > 0 {
+        allocatable.set(MEMORY, allocatable.get(MEMORY).saturating_sub(total).max(0));
+    }
+}

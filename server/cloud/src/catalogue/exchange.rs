@@ -1,0 +1,54 @@
+//! The catalogue as a file: what `fleetwright catalogue export` prints and `--catalogue` reads.
+//!
+//! ```json
+//! {"apiVersion":"fleetwright.dev/v1","kind":"Catalogue",
+//!  "regions":[{"name":"rack","zones":["rack-1"]}],
+//!  "types":[{"name":"box","labels":{"kubernetes.io/arch":"amd64"},
+//!            "capacity":{"cpu":"8","memory":"32Gi"},"overhead":{"memory":"1Gi"},
+//!            "offerings":[{"zone":"rack-1","capacityType":"on-demand","priceUsdPerHour":0.25}]}]}
+//! ```
+//!
+//! - `capacity` needs `cpu` and `memory`. Without `pods` a machine takes 110; without `ephemeral-storage` it has the NodeClass's
+//!   disk. `attachable-volumes-<driver>` limits the volumes of a CSI driver.
+//! - `overhead` is what pods cannot use, exactly as written. Without it the kubelet's own rules decide (reserved CPU and memory,
+//!   eviction thresholds, and what the NodeClass says about them).
+//! - `labels` are those that do not depend on NodeClass or offering. `kubernetes.io/arch` defaults to `amd64`,
+//!   `kubernetes.io/os` to `linux`. A label that other types have and one lacks, that one is known not to have.
+//! - An offering without `priceUsdPerHour` costs what `onDemandUsdPerHour` says for its region, spot a share of on-demand; when
+//!   neither is known it cannot be bought. `"estimated": true` marks a price that is one.
+//! - `onDemandUsdPerHour` (price by region) holds prices of regions whose zones are not known.
+
+mod read;
+mod write;
+
+pub(super) use read::parse;
+pub(super) use write::export;
+
+/// `apiVersion` of the file.
+const API_VERSION: &str = "fleetwright.dev/v1";
+/// `kind` of the file.
+const KIND: &str = "Catalogue";
+
+/// Why a catalogue cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// The data inside the program are not what the program expects.
+    #[error("the built-in catalogue is damaged in line {line}; this build cannot be used, install it again")]
+    Damaged {
+        /// Line of the data, from 1.
+        line: usize,
+    },
+    /// The file is not JSON.
+    #[error("the catalogue is not JSON: {0}; `fleetwright catalogue export` prints an example")]
+    NotJson(String),
+    /// A field holds what it must not hold.
+    #[error("catalogue, {at}: found {found}; allowed: {allowed}")]
+    Field {
+        /// Path of the field, with the type's name where there is one.
+        at: String,
+        /// What is there.
+        found: String,
+        /// What may be there.
+        allowed: String,
+    },
+}

@@ -1,0 +1,95 @@
+//! A snapshot as a catalogue file.
+
+use engine::model::labels::{INSTANCE_TYPE, OS};
+use engine::model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
+use engine::model::{Labels, Offering, Resources, Text, quantity};
+use serde_json::{Map, Value, json};
+
+use super::super::offerings::Seller;
+use super::super::price::as_number;
+use super::super::settings::{Market, NodeClassSettings};
+use super::super::snapshot::{Machine, Snapshot, TypeEntry};
+use super::super::{Tally, capacity};
+use super::{API_VERSION, KIND};
+
+pub(in super::super) fn export(snapshot: &Snapshot) -> Value {
+    let settings = NodeClassSettings::default();
+    let markets: Vec<Market<'_>> = snapshot.regions.iter().map(|region| Market::new(&region.name)).collect();
+    let known = markets.iter().filter(|market| !snapshot.zones(market.region).is_empty());
+    let sellers: Vec<Seller<'_>> =
+        known.map(|market| Seller::new(snapshot, market, &settings, &mut Tally::default())).collect();
+    let types: Vec<Value> = snapshot.types.iter().map(|entry| write_type(snapshot, entry, &sellers)).collect();
+    let regions: Vec<Value> =
+        snapshot.regions.iter().map(|region| json!({"name": &*region.name, "zones": texts(&region.zones)})).collect();
+    json!({"apiVersion": API_VERSION, "kind": KIND, "regions": regions, "types": types})
+}
+
+fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[Seller<'_>]) -> Value {
+    let mut written = Map::new();
+    written.insert("name".into(), json!(&*entry.name));
+    written.insert("labels".into(), write_labels(entry));
+    write_room(entry, &mut written);
+    let prices = hidden_prices(snapshot, entry);
+    if !prices.is_empty() {
+        written.insert("onDemandUsdPerHour".into(), Value::Object(prices));
+    }
+    let sold = sellers.iter().flat_map(|seller| seller.offerings(entry, true, &mut Tally::default()));
+    written.insert("offerings".into(), sold.map(|offering| write_offering(&offering)).collect());
+    Value::Object(written)
+}
+
+fn write_labels(entry: &TypeEntry) -> Value {
+    let mut labels: Labels = entry.labels.clone();
+    labels.insert(INSTANCE_TYPE.into(), entry.name.clone());
+    labels.entry(OS.into()).or_insert_with(|| "linux".into());
+    labels.iter().map(|(key, value)| (key.to_string(), json!(&**value))).collect::<Map<_, _>>().into()
+}
+
+/// EC2 machines are written as the default NodeClass has them.
+fn write_room(entry: &TypeEntry, written: &mut Map<String, Value>) {
+    let (capacity, overhead) = match &entry.machine {
+        Machine::Given { capacity, overhead } => (capacity.clone(), overhead.clone()),
+        Machine::Ec2(_) => {
+            let (market, settings) = (Market::new(""), NodeClassSettings::default());
+            let room = capacity::room(&entry.machine, &entry.name, &market, &settings, &mut Tally::default());
+            let kept = |name: &'static str| (name, room.capacity.get(name) - room.allocatable.get(name));
+            let overhead = [CPU, EPHEMERAL_STORAGE, MEMORY].map(kept).into_iter().collect();
+            let mut capacity = room.allocatable;
+            capacity.raise_to(&room.capacity);
+            (capacity, Some(overhead))
+        }
+    };
+    written.insert("capacity".into(), amounts(&capacity));
+    if let Some(overhead) = overhead {
+        written.insert("overhead".into(), amounts(&overhead));
+    }
+}
+
+fn amounts(resources: &Resources) -> Value {
+    let amount = |(name, amount): (&Text, i64)| (name.to_string(), json!(quantity::render(name, amount)));
+    resources.iter().map(amount).collect::<Map<_, _>>().into()
+}
+
+/// Prices that no offering of the type shows.
+fn hidden_prices(snapshot: &Snapshot, entry: &TypeEntry) -> Map<String, Value> {
+    let shown = |region: usize| entry.sales.iter().any(|sale| sale.region == region);
+    let hidden = entry.regional.iter().filter(|(region, _)| !shown(*region));
+    hidden.map(|(region, price)| (snapshot.regions[*region].name.to_string(), json!(as_number(*price)))).collect()
+}
+
+fn write_offering(offering: &Offering) -> Value {
+    let mut written = Map::new();
+    written.insert("zone".into(), json!(&*offering.zone));
+    written.insert("capacityType".into(), json!(offering.capacity_type.as_str()));
+    if offering.available {
+        written.insert("priceUsdPerHour".into(), json!(as_number(offering.price)));
+    }
+    if offering.estimated {
+        written.insert("estimated".into(), json!(true));
+    }
+    Value::Object(written)
+}
+
+fn texts(list: &[Text]) -> Value {
+    list.iter().map(|text| json!(&**text)).collect()
+}

@@ -1,0 +1,119 @@
+//! Figures about an EC2 instance type, as DescribeInstanceTypes and the tables beside it give them.
+
+/// What stands between a guest and the hardware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hypervisor {
+    Nitro,
+    Xen,
+    /// Bare metal: no hypervisor at all.
+    Metal,
+}
+
+/// The graphics processors of a machine, all alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gpu {
+    pub(super) manufacturer: &'static str,
+    pub(super) name: &'static str,
+    /// Zero where a machine has a fraction of one.
+    pub(super) count: i64,
+    /// MiB of one.
+    pub(super) memory_mib: i64,
+}
+
+/// The other accelerators of a machine, all alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Accelerator {
+    pub(super) manufacturer: &'static str,
+    pub(super) name: &'static str,
+    pub(super) count: i64,
+    /// Neuron cores of one; zero when it is no Neuron device.
+    pub(super) cores: i64,
+}
+
+/// One instance type in figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Figures {
+    /// `amd64` or `arm64`.
+    pub(super) arch: &'static str,
+    pub(super) cpu_manufacturer: &'static str,
+    /// Sustained clock speed; very old types have none.
+    pub(super) mhz: Option<i64>,
+    pub(super) hypervisor: Hypervisor,
+    pub(super) vcpu: i64,
+    pub(super) memory_mib: i64,
+    pub(super) gpu: Option<Gpu>,
+    pub(super) accelerator: Option<Accelerator>,
+    /// Elastic fabric adapters.
+    pub(super) efa: i64,
+    /// Local disks together, in decimal gigabytes.
+    pub(super) nvme_gb: Option<i64>,
+    /// Network interfaces of the default network card.
+    pub(super) card_enis: i64,
+    /// Network interfaces of all cards.
+    pub(super) enis: i64,
+    pub(super) cards: i64,
+    pub(super) ipv4_per_eni: i64,
+    /// Branch interfaces for security groups of pods; zero where trunking does not work.
+    pub(super) branch_enis: i64,
+    /// Network bandwidth in Mbit/s, where AWS promises one.
+    pub(super) mbps: Option<i64>,
+}
+
+impl Figures {
+    /// Pods that have an address when `reserved` interfaces of the default card carry none (AWS VPC CNI).
+    pub(super) fn pods_by_interfaces(&self, reserved: i64) -> i64 {
+        match (self.card_enis - reserved).max(0) {
+            0 => 0,
+            usable => usable * (self.ipv4_per_eni - 1) + 2,
+        }
+    }
+
+    /// Network interfaces of network card number `card`. Only the default card's and the sum are published; the other cards
+    /// share the rest evenly.
+    pub(super) fn interfaces_of_card(&self, card: u32) -> i64 {
+        match i64::from(card) {
+            0 => self.card_enis,
+            other if other < self.cards => (self.enis - self.card_enis) / (self.cards - 1),
+            _ => 0,
+        }
+    }
+}
+
+/// Family and size: what stands left and right of the dot.
+pub(super) fn family_and_size(name: &str) -> (&str, &str) {
+    name.split_once('.').unwrap_or((name, ""))
+}
+
+/// Category and generation of a family: its leading letters and the digits after them, where a memory size right behind the
+/// letters is skipped (`m5` is `m` and 5, `u-6tb1` is `u` and 1, `u7i-12tb` is `u` and 7).
+pub(super) fn category_and_generation(family: &str) -> Option<(&str, &str)> {
+    let letters = family.find(|c: char| !c.is_ascii_lowercase())?;
+    let rest = match family[letters..].strip_prefix('-') {
+        Some(size) => size.split_once("tb").filter(|(count, _)| count.bytes().all(|b| b.is_ascii_digit()))?.1,
+        None => &family[letters..],
+    };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    (letters > 0 && digits > 0).then(|| (&family[..letters], &rest[..digits]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn category_and_generation_are_read_off_the_family() {
+        for (family, expected) in [
+            ("m5", ("m", "5")),
+            ("u-6tb1", ("u", "1")),
+            ("u7i-12tb", ("u", "7")),
+            ("inf2", ("inf", "2")),
+            ("c7i-flex", ("c", "7")),
+            ("p6-b200", ("p", "6")),
+            ("hpc7g", ("hpc", "7")),
+        ] {
+            assert_eq!(category_and_generation(family), Some(expected), "{family}");
+        }
+        assert_eq!(category_and_generation("rack"), None);
+        assert_eq!(category_and_generation("mac-m4"), None);
+    }
+}

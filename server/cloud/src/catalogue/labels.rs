@@ -1,0 +1,207 @@
+//! Labels of instance types, as Karpenter's AWS provider writes them, and which of them nobody knows.
+
+use std::collections::BTreeMap;
+
+use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
+use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Text};
+
+use super::figures::{Figures, Hypervisor, category_and_generation, family_and_size};
+use super::settings::AmiFamily;
+use super::snapshot::{Snapshot, TypeEntry};
+
+pub(super) const HYPERVISOR: &str = "karpenter.k8s.aws/instance-hypervisor";
+pub(super) const FAMILY: &str = "karpenter.k8s.aws/instance-family";
+pub(super) const GPU_COUNT: &str = "karpenter.k8s.aws/instance-gpu-count";
+pub(super) const ACCELERATOR_COUNT: &str = "karpenter.k8s.aws/instance-accelerator-count";
+const CPU_COUNT: &str = "karpenter.k8s.aws/instance-cpu";
+const CPU_MANUFACTURER: &str = "karpenter.k8s.aws/instance-cpu-manufacturer";
+const CLOCK_SPEED: &str = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz";
+const MEMORY_MIB: &str = "karpenter.k8s.aws/instance-memory";
+const NETWORK_BANDWIDTH: &str = "karpenter.k8s.aws/instance-network-bandwidth";
+const EBS_BANDWIDTH: &str = "karpenter.k8s.aws/instance-ebs-bandwidth";
+const CATEGORY: &str = "karpenter.k8s.aws/instance-category";
+const GENERATION: &str = "karpenter.k8s.aws/instance-generation";
+const SIZE: &str = "karpenter.k8s.aws/instance-size";
+const FLEX: &str = "karpenter.k8s.aws/instance-capability-flex";
+const LOCAL_NVME: &str = "karpenter.k8s.aws/instance-local-nvme";
+const GPU_NAME: &str = "karpenter.k8s.aws/instance-gpu-name";
+const GPU_MANUFACTURER: &str = "karpenter.k8s.aws/instance-gpu-manufacturer";
+const GPU_MEMORY: &str = "karpenter.k8s.aws/instance-gpu-memory";
+const ACCELERATOR_NAME: &str = "karpenter.k8s.aws/instance-accelerator-name";
+const ACCELERATOR_MANUFACTURER: &str = "karpenter.k8s.aws/instance-accelerator-manufacturer";
+const ENCRYPTION_IN_TRANSIT: &str = "karpenter.k8s.aws/instance-encryption-in-transit-supported";
+const NITRO_SANDBOX: &str = "karpenter.k8s.aws/nitro-sandbox";
+const TENANCY: &str = "karpenter.k8s.aws/instance-tenancy";
+const PLACEMENT_GROUP: &str = "karpenter.k8s.aws/placement-group-id";
+const PLACEMENT_PARTITION: &str = "karpenter.k8s.aws/placement-group-partition";
+
+/// Well-known keys that a snapshot may or may not define.
+const WELL_KNOWN: [&str; 24] = [
+    HYPERVISOR,
+    FAMILY,
+    GPU_COUNT,
+    ACCELERATOR_COUNT,
+    CPU_COUNT,
+    CPU_MANUFACTURER,
+    CLOCK_SPEED,
+    MEMORY_MIB,
+    NETWORK_BANDWIDTH,
+    EBS_BANDWIDTH,
+    CATEGORY,
+    GENERATION,
+    SIZE,
+    FLEX,
+    LOCAL_NVME,
+    GPU_NAME,
+    GPU_MANUFACTURER,
+    GPU_MEMORY,
+    ACCELERATOR_NAME,
+    ACCELERATOR_MANUFACTURER,
+    ENCRYPTION_IN_TRANSIT,
+    NITRO_SANDBOX,
+    PLACEMENT_GROUP,
+    PLACEMENT_PARTITION,
+];
+
+/// Well-known label keys about which `snapshot` says nothing, sorted. Machines may have them; a plan that relies on one of
+/// them is a guess, and worth a note.
+#[must_use]
+pub fn unknown_label_keys(snapshot: &Snapshot) -> Vec<&'static str> {
+    let known = |key: &&str| snapshot.label_keys.iter().any(|defined| defined.as_ref() == *key);
+    let mut unknown: Vec<&'static str> = WELL_KNOWN.into_iter().filter(|key| !known(key)).collect();
+    unknown.sort_unstable();
+    unknown
+}
+
+/// Whether a machine is launched only when nothing ordinary would do: bare metal, and machines with accelerators.
+pub(super) fn is_exotic(name: &str, capacity: &Resources) -> bool {
+    const DEVICES: [&str; 5] =
+        ["nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"];
+    family_and_size(name).1.contains("metal") || DEVICES.iter().any(|device| capacity.get(device) > 0)
+}
+
+/// Label keys, each allocated once for all types.
+pub(super) struct Keys(BTreeMap<&'static str, Text>);
+
+impl Keys {
+    pub(super) fn new() -> Self {
+        Self(WELL_KNOWN.into_iter().chain([ARCH]).map(|key| (key, Text::from(key))).collect())
+    }
+
+    /// The labels that follow from name and figures. A figure that AWS does not give leaves its label out.
+    pub(super) fn labels(&self, name: &str, figures: &Figures) -> Labels {
+        let mut labels = Labels::new();
+        let mut set = |key: &'static str, value: Text| {
+            if let Some(key) = self.0.get(key) {
+                labels.insert(key.clone(), value);
+            }
+        };
+        name_labels(name, &mut set);
+        machine_labels(figures, &mut set);
+        device_labels(figures, &mut set);
+        labels
+    }
+}
+
+fn name_labels(name: &str, set: &mut impl FnMut(&'static str, Text)) {
+    let (family, size) = family_and_size(name);
+    set(FAMILY, family.into());
+    set(SIZE, size.into());
+    set(FLEX, (if family.contains("-flex") { "true" } else { "false" }).into());
+    if let Some((category, generation)) = category_and_generation(family) {
+        set(CATEGORY, category.into());
+        set(GENERATION, generation.into());
+    }
+}
+
+fn machine_labels(figures: &Figures, set: &mut impl FnMut(&'static str, Text)) {
+    let hypervisor = match figures.hypervisor {
+        Hypervisor::Nitro => "nitro",
+        Hypervisor::Xen => "xen",
+        Hypervisor::Metal => "",
+    };
+    set(ARCH, figures.arch.into());
+    set(HYPERVISOR, hypervisor.into());
+    set(CPU_COUNT, number(figures.vcpu));
+    set(CPU_MANUFACTURER, kebab(figures.cpu_manufacturer));
+    set(MEMORY_MIB, number(figures.memory_mib));
+    let optional = [(CLOCK_SPEED, figures.mhz), (NETWORK_BANDWIDTH, figures.mbps), (LOCAL_NVME, figures.nvme_gb)];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            set(key, number(value));
+        }
+    }
+}
+
+fn device_labels(figures: &Figures, set: &mut impl FnMut(&'static str, Text)) {
+    if let Some(gpu) = figures.gpu {
+        set(GPU_NAME, kebab(gpu.name));
+        set(GPU_MANUFACTURER, kebab(gpu.manufacturer));
+        set(GPU_COUNT, number(gpu.count));
+        set(GPU_MEMORY, number(gpu.memory_mib));
+    }
+    if let Some(accelerator) = figures.accelerator {
+        set(ACCELERATOR_NAME, kebab(accelerator.name));
+        set(ACCELERATOR_MANUFACTURER, kebab(accelerator.manufacturer));
+        set(ACCELERATOR_COUNT, number(accelerator.count));
+    }
+}
+
+fn number(value: i64) -> Text {
+    value.to_string().into()
+}
+
+fn kebab(text: &str) -> Text {
+    text.to_ascii_lowercase().replace(' ', "-").into()
+}
+
+/// Writes the requirements of instance types for one region and image family.
+pub(super) struct Writer<'a> {
+    snapshot: &'a Snapshot,
+    region: Requirement,
+    tenancy: Requirement,
+    windows_build: Requirement,
+    windows: bool,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, region: &str, family: AmiFamily) -> Self {
+        let build = family.windows_build();
+        Self {
+            snapshot,
+            region: Requirement::equals(REGION, region),
+            tenancy: Requirement::new(TENANCY, Operator::In, [Text::from("default"), Text::from("dedicated")]),
+            windows_build: build
+                .map_or_else(|| absent(WINDOWS_BUILD), |build| Requirement::equals(WINDOWS_BUILD, build)),
+            windows: build.is_some(),
+        }
+    }
+
+    /// The labels of a type, its known absences, and what region and NodeClass add. Windows has no image for any architecture
+    /// but amd64, so other machines have no operating system there.
+    pub(super) fn requirements(&self, entry: &TypeEntry) -> Requirements {
+        let arch = entry.labels.get(ARCH).map_or("amd64", AsRef::as_ref);
+        let os = match (self.windows, arch) {
+            (true, "amd64") => Requirement::equals(OS, "windows"),
+            (true, _) => absent(OS),
+            (false, _) => Requirement::equals(OS, entry.labels.get(OS).cloned().unwrap_or_else(|| Text::from("linux"))),
+        };
+        let rest = [os, Requirement::equals(ARCH, arch), Requirement::equals(INSTANCE_TYPE, entry.name.clone())];
+        let (region, build) = (self.region.clone(), self.windows_build.clone());
+        let mut all: Requirements = rest.into_iter().chain([region, build]).collect();
+        for key in &self.snapshot.label_keys {
+            if !matches!(key.as_ref(), OS | ARCH | INSTANCE_TYPE) {
+                let value = entry.labels.get(key);
+                all.add(value.map_or_else(|| absent(key), |value| Requirement::equals(key, value.clone())));
+            }
+        }
+        if all.get(TENANCY).is_none() {
+            all.add(self.tenancy.clone());
+        }
+        all
+    }
+}
+
+fn absent(key: &str) -> Requirement {
+    Requirement::new(key, Operator::DoesNotExist, [])
+}

@@ -1,0 +1,86 @@
+//! Whether a NodeClass can launch an instance type at all.
+
+use engine::model::labels::{ARCH, OS, WINDOWS_BUILD};
+use engine::model::{Operator, Requirement, Requirements};
+
+use super::figures::family_and_size;
+use super::labels::{ACCELERATOR_COUNT, FAMILY, GPU_COUNT, HYPERVISOR};
+use super::settings::{AmiFamily, NetworkInterface, NodeClassSettings};
+use super::snapshot::{Machine, TypeEntry};
+
+/// The demands of one NodeClass on machines.
+pub(super) struct Check<'a> {
+    settings: &'a NodeClassSettings,
+    /// One of these must fit; empty means that every machine boots.
+    images: Vec<Requirements>,
+}
+
+impl<'a> Check<'a> {
+    pub(super) fn new(settings: &'a NodeClassSettings) -> Self {
+        let given = &settings.ami_requirements;
+        let images = if given.is_empty() { alias_images(settings.ami_family) } else { given.clone() };
+        Self { settings, images }
+    }
+
+    /// Whether the type can be launched. What a user's catalogue does not say about a type is held to be fine.
+    pub(super) fn allows(&self, entry: &TypeEntry, labels: &Requirements) -> bool {
+        let family = family_and_size(&entry.name).0;
+        let hypervisor = entry.labels.get(HYPERVISOR).map(AsRef::as_ref);
+        let settings = self.settings;
+        let boots = |image: &Requirements| labels.first_incompatible(image, |_| true).is_none();
+        (self.images.is_empty() || self.images.iter().any(boots))
+            && !(settings.ami_family == AmiFamily::Al2023 && family == "a1")
+            && (!settings.connection_tracking || hypervisor.is_none_or(|hypervisor| hypervisor == "nitro"))
+            && (!settings.nested_virtualization || nests(entry, family))
+            && (settings.network_interfaces.is_empty() || takes_interfaces(entry, &settings.network_interfaces))
+    }
+}
+
+/// Virtual machines inside the machine: AWS offers them on the eighth generation of Intel machines, bare metal aside.
+fn nests(entry: &TypeEntry, family: &str) -> bool {
+    !entry.labels.contains_key(FAMILY)
+        || ["c8i", "m8i", "r8i"].iter().any(|supported| family.starts_with(supported)) && !entry.name.contains("metal")
+}
+
+/// Cards, devices and EFA of the interfaces must be there. The snapshot does not say which machines before Nitro have the
+/// enhanced networking that explicit interfaces need, so none of those is used.
+fn takes_interfaces(entry: &TypeEntry, interfaces: &[NetworkInterface]) -> bool {
+    let Machine::Ec2(figures) = &entry.machine else { return true };
+    let efa_only = interfaces.iter().filter(|interface| interface.efa_only).count();
+    entry.labels.get(HYPERVISOR).is_none_or(|hypervisor| hypervisor.as_ref() != "xen")
+        && i64::try_from(efa_only).is_ok_and(|count| count <= figures.efa)
+        && interfaces.iter().all(|i| i64::from(i.device) < figures.interfaces_of_card(i.card))
+}
+
+/// The images that a family's alias stands for (Karpenter AWS: AMI variants). `Custom` has no alias.
+fn alias_images(family: AmiFamily) -> Vec<Requirements> {
+    let standard = |arch| [arch_is(arch), absent(ACCELERATOR_COUNT), absent(GPU_COUNT)].into_iter().collect();
+    let nvidia = |arch| [arch_is(arch), exists(GPU_COUNT)].into_iter().collect();
+    let neuron = |arch| [arch_is(arch), exists(ACCELERATOR_COUNT)].into_iter().collect();
+    let (amd64, arm64) = ("amd64", "arm64");
+    match family {
+        AmiFamily::Al2 => vec![standard(amd64), standard(arm64), nvidia(amd64), neuron(amd64)],
+        AmiFamily::Al2023 | AmiFamily::Bottlerocket => {
+            vec![standard(amd64), standard(arm64), nvidia(amd64), nvidia(arm64), neuron(amd64)]
+        }
+        AmiFamily::Custom => Vec::new(),
+        AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => {
+            let build = family.windows_build().unwrap_or_default();
+            let windows =
+                [arch_is(amd64), Requirement::equals(OS, "windows"), Requirement::equals(WINDOWS_BUILD, build)];
+            vec![windows.into_iter().collect()]
+        }
+    }
+}
+
+fn arch_is(arch: &str) -> Requirement {
+    Requirement::equals(ARCH, arch)
+}
+
+fn absent(key: &str) -> Requirement {
+    Requirement::new(key, Operator::DoesNotExist, [])
+}
+
+fn exists(key: &str) -> Requirement {
+    Requirement::new(key, Operator::Exists, [])
+}

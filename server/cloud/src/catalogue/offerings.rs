@@ -1,0 +1,213 @@
+//! Zones, capacity types and prices of an instance type.
+
+use engine::model::labels::{RESERVATION_ID, ZONE_ID};
+use engine::model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text};
+
+use super::Tally;
+use super::price::scale;
+use super::settings::{Market, NodeClassSettings, ReservationEntry};
+use super::snapshot::{Quote, Sale, Snapshot, TypeEntry};
+
+const RESERVATION_TYPE: &str = "karpenter.k8s.aws/capacity-reservation-type";
+const RESERVATION_INTERRUPTIBLE: &str = "karpenter.k8s.aws/capacity-reservation-interruptible";
+
+/// Label keys that offerings set, beside zone and capacity type. An offering without one of them has no such label; a zone
+/// id that nobody told us counts as none, because a plan must not rely on it.
+pub(super) const KEYS: [&str; 4] = [ZONE_ID, RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE];
+
+/// A zone of the region as one NodeClass sees it.
+struct Zone {
+    name: Text,
+    labels: Labels,
+    has_subnet: bool,
+}
+
+/// Sells instance types of one region to one NodeClass.
+pub(super) struct Seller<'a> {
+    market: &'a Market<'a>,
+    settings: &'a NodeClassSettings,
+    /// `None` when the snapshot does not know the region.
+    region: Option<usize>,
+    /// The region whose prices stand in.
+    home: Option<(usize, Text)>,
+    zones: Vec<Zone>,
+    /// The snapshot does not know the region's zones: every type is taken as offered in each of `zones`.
+    assumed: bool,
+}
+
+impl<'a> Seller<'a> {
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        market: &'a Market<'a>,
+        settings: &'a NodeClassSettings,
+        tally: &mut Tally,
+    ) -> Self {
+        let known = snapshot.zones(market.region);
+        let assumed = known.is_empty();
+        let names = if assumed { assumed_zones(market, settings, tally) } else { known.to_vec() };
+        let region = snapshot.region_index(market.region);
+        let home = snapshot.home().map(|index| (index, snapshot.regions[index].name.clone()));
+        for subnet in settings.zones.iter().flatten().filter(|subnet| !names.contains(&subnet.name)) {
+            let text = format!(
+                "the catalogue has no zone {} in {}: the NodeClass's subnet there offers nothing",
+                subnet.name, market.region
+            );
+            tally.notes.insert(text);
+        }
+        let zones = names.into_iter().map(|name| zone(name, settings)).collect();
+        Self { market, settings, region, home, zones, assumed }
+    }
+
+    /// Every way to buy `entry` in the region, reserved capacity last. Without `launchable` none is available.
+    pub(super) fn offerings(&self, entry: &TypeEntry, launchable: bool, tally: &mut Tally) -> Vec<Offering> {
+        let on_demand = self.on_demand(entry);
+        let mut offerings = Vec::new();
+        if self.assumed {
+            let estimate = |quote: Quote| Quote { estimated: true, ..quote };
+            for zone in &self.zones {
+                let quote = on_demand.map(estimate);
+                offerings.push(offering(zone, CapacityType::OnDemand, quote, launchable));
+                if let Some(quote) = quote.filter(|_| entry.spot) {
+                    offerings.push(offering(zone, CapacityType::Spot, Some(self.spot(quote)), launchable));
+                }
+            }
+        } else if let Some(region) = self.region {
+            for sale in entry.sales.iter().filter(|sale| sale.region == region) {
+                let quote = self.quote(entry, sale, on_demand);
+                if sale.capacity_type == CapacityType::OnDemand || quote.is_some() {
+                    offerings.push(offering(&self.zones[sale.zone], sale.capacity_type, quote, launchable));
+                }
+            }
+        }
+        self.count_estimates(on_demand, &offerings, tally);
+        let own = self.settings.reservations.iter().filter(|reservation| reservation.instance_type == entry.name);
+        offerings.extend(own.map(|reservation| self.reserved(reservation, launchable, tally)));
+        offerings
+    }
+
+    /// What one sale costs: its own price, else the region's, else that of the region that stands in. Spot without a price
+    /// is a share of on-demand in the same zone.
+    pub(super) fn quote(&self, entry: &TypeEntry, sale: &Sale, on_demand: Option<Quote>) -> Option<Quote> {
+        match (sale.price, sale.capacity_type) {
+            (Some(quote), _) => Some(quote),
+            (None, CapacityType::Spot) => {
+                let beside = |other: &&Sale| {
+                    (other.region, other.zone, other.capacity_type) == (sale.region, sale.zone, CapacityType::OnDemand)
+                };
+                let zonal = entry.sales.iter().filter(|other| other.price.is_some()).find(beside);
+                zonal.and_then(|other| other.price).or(on_demand).map(|quote| self.spot(quote))
+            }
+            (None, _) => on_demand,
+        }
+    }
+
+    /// The on-demand price of the region, or what stands in for it.
+    pub(super) fn on_demand(&self, entry: &TypeEntry) -> Option<Quote> {
+        let known = self.region.and_then(|region| entry.regional_price(region));
+        let elsewhere = || self.home.as_ref().and_then(|(home, _)| entry.regional_price(*home));
+        let preview = || self.market.preview_prices.get(&entry.name).copied();
+        let exact = |price| Quote { price, estimated: false };
+        known
+            .map(exact)
+            .or_else(|| elsewhere().map(|price| Quote { price, estimated: true }))
+            .or_else(|| preview().map(exact))
+    }
+
+    fn spot(&self, on_demand: Quote) -> Quote {
+        Quote { price: scale(on_demand.price, self.market.spot_per_mille, 1000), estimated: true }
+    }
+
+    fn reserved(&self, entry: &ReservationEntry, launchable: bool, tally: &mut Tally) -> Offering {
+        let known = self.zones.iter().find(|zone| zone.name == entry.zone);
+        let subnet = known.map_or_else(|| subnet_id(&entry.zone, self.settings).is_some(), |zone| zone.has_subnet);
+        let mut labels = known.map_or_else(Labels::new, |zone| zone.labels.clone());
+        labels.insert(RESERVATION_ID.into(), entry.id.clone());
+        labels.insert(RESERVATION_TYPE.into(), entry.reservation_type.clone());
+        labels.insert(RESERVATION_INTERRUPTIBLE.into(), if entry.interruptible { "true" } else { "false" }.into());
+        if entry.count.is_none() && !entry.expiring {
+            tally
+                .notes
+                .insert(format!("reservation {}: one machine is taken to be left; --reservation says more", entry.id));
+        }
+        let remaining = entry.count.unwrap_or(1).max(0);
+        Offering {
+            zone: entry.zone.clone(),
+            capacity_type: CapacityType::Reserved,
+            price: MicroUsd(0),
+            estimated: false,
+            available: launchable && subnet && !entry.expiring && remaining > 0,
+            reservation: Some(Reservation { id: entry.id.clone(), remaining }),
+            labels,
+        }
+    }
+
+    fn count_estimates(&self, on_demand: Option<Quote>, offerings: &[Offering], tally: &mut Tally) {
+        let estimated = |capacity_type| move |o: &Offering| o.capacity_type == capacity_type && o.estimated;
+        let elsewhere = on_demand.is_some_and(|quote| quote.estimated);
+        tally.priced_elsewhere += usize::from(elsewhere && offerings.iter().any(estimated(CapacityType::OnDemand)));
+        tally.spot_estimated |= offerings.iter().any(estimated(CapacityType::Spot));
+    }
+
+    /// Says what was estimated, once all types are built.
+    pub(super) fn conclude(&self, tally: &mut Tally) {
+        if let (true, Some((_, home))) = (tally.priced_elsewhere > 0, &self.home) {
+            tally.notes.insert(format!(
+                "estimate: the catalogue has no on-demand price in {} for {} instance types; their price in {home} stands in",
+                self.market.region, tally.priced_elsewhere
+            ));
+        }
+        if tally.spot_estimated {
+            let share = scale(MicroUsd(1_000_000), self.market.spot_per_mille, 1000);
+            tally
+                .notes
+                .insert(format!("estimate: spot is priced at {share} of on-demand where no spot price is known"));
+        }
+    }
+}
+
+/// The zones that stand in for those of a region that the snapshot does not know.
+fn assumed_zones(market: &Market<'_>, settings: &NodeClassSettings, tally: &mut Tally) -> Vec<Text> {
+    let subnets = settings.zones.iter().flatten().map(|subnet| &subnet.name);
+    let mut zones: Vec<Text> = market.extra_zones.iter().chain(subnets).cloned().collect();
+    zones.sort();
+    zones.dedup();
+    tally.notes.insert(if zones.is_empty() {
+        format!(
+            "the catalogue has no zones in {}, and the input names none: nothing can be bought there",
+            market.region
+        )
+    } else {
+        let list = zones.join(", ");
+        format!(
+            "estimate: the catalogue has no zones in {}; every instance type is taken as offered in {list}",
+            market.region
+        )
+    });
+    zones
+}
+
+fn zone(name: Text, settings: &NodeClassSettings) -> Zone {
+    let subnet = subnet_id(&name, settings);
+    let has_subnet = settings.zones.is_none() || subnet.is_some();
+    let labels = subnet.flatten().map(|id| (Text::from(ZONE_ID), id.clone())).into_iter().collect();
+    Zone { name, labels, has_subnet }
+}
+
+/// Whether the NodeClass names a subnet in `zone`, and the zone's id if it says so.
+fn subnet_id<'s>(zone: &str, settings: &'s NodeClassSettings) -> Option<Option<&'s Text>> {
+    let mut subnets = settings.zones.iter().flatten();
+    subnets.find(|subnet| subnet.name.as_ref() == zone).map(|subnet| subnet.id.as_ref())
+}
+
+/// An offering without a price cannot be bought.
+fn offering(zone: &Zone, capacity_type: CapacityType, quote: Option<Quote>, launchable: bool) -> Offering {
+    Offering {
+        zone: zone.name.clone(),
+        capacity_type,
+        price: quote.map_or(MicroUsd(0), |quote| quote.price),
+        estimated: quote.is_some_and(|quote| quote.estimated),
+        available: launchable && zone.has_subnet && quote.is_some(),
+        reservation: None,
+        labels: zone.labels.clone(),
+    }
+}

@@ -1,0 +1,202 @@
+//! What a NodeClass and an operator say about machines: the arguments of [`build`](super::build) besides the snapshot.
+
+use std::collections::BTreeMap;
+
+use engine::model::{MicroUsd, Requirements, Resources, Text};
+
+use super::threshold::Threshold;
+
+/// The family of machine images. It decides how many pods a kubelet takes, what it reserves, and which machines boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum AmiFamily {
+    /// Amazon Linux 2.
+    Al2,
+    /// Amazon Linux 2023.
+    #[default]
+    Al2023,
+    /// Bottlerocket.
+    Bottlerocket,
+    /// The user's own images and user data.
+    Custom,
+    /// Windows Server 2019.
+    Windows2019,
+    /// Windows Server 2022.
+    Windows2022,
+    /// Windows Server 2025.
+    Windows2025,
+}
+
+impl AmiFamily {
+    /// Every family, in the order in which messages list them.
+    pub const ALL: [Self; 7] = [
+        Self::Al2,
+        Self::Al2023,
+        Self::Bottlerocket,
+        Self::Custom,
+        Self::Windows2019,
+        Self::Windows2022,
+        Self::Windows2025,
+    ];
+
+    /// The name in `spec.amiFamily`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Al2 => "AL2",
+            Self::Al2023 => "AL2023",
+            Self::Bottlerocket => "Bottlerocket",
+            Self::Custom => "Custom",
+            Self::Windows2019 => "Windows2019",
+            Self::Windows2022 => "Windows2022",
+            Self::Windows2025 => "Windows2025",
+        }
+    }
+
+    /// The family named in `spec.amiFamily`, or by the part of an alias before the `@` (`al2023@latest`).
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// The value of `node.kubernetes.io/windows-build`; `None` for Linux.
+    #[must_use]
+    pub fn windows_build(self) -> Option<&'static str> {
+        match self {
+            Self::Windows2019 => Some("10.0.17763"),
+            Self::Windows2022 => Some("10.0.20348"),
+            Self::Windows2025 => Some("10.0.26100"),
+            Self::Al2 | Self::Al2023 | Self::Bottlerocket | Self::Custom => None,
+        }
+    }
+
+    /// Whether kube-reserved memory follows the pods that the network interfaces allow, whatever `maxPods` says.
+    pub(super) fn reserves_by_interfaces(self) -> bool {
+        matches!(self, Self::Al2 | Self::Al2023 | Self::Custom)
+    }
+
+    pub(super) fn honours_pods_per_core(self) -> bool {
+        self != Self::Bottlerocket
+    }
+
+    pub(super) fn counts_pods_by_interfaces(self) -> bool {
+        self.windows_build().is_none()
+    }
+
+    /// Bytes of the disk that holds pods when the NodeClass names none.
+    pub(super) fn default_disk(self) -> i64 {
+        (if self.windows_build().is_some() { 50 } else { 20 }) << 30
+    }
+}
+
+/// What `spec.kubelet` of a NodeClass says that changes what pods can use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KubeletSettings {
+    /// `maxPods`.
+    pub max_pods: Option<i64>,
+    /// `podsPerCore`; 0 means no such limit.
+    pub pods_per_core: Option<i64>,
+    /// `systemReserved`.
+    pub system_reserved: Resources,
+    /// `kubeReserved`; each entry replaces the computed one.
+    pub kube_reserved: Resources,
+    /// `evictionHard` by signal; only `memory.available` and `nodefs.available` take room from pods.
+    pub eviction_hard: BTreeMap<Text, Threshold>,
+}
+
+/// One entry of `spec.networkInterfaces`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NetworkInterface {
+    /// `networkCardIndex`.
+    pub card: u32,
+    /// `deviceIndex`.
+    pub device: u32,
+    /// Whether `interfaceType` is `efa-only`, which carries no pod addresses.
+    pub efa_only: bool,
+}
+
+/// One entry of `status.capacityReservations`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReservationEntry {
+    /// Identity of the reservation, `cr-…`.
+    pub id: Text,
+    /// Its zone.
+    pub zone: Text,
+    /// Its instance type.
+    pub instance_type: Text,
+    /// Whether `state` is `expiring`: nothing is launched into it.
+    pub expiring: bool,
+    /// `reservationType`: `default` or `capacity-block`.
+    pub reservation_type: Text,
+    /// Whether its owner may take the machines back.
+    pub interruptible: bool,
+    /// Machines that are left; one when nobody says.
+    pub count: Option<i64>,
+}
+
+/// A zone in which a NodeClass has a subnet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubnetZone {
+    /// Name, such as `us-east-1a`.
+    pub name: Text,
+    /// Id, such as `use1-az1`, when it is known.
+    pub id: Option<Text>,
+}
+
+/// Everything of a NodeClass that changes what its machines are. NodeClasses with equal settings share a catalogue.
+/// The default is AL2023 with nothing configured.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeClassSettings {
+    /// The effective image family.
+    pub ami_family: AmiFamily,
+    /// `spec.kubelet`.
+    pub kubelet: KubeletSettings,
+    /// Bytes of the disk that holds pods; `None` means the family's default.
+    pub ephemeral_storage: Option<i64>,
+    /// `instanceStorePolicy: RAID0`: local disks, where there are any, hold the pods instead.
+    pub instance_store_raid0: bool,
+    /// Zones of `status.subnets`; `None` means a subnet in every zone.
+    pub zones: Option<Vec<SubnetZone>>,
+    /// `status.capacityReservations`.
+    pub reservations: Vec<ReservationEntry>,
+    /// `spec.networkInterfaces`; empty means that EC2 decides.
+    pub network_interfaces: Vec<NetworkInterface>,
+    /// `spec.connectionTracking` is set, which only Nitro machines understand.
+    pub connection_tracking: bool,
+    /// `spec.cpuOptions.nestedVirtualization` is `enabled`.
+    pub nested_virtualization: bool,
+    /// Requirements of `status.amis`; a machine that suits none of them cannot be launched. Empty means the images that the
+    /// family's alias stands for.
+    pub ami_requirements: Vec<Requirements>,
+}
+
+/// Where machines are bought, and what the operator decided about all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Market<'a> {
+    /// The region.
+    pub region: &'a str,
+    /// Zones that the input names; used only where the snapshot does not know the region's zones.
+    pub extra_zones: &'a [Text],
+    /// Prices, by instance type, for types that have no other price (a NodeOverlay that prices a preview type).
+    pub preview_prices: BTreeMap<Text, MicroUsd>,
+    /// Spot price in thousandths of the on-demand price where no spot price is known.
+    pub spot_per_mille: i64,
+    /// Network interfaces that custom networking keeps from pods (`RESERVED_ENIS`).
+    pub reserved_enis: i64,
+    /// Share of memory, in thousandths, that the hypervisor and the firmware keep (`VM_MEMORY_OVERHEAD_PERCENT`).
+    pub memory_overhead_per_mille: i64,
+}
+
+impl<'a> Market<'a> {
+    /// The market of `region` with Karpenter's defaults and spot at 0.35 of on-demand.
+    #[must_use]
+    pub fn new(region: &'a str) -> Self {
+        Self {
+            region,
+            extra_zones: &[],
+            preview_prices: BTreeMap::new(),
+            spot_per_mille: 350,
+            reserved_enis: 0,
+            memory_overhead_per_mille: 75,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What is known about machines before anybody configures anything: regions, zones, types, prices.
+
+use std::sync::LazyLock;
+
+use engine::model::{CapacityType, Labels, MicroUsd, Resources, Text};
+use serde_json::Value;
+
+use super::exchange::{self, CatalogueError};
+use super::{embedded, figures::Figures};
+
+/// The region whose prices stand in where a region's own are not known.
+const HOME_REGION: &str = "us-east-1";
+
+/// A region and its zones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    /// Name, such as `us-east-1`.
+    pub name: Text,
+    /// Names of its zones, sorted; empty when they are not known.
+    pub zones: Vec<Text>,
+}
+
+/// Figures about machines, compact and immutable: one for a whole server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub(super) regions: Vec<Region>,
+    /// Sorted by name.
+    pub(super) types: Vec<TypeEntry>,
+    /// Label keys that some type has, sorted: a type without one of them is known not to have it.
+    pub(super) label_keys: Vec<Text>,
+}
+
+/// One instance type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TypeEntry {
+    pub(super) name: Text,
+    /// Labels that do not depend on NodeClass, region or offering.
+    pub(super) labels: Labels,
+    pub(super) machine: Machine,
+    /// Whether it is sold as spot where its zones are not known.
+    pub(super) spot: bool,
+    /// On-demand prices by index of the region.
+    pub(super) regional: Vec<(usize, MicroUsd)>,
+    pub(super) sales: Vec<Sale>,
+}
+
+/// How the room of a machine is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Machine {
+    /// By figures, from which the rules of EC2 and of the kubelet follow.
+    Ec2(Box<Figures>),
+    /// As somebody wrote it down.
+    Given {
+        capacity: Resources,
+        /// What pods cannot use; `None` when the kubelet's rules decide.
+        overhead: Option<Resources>,
+    },
+}
+
+/// A capacity type for sale in a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sale {
+    pub(super) region: usize,
+    /// Index into the region's zones.
+    pub(super) zone: usize,
+    pub(super) capacity_type: CapacityType,
+    /// The zone's own price, where one is known.
+    pub(super) price: Option<Quote>,
+}
+
+/// A price, and whether it is an estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quote {
+    pub(super) price: MicroUsd,
+    pub(super) estimated: bool,
+}
+
+static BUILTIN: LazyLock<Result<Snapshot, CatalogueError>> = LazyLock::new(embedded::decode);
+
+impl Snapshot {
+    /// The EC2 catalogue that is part of the program, decoded once.
+    ///
+    /// # Errors
+    /// When the data that was compiled in is damaged, which a test rules out for every build.
+    pub fn builtin() -> Result<&'static Self, &'static CatalogueError> {
+        BUILTIN.as_ref()
+    }
+
+    /// Reads a catalogue file (`kind: Catalogue`), exported or made by hand; see [`exchange`] for the format.
+    ///
+    /// # Errors
+    /// [`CatalogueError`] names the type, the field, what was found and what is allowed.
+    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogueError> {
+        exchange::parse(bytes)
+    }
+
+    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known zones, capacity and
+    /// overhead as the default NodeClass has them.
+    #[must_use]
+    pub fn export(&self) -> Value {
+        exchange::export(self)
+    }
+
+    /// Regions, in the order of the file.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The zones of `region`, sorted; empty when the region or its zones are not known.
+    #[must_use]
+    pub fn zones(&self, region: &str) -> &[Text] {
+        self.region_index(region).map_or(&[], |index| &self.regions[index].zones)
+    }
+
+    /// The region that has `zone`.
+    #[must_use]
+    pub fn region_of_zone(&self, zone: &str) -> Option<&Text> {
+        let has = |region: &&Region| region.zones.iter().any(|known| known.as_ref() == zone);
+        self.regions.iter().find(has).map(|region| &region.name)
+    }
+
+    /// Names of all instance types, sorted.
+    pub fn type_names(&self) -> impl Iterator<Item = &Text> {
+        self.types.iter().map(|entry| &entry.name)
+    }
+
+    pub(super) fn region_index(&self, name: &str) -> Option<usize> {
+        self.regions.iter().position(|region| region.name.as_ref() == name)
+    }
+
+    /// The region whose prices stand in for unknown ones.
+    pub(super) fn home(&self) -> Option<usize> {
+        self.region_index(HOME_REGION).or((!self.regions.is_empty()).then_some(0))
+    }
+
+    /// Puts types in order and collects what all of them tell about label keys.
+    pub(super) fn new(regions: Vec<Region>, mut types: Vec<TypeEntry>) -> Self {
+        types.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut label_keys: Vec<Text> = types.iter().flat_map(|entry| entry.labels.keys().cloned()).collect();
+        label_keys.sort();
+        label_keys.dedup();
+        Self { regions, types, label_keys }
+    }
+}
+
+impl TypeEntry {
+    /// The on-demand price of a region.
+    pub(super) fn regional_price(&self, region: usize) -> Option<MicroUsd> {
+        self.regional.iter().find(|(index, _)| *index == region).map(|(_, price)| *price)
+    }
+}
