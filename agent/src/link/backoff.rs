@@ -1,0 +1,70 @@
+//! How long to wait before connecting again.
+
+/// First wait, in milliseconds: long enough for a server that restarts to be listening again.
+const FIRST_MS: u64 = 500;
+/// Longest wait, in milliseconds: a cluster without decisions for longer than that would be noticed by people.
+const LONGEST_MS: u64 = 30_000;
+
+/// Waits that double from failure to failure, each cut by up to a half, so that the agents of a fleet whose server
+/// restarted do not come back at one moment.
+#[derive(Debug)]
+pub struct Backoff {
+    failures: u32,
+    state: u64,
+}
+
+impl Backoff {
+    /// Waits that depend on `seed` alone.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { failures: 0, state: seed }
+    }
+
+    /// A conversation has come about: the next failure is the first again.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The wait after one more failure, in milliseconds.
+    pub fn next_wait_ms(&mut self) -> u64 {
+        let full = FIRST_MS.saturating_mul(1 << self.failures.min(16)).min(LONGEST_MS);
+        self.failures = self.failures.saturating_add(1);
+        full - self.next_random() % (full / 2 + 1)
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014): one word of state, well mixed from any seed.
+    fn next_random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_are_cut_by_no_more_than_half() {
+        let mut backoff = Backoff::new(7);
+        // 500 × 2^6 = 32,000 is the first to exceed the longest wait.
+        for full in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
+            let wait = backoff.next_wait_ms();
+            assert!((full / 2..=full).contains(&wait), "{wait} for {full}");
+        }
+        backoff.succeeded();
+        assert!(backoff.next_wait_ms() <= 500);
+    }
+
+    #[test]
+    fn agents_with_different_seeds_wait_differently() {
+        let waits = |seed| {
+            let mut backoff = Backoff::new(seed);
+            (0..8).map(|_| backoff.next_wait_ms()).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(1), waits(1));
+        assert_ne!(waits(1), waits(2));
+    }
+}

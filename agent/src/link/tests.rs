@@ -1,0 +1,133 @@
+use super::*;
+use connect_request::Message;
+use v1::Outcome;
+
+fn link(highest_epoch: u64) -> Link {
+    Link::new(Speaker { cluster_name: "blue".into(), ..Speaker::default() }, highest_epoch, 1)
+}
+
+fn welcome(epoch: u64) -> v1::ConnectResponse {
+    let welcome = v1::Welcome { epoch, heartbeat_interval_ms: 1_000, server_version: String::new() };
+    v1::ConnectResponse { message: Some(connect_response::Message::Welcome(welcome)) }
+}
+
+fn instruction(id: &str, epoch: u64) -> v1::ConnectResponse {
+    let instruction = v1::Instruction {
+        id: id.into(),
+        epoch,
+        generation: 1,
+        deadline_ms: 1_000_000,
+        subject: format!("nodeclaim/{id}"),
+        action: Some(v1::instruction::Action::DrainNode(v1::DrainNode::default())),
+    };
+    v1::ConnectResponse { message: Some(connect_response::Message::Instruction(instruction)) }
+}
+
+fn resync() -> v1::ConnectResponse {
+    v1::ConnectResponse { message: Some(connect_response::Message::Resync(v1::Resync::default())) }
+}
+
+fn namespace(name: &str) -> Seen {
+    Seen::plain(v1::change::Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
+}
+
+/// What outputs say, one word each.
+fn words(outputs: &[Output]) -> Vec<String> {
+    outputs.iter().map(word).collect()
+}
+
+fn word(output: &Output) -> String {
+    match output {
+        Output::TakeSnapshot => "take".into(),
+        Output::RaiseEpoch(epoch) => format!("raise {epoch}"),
+        Output::CarryOut(instruction) => format!("do {}", instruction.id),
+        Output::HangUp(_) => "hang up".into(),
+        Output::Say(request) => match &request.message {
+            Some(Message::Snapshot(snapshot)) => match &snapshot.part {
+                Some(snapshot::Part::Begin(_)) => format!("begin {}", snapshot.id),
+                Some(snapshot::Part::Chunk(chunk)) => format!("chunk of {}", chunk.changes.len()),
+                Some(snapshot::Part::End(end)) => format!("end of {}", end.change_count),
+                None => "nothing".into(),
+            },
+            Some(Message::Delta(delta)) => format!("delta {}", delta.sequence),
+            Some(Message::Ack(ack)) => format!("ack {} {}", ack.instruction_id, ack.outcome().as_str_name()),
+            Some(Message::Heartbeat(heartbeat)) => format!("heartbeat {}", heartbeat.last_sequence),
+            Some(Message::Hello(_)) | None => "other".into(),
+        },
+    }
+}
+
+/// A link that is following, under epoch 3.
+fn following() -> Link {
+    let mut link = link(0);
+    link.connected(0);
+    assert_eq!(words(&link.heard(welcome(3), 0)), ["raise 3", "take"]);
+    assert_eq!(words(&link.snapshot(vec![namespace("a")], 0)), ["begin 1", "chunk of 1", "end of 1"]);
+    link
+}
+
+#[test]
+fn deltas_are_numbered_from_one_after_each_snapshot() {
+    let mut link = following();
+    assert_eq!(words(&link.changed(vec![namespace("b")], 0)), ["delta 1"]);
+    assert_eq!(words(&link.changed(vec![namespace("c")], 0)), ["delta 2"]);
+    assert_eq!(words(&link.heard(resync(), 0)), ["take"]);
+    assert!(link.changed(vec![namespace("d")], 0).is_empty(), "the coming snapshot has it");
+    assert_eq!(words(&link.snapshot(Vec::new(), 0)), ["begin 2", "end of 0"]);
+    assert_eq!(words(&link.changed(vec![namespace("e")], 0)), ["delta 1"]);
+}
+
+#[test]
+fn nothing_is_told_before_welcome() {
+    let mut link = link(0);
+    link.connected(0);
+    assert!(link.changed(vec![namespace("a")], 0).is_empty());
+    assert!(link.snapshot(vec![namespace("a")], 0).is_empty());
+    assert!(link.heard(resync(), 0).is_empty());
+    assert_eq!(words(&link.heard(instruction("1", 3), 0)), ["hang up"]);
+}
+
+#[test]
+fn a_server_that_lost_the_cluster_is_left() {
+    let mut link = link(5);
+    let hello = link.connected(0);
+    assert!(matches!(hello.message, Some(Message::Hello(hello)) if hello.highest_epoch == 5));
+    assert_eq!(words(&link.heard(welcome(4), 0)), ["hang up"]);
+    link.connected(0);
+    assert_eq!(words(&link.heard(welcome(5), 0)), ["take"]);
+}
+
+#[test]
+fn results_outlive_the_stream() {
+    let mut link = following();
+    assert_eq!(words(&link.heard(instruction("1", 3), 0)), ["do 1"]);
+    assert_eq!(words(&link.heard(instruction("2", 3), 0)), ["do 2"]);
+    assert_eq!(words(&link.finished("1", Done::well(), 0)), ["ack 1 OUTCOME_DONE"]);
+    link.disconnected();
+    let failed = Done::not(Outcome::Failed, "refused");
+    assert!(link.finished("2", failed, 0).is_empty(), "there is no stream");
+    link.connected(0);
+    assert_eq!(words(&link.heard(welcome(4), 0)), ["raise 4", "take"]);
+    let outputs = words(&link.snapshot(Vec::new(), 0));
+    assert_eq!(outputs, ["begin 1", "end of 0", "ack 1 OUTCOME_DONE", "ack 2 OUTCOME_FAILED"]);
+    // The server's own repetition is answered, not carried out.
+    assert_eq!(words(&link.heard(instruction("2", 4), 0)), ["ack 2 OUTCOME_FAILED"]);
+}
+
+#[test]
+fn heartbeats_come_only_after_silence() {
+    let mut link = following();
+    assert!(link.tick(999).is_empty());
+    link.changed(vec![namespace("b")], 999);
+    assert!(link.tick(1_998).is_empty());
+    assert_eq!(words(&link.tick(1_999)), ["heartbeat 1"]);
+    link.disconnected();
+    assert!(link.tick(9_999).is_empty());
+}
+
+#[test]
+fn an_ended_watch_is_begun_again() {
+    let mut link = following();
+    assert_eq!(words(&link.lost_sight()), ["take"]);
+    assert!(link.lost_sight().is_empty());
+}
