@@ -8,9 +8,9 @@
 mod annotations;
 mod catalogue;
 mod lookup;
+mod node_claim;
 mod node_class;
 mod node_class_devices;
-mod node_claim;
 mod node_overlay;
 mod node_pool;
 mod render;

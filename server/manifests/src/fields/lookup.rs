@@ -159,7 +159,12 @@ mod tests {
             let mut seen = std::collections::BTreeSet::new();
             for field in table.iter() {
                 let parent = super::super::parent(field.path);
-                assert!(parent.is_empty() || seen.contains(parent), "{} {} comes before its parent", table.kind, field.path);
+                assert!(
+                    parent.is_empty() || seen.contains(parent),
+                    "{} {} comes before its parent",
+                    table.kind,
+                    field.path
+                );
                 assert!(seen.insert(field.path), "{} {} stands twice", table.kind, field.path);
                 assert!(field.meaning.ends_with('.'), "{} {}", table.kind, field.path);
             }

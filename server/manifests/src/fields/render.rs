@@ -92,7 +92,10 @@ mod tests {
     #[test]
     fn children_are_printed_by_their_last_step() {
         let text = render(&lookup(TABLES, "np.spec.disruption").unwrap());
-        assert!(text.contains("\nFIELDS:\n  consolidationPolicy\t<string> (default: WhenEmptyOrUnderutilized)\n    Which"), "{text}");
+        assert!(
+            text.contains("\nFIELDS:\n  consolidationPolicy\t<string> (default: WhenEmptyOrUnderutilized)\n    Which"),
+            "{text}"
+        );
         let annotations = render(&lookup(TABLES, "np.metadata.annotations").unwrap());
         assert!(annotations.contains("\n  fleetwright.dev/min-nodes\t<string>"), "{annotations}");
     }

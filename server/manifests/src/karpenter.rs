@@ -1,0 +1,30 @@
+//! Karpenter's own objects: NodePool, NodeClaim, NodeOverlay (`karpenter.sh`) and EC2NodeClass (`karpenter.k8s.aws`), v1.
+//!
+//! Every reader does what an API server and Karpenter's controllers do together. What the object's schema refuses is
+//! reported through the [`Cursor`](crate::Cursor); what the API server accepts and Karpenter's own validation then
+//! refuses makes the object unusable, with the reason kept ([`engine::model::NotReady`]).
+//!
+//! Reading order: [`labels`] (which keys are whose), [`requirements`] and [`taints`] (parts that all objects have),
+//! [`conditions`], then the objects: [`node_pool`] with [`disruption`] and [`opt_in`], [`node_class`], [`node_claim`],
+//! [`node_overlay`].
+
+pub mod conditions;
+pub mod disruption;
+pub mod duration;
+pub mod labels;
+pub mod node_claim;
+pub mod node_class;
+pub mod node_overlay;
+pub mod node_pool;
+pub mod opt_in;
+pub mod requirements;
+pub mod schedule;
+pub mod taints;
+
+pub use disruption::{Budget, ConsolidationPolicy, Disruption, DisruptionReason, Quota};
+pub use duration::Lifetime;
+pub use labels::{is_restricted, well_known_labels};
+pub use node_claim::NodeClaimManifest;
+pub use node_class::NodeClassManifest;
+pub use node_overlay::NodeOverlayManifest;
+pub use node_pool::NodePoolManifest;

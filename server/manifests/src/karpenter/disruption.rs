@@ -1,0 +1,150 @@
+//! `spec.disruption` of a NodePool: when its nodes may be removed or replaced.
+
+use super::duration::{self, Lifetime};
+use super::schedule::Schedule;
+use crate::Cursor;
+
+/// `spec.disruption`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disruption {
+    /// `consolidationPolicy`.
+    pub policy: ConsolidationPolicy,
+    /// `consolidateAfter`.
+    pub consolidate_after: Lifetime,
+    /// `budgets`; an empty list holds nothing back.
+    pub budgets: Vec<Budget>,
+}
+
+/// Which nodes consolidation looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsolidationPolicy {
+    /// Empty ones only.
+    WhenEmpty,
+    /// All.
+    WhenEmptyOrUnderutilized,
+    /// All, savings weighed against the disturbance.
+    Balanced,
+}
+
+/// One entry of `budgets`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    /// `nodes`.
+    pub nodes: Quota,
+    /// `reasons`; `None` holds for all reasons, an empty list for none.
+    pub reasons: Option<Vec<DisruptionReason>>,
+    /// `schedule` and `duration` in milliseconds; `None` is always active.
+    pub window: Option<(Schedule, i64)>,
+}
+
+/// How many nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quota {
+    /// So many.
+    Nodes(i64),
+    /// So many of a hundred, rounded up.
+    Percent(i64),
+}
+
+/// Why a node is removed or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DisruptionReason {
+    /// Its pods could run elsewhere, or on a cheaper machine.
+    Underutilized,
+    /// It runs no pod of its own.
+    Empty,
+    /// It is no longer what its pool wants.
+    Drifted,
+}
+
+const POLICIES: [(&str, ConsolidationPolicy); 3] = [
+    ("WhenEmpty", ConsolidationPolicy::WhenEmpty),
+    ("WhenEmptyOrUnderutilized", ConsolidationPolicy::WhenEmptyOrUnderutilized),
+    ("Balanced", ConsolidationPolicy::Balanced),
+];
+const REASONS: [(&str, DisruptionReason); 3] = [
+    ("Underutilized", DisruptionReason::Underutilized),
+    ("Empty", DisruptionReason::Empty),
+    ("Drifted", DisruptionReason::Drifted),
+];
+const MOST_BUDGETS: usize = 50;
+
+impl Default for Budget {
+    /// Ten of a hundred nodes, always (Karpenter: default budget).
+    fn default() -> Self {
+        Self { nodes: Quota::Percent(10), reasons: None, window: None }
+    }
+}
+
+impl Default for Disruption {
+    fn default() -> Self {
+        Self {
+            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+            consolidate_after: Lifetime::Millis(0),
+            budgets: vec![Budget::default()],
+        }
+    }
+}
+
+impl Disruption {
+    /// Reads the object at `at`; an absent one has the defaults, one that is there must say `consolidateAfter`.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>) -> Self {
+        let mut disruption = Self::default();
+        if !at.exists() {
+            return disruption;
+        }
+        disruption.policy = at.at("consolidationPolicy").one_of(&POLICIES).unwrap_or(disruption.policy);
+        let after = duration::read_lifetime(&at.at("consolidateAfter").required());
+        disruption.consolidate_after = after.unwrap_or(disruption.consolidate_after);
+        if at.at("budgets").exists() {
+            disruption.budgets = read_budgets(&at.at("budgets"));
+        }
+        disruption
+    }
+}
+
+fn read_budgets(at: &Cursor<'_>) -> Vec<Budget> {
+    let entries = at.list();
+    if entries.len() > MOST_BUDGETS {
+        at.error(format!("{} budgets, allowed: at most {MOST_BUDGETS}", entries.len()));
+    }
+    entries.iter().take(MOST_BUDGETS).map(read_budget).collect()
+}
+
+fn read_budget(at: &Cursor<'_>) -> Budget {
+    let nodes_at = at.at("nodes");
+    let nodes = match nodes_at.exists() {
+        true => nodes_at.str().and_then(|text| {
+            parse_quota(text).or_else(|| nodes_at.unexpected(text, "a number such as 5, or 0% to 100%"))
+        }),
+        false => None,
+    };
+    let reasons_at = at.at("reasons");
+    let reasons =
+        reasons_at.exists().then(|| reasons_at.list().iter().filter_map(|reason| reason.one_of(&REASONS)).collect());
+    Budget { nodes: nodes.unwrap_or(Quota::Percent(10)), reasons, window: read_window(at) }
+}
+
+fn parse_quota(text: &str) -> Option<Quota> {
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<i64>().ok())?;
+    match text.strip_suffix('%') {
+        Some(percent) => digits(percent).filter(|percent| *percent <= 100 && text.len() <= 4).map(Quota::Percent),
+        None => digits(text).map(Quota::Nodes),
+    }
+}
+
+fn read_window(at: &Cursor<'_>) -> Option<(Schedule, i64)> {
+    let (schedule_at, duration_at) = (at.at("schedule"), at.at("duration"));
+    if schedule_at.exists() != duration_at.exists() {
+        at.error("schedule and duration belong together; write both or neither");
+        return None;
+    }
+    let schedule = schedule_at.str()?;
+    let schedule =
+        Schedule::parse(schedule).map_err(|problem| schedule_at.error(format!("not a schedule: {problem}"))).ok();
+    let text = duration_at.str()?;
+    let whole_minutes = duration::parse(text).filter(|millis| millis % 60_000 == 0);
+    let duration = whole_minutes.or_else(|| duration_at.unexpected(text, "hours and minutes, such as 8h or 1h30m"));
+    Some((schedule?, duration?))
+}

@@ -1,0 +1,156 @@
+//! Which label keys are well known, which are Karpenter's own, and how keys and values must be spelt.
+
+use engine::model::Text;
+use engine::model::labels::{
+    ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, OS, REGION, RESERVATION_ID, WINDOWS_BUILD, ZONE, ZONE_ID,
+    canonical_key,
+};
+
+/// Karpenter's well-known labels: keys that a machine may turn out to have although its pool does not define them
+/// (Karpenter: well-known labels of core and of the AWS provider).
+const WELL_KNOWN: &[&str] = &[
+    NODEPOOL,
+    ZONE,
+    REGION,
+    INSTANCE_TYPE,
+    ARCH,
+    OS,
+    CAPACITY_TYPE,
+    WINDOWS_BUILD,
+    ZONE_ID,
+    RESERVATION_ID,
+    "karpenter.k8s.aws/capacity-reservation-type",
+    "karpenter.k8s.aws/capacity-reservation-interruptible",
+    "karpenter.k8s.aws/instance-hypervisor",
+    "karpenter.k8s.aws/instance-encryption-in-transit-supported",
+    "karpenter.k8s.aws/instance-category",
+    "karpenter.k8s.aws/instance-capability-flex",
+    "karpenter.k8s.aws/instance-family",
+    "karpenter.k8s.aws/instance-generation",
+    "karpenter.k8s.aws/instance-size",
+    "karpenter.k8s.aws/instance-local-nvme",
+    "karpenter.k8s.aws/instance-cpu",
+    "karpenter.k8s.aws/instance-cpu-manufacturer",
+    "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz",
+    "karpenter.k8s.aws/instance-memory",
+    "karpenter.k8s.aws/instance-ebs-bandwidth",
+    "karpenter.k8s.aws/instance-network-bandwidth",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "karpenter.k8s.aws/instance-gpu-manufacturer",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "karpenter.k8s.aws/instance-gpu-memory",
+    "karpenter.k8s.aws/instance-accelerator-name",
+    "karpenter.k8s.aws/instance-accelerator-manufacturer",
+    "karpenter.k8s.aws/instance-accelerator-count",
+    "karpenter.k8s.aws/instance-tenancy",
+    "karpenter.k8s.aws/nitro-sandbox",
+    "karpenter.k8s.aws/placement-group-id",
+    "karpenter.k8s.aws/placement-group-partition",
+];
+
+/// Domains whose keys belong to Karpenter, well-known ones apart.
+const RESTRICTED_DOMAINS: [&str; 2] = ["karpenter.sh", "karpenter.k8s.aws"];
+
+/// The well-known labels, sorted.
+#[must_use]
+pub fn well_known_labels() -> Vec<Text> {
+    let mut labels: Vec<Text> = WELL_KNOWN.iter().map(|key| Text::from(*key)).collect();
+    labels.sort();
+    labels
+}
+
+/// Whether `key` is well known.
+#[must_use]
+pub fn is_well_known(key: &str) -> bool {
+    WELL_KNOWN.contains(&key)
+}
+
+/// Whether users may not set or require `key`: Karpenter's own domains and their subdomains, well-known keys apart, and
+/// the host name.
+#[must_use]
+pub fn is_restricted(key: &str) -> bool {
+    let key = canonical_key(key);
+    key == HOSTNAME || (!is_well_known(key) && in_restricted_domain(key))
+}
+
+fn in_restricted_domain(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    RESTRICTED_DOMAINS.iter().any(|restricted| {
+        domain.strip_suffix(restricted).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    })
+}
+
+/// Why `key` is no label key, or `None` when it is one: an optional DNS prefix of at most 253 characters and a slash, then
+/// at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+#[must_use]
+pub fn key_problem(key: &str) -> Option<&'static str> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    if let Some(prefix) = prefix
+        && !is_dns_subdomain(prefix)
+    {
+        return Some("the part before the slash must be a DNS name in lower case");
+    }
+    if name.is_empty() || !is_label_value(name) {
+        return Some("allowed: up to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends");
+    }
+    None
+}
+
+/// Whether `value` may be the value of a label: empty, or as the name part of a key.
+#[must_use]
+pub fn is_label_value(value: &str) -> bool {
+    let ends = |at: Option<&u8>| at.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = value.as_bytes();
+    bytes.len() <= 63
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+fn is_dns_subdomain(name: &str) -> bool {
+    let part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_domains_are_restricted_but_for_well_known_keys() {
+        for key in [
+            "karpenter.sh/x",
+            "a.karpenter.sh/x",
+            "karpenter.k8s.aws/ec2nodeclass",
+            HOSTNAME,
+            "karpenter.sh/registered",
+        ] {
+            assert!(is_restricted(key), "{key}");
+        }
+        for key in
+            [NODEPOOL, CAPACITY_TYPE, "karpenter.k8s.aws/instance-cpu", "notkarpenter.sh/x", "kubernetes.io/x", "team"]
+        {
+            assert!(!is_restricted(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_follow_kubernetes() {
+        for key in ["a", "a.b_c-d", "example.com/Key", "x/9"] {
+            assert_eq!(key_problem(key), None, "{key}");
+        }
+        for key in ["", "/a", "a/", "a/b/c", "-a", "a-", "Example.com/a", "a b"] {
+            assert!(key_problem(key).is_some(), "{key:?}");
+        }
+        assert!(is_label_value("") && is_label_value("c7g") && !is_label_value(".x") && !is_label_value("a b"));
+        assert!(is_label_value(&"a".repeat(63)) && !is_label_value(&"a".repeat(64)));
+    }
+}

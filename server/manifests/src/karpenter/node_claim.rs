@@ -1,0 +1,99 @@
+//! NodeClaim.
+
+use engine::model::labels::NODEPOOL;
+use engine::model::{Labels, Requirement, Resources, Taint, Text, Timestamp};
+
+use super::conditions::Conditions;
+use super::duration::{self, Lifetime};
+use super::node_pool::ClassReference;
+use super::requirements::{self, Owner};
+use super::taints;
+use crate::Cursor;
+
+/// A NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeClaimManifest {
+    /// Name.
+    pub name: Text,
+    /// The pool that its label `karpenter.sh/nodepool` names.
+    pub pool: Option<Text>,
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations.
+    pub annotations: Labels,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// When its deletion was asked for.
+    pub deleted: Option<Timestamp>,
+    /// `nodeClassRef`.
+    pub class: ClassReference,
+    /// Requirements, in order.
+    pub requirements: Vec<Requirement>,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// Startup taints.
+    pub startup_taints: Vec<Taint>,
+    /// `resources.requests`.
+    pub requests: Resources,
+    /// `expireAfter`.
+    pub expire_after: Lifetime,
+    /// `terminationGracePeriod`, in milliseconds.
+    pub termination_grace_period_ms: Option<i64>,
+    /// `status.providerID`.
+    pub provider_id: Option<Text>,
+    /// `status.nodeName`.
+    pub node_name: Option<Text>,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// `status.lastPodEventTime`.
+    pub last_pod_event: Option<Timestamp>,
+    /// `status.conditions`.
+    pub conditions: Conditions,
+    /// The annotations `karpenter.sh/nodepool-hash` and its version, when both are there.
+    pub hash: Option<(Text, Text)>,
+}
+
+/// Karpenter's default of `expireAfter`: 720h.
+const DEFAULT_EXPIRY: Lifetime = Lifetime::Millis(720 * 3_600_000);
+
+impl NodeClaimManifest {
+    /// Reads the NodeClaim at `at`; what an API server would refuse is reported.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>) -> Option<Self> {
+        let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
+        let name: Text = metadata.at("name").required_str()?.into();
+        let labels = metadata.at("labels").string_map();
+        let class = ClassReference::read(&spec.at("nodeClassRef"));
+        let listed = requirements::read(&spec.at("requirements"), Owner::NodeClaim);
+        Some(Self {
+            name,
+            pool: labels.get(NODEPOOL).cloned(),
+            labels,
+            annotations: metadata.at("annotations").string_map(),
+            created: metadata.at("creationTimestamp").timestamp(),
+            deleted: metadata.at("deletionTimestamp").timestamp(),
+            class: class?,
+            requirements: listed.requirements,
+            taints: taints::read(&spec.at("taints")),
+            startup_taints: taints::read(&spec.at("startupTaints")),
+            requests: spec.at("resources").at("requests").resources(),
+            expire_after: duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY),
+            termination_grace_period_ms: duration::read(&spec.at("terminationGracePeriod")),
+            provider_id: status.at("providerID").text(),
+            node_name: status.at("nodeName").text(),
+            capacity: status.at("capacity").resources(),
+            allocatable: status.at("allocatable").resources(),
+            last_pod_event: status.at("lastPodEventTime").timestamp(),
+            conditions: Conditions::read(&status.at("conditions")),
+            hash: hash_of(&metadata.at("annotations")),
+        })
+    }
+}
+
+/// The hash of a pool's template and the version of the hash function, from the annotations at `at`. Hashes of different
+/// versions say nothing about each other.
+pub(super) fn hash_of(at: &Cursor<'_>) -> Option<(Text, Text)> {
+    Some((at.at("karpenter.sh/nodepool-hash").text()?, at.at("karpenter.sh/nodepool-hash-version").text()?))
+}

@@ -1,0 +1,138 @@
+//! Disks, network interfaces, connection tracking.
+
+use std::collections::BTreeSet;
+
+use cloud::catalogue::{AmiFamily, NetworkInterface};
+use engine::model::resources::EPHEMERAL_STORAGE;
+
+use crate::Cursor;
+
+const VOLUME_TYPES: [(&str, ()); 7] =
+    [("standard", ()), ("io1", ()), ("io2", ()), ("gp2", ()), ("sc1", ()), ("st1", ()), ("gp3", ())];
+const MOST_DISKS: usize = 50;
+const MOST_INTERFACES: usize = 150;
+/// Bytes that a disk of unknown size is taken to have (Karpenter AWS: ephemeral storage).
+const UNKNOWN_DISK: i64 = 20 << 30;
+
+struct Disk<'v> {
+    device: Option<&'v str>,
+    root: bool,
+    size: Option<i64>,
+}
+
+/// Bytes of the disk that holds pods: the one marked `rootVolume`; else the last one for Custom images; else the one whose
+/// device is the family's. `None` when the family's default holds.
+pub(super) fn ephemeral_storage(spec: &Cursor<'_>, family: AmiFamily) -> Option<i64> {
+    let at = spec.at("blockDeviceMappings");
+    let disks: Vec<Disk<'_>> = at.list().iter().map(read_disk).collect();
+    if disks.len() > MOST_DISKS {
+        at.error(format!("{} disks, allowed: at most {MOST_DISKS}", disks.len()));
+    }
+    if disks.iter().filter(|disk| disk.root).count() > 1 {
+        at.error("more than one disk has rootVolume: true, allowed: at most one");
+    }
+    if let Some(size) = disks.iter().find(|disk| disk.root).and_then(|disk| disk.size) {
+        return Some(size);
+    }
+    match family {
+        AmiFamily::Custom => disks.last().map(|disk| disk.size.unwrap_or(UNKNOWN_DISK)),
+        _ => disks.iter().find(|disk| disk.device == Some(pod_device(family))).and_then(|disk| disk.size),
+    }
+}
+
+/// The device that holds pods' files.
+fn pod_device(family: AmiFamily) -> &'static str {
+    match family {
+        AmiFamily::Bottlerocket => "/dev/xvdb",
+        AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => "/dev/sda1",
+        AmiFamily::Al2 | AmiFamily::Al2023 | AmiFamily::Custom => "/dev/xvda",
+    }
+}
+
+fn read_disk<'v>(at: &Cursor<'v>) -> Disk<'v> {
+    let ebs = at.at("ebs");
+    let (snapshot, size_at, rate) = (ebs.at("snapshotID"), ebs.at("volumeSize"), ebs.at("volumeInitializationRate"));
+    if ebs.exists() && !snapshot.exists() && !size_at.exists() {
+        ebs.error("allowed: snapshotID, volumeSize or both; found neither");
+    }
+    if rate.int_within(100, 300).is_some() && !snapshot.exists() {
+        rate.error("volumeInitializationRate needs a snapshotID");
+    }
+    for key in ["deleteOnTermination", "encrypted"] {
+        let _ = ebs.at(key).bool();
+    }
+    for key in ["iops", "throughput"] {
+        let _ = ebs.at(key).int();
+    }
+    let _ = ebs.at("kmsKeyID").str();
+    let _ = ebs.at("volumeType").one_of(&VOLUME_TYPES);
+    Disk {
+        device: at.at("deviceName").str(),
+        root: at.at("rootVolume").bool().unwrap_or(false),
+        size: read_size(&size_at),
+    }
+}
+
+/// A volume's size: a whole number of Gi to 59000, G to 64000, Ti to 58 or T to 64.
+fn read_size(at: &Cursor<'_>) -> Option<i64> {
+    const UNITS: [(&str, i64); 4] = [("Gi", 59_000), ("Ti", 58), ("G", 64_000), ("T", 64)];
+    let text = at.str()?;
+    let fits = UNITS.iter().find_map(|(unit, most)| {
+        let number = text.strip_suffix(unit).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+        number.and_then(|digits| digits.parse::<i64>().ok()).filter(|number| (1..=*most).contains(number))
+    });
+    match fits {
+        Some(_) => at.quantity(EPHEMERAL_STORAGE),
+        None => at.unexpected(text, "a whole number with Gi (to 59000), G (to 64000), Ti (to 58) or T (to 64)"),
+    }
+}
+
+/// `spec.networkInterfaces`.
+pub(super) fn network_interfaces(at: &Cursor<'_>) -> Vec<NetworkInterface> {
+    let entries = at.list();
+    if entries.len() > MOST_INTERFACES {
+        at.error(format!("{} interfaces, allowed: at most {MOST_INTERFACES}", entries.len()));
+    }
+    let interfaces: Vec<NetworkInterface> = entries.iter().filter_map(read_interface).collect();
+    if at.exists() && interfaces.len() == entries.len() {
+        check_interfaces(at, &interfaces);
+    }
+    interfaces
+}
+
+fn read_interface(at: &Cursor<'_>) -> Option<NetworkInterface> {
+    let index =
+        |key| at.at(key).required().int_within(0, i64::from(i32::MAX)).and_then(|index| u32::try_from(index).ok());
+    let (card, device) = (index("networkCardIndex"), index("deviceIndex"));
+    let efa_only = at.at("interfaceType").required().one_of(&[("interface", false), ("efa-only", true)]);
+    Some(NetworkInterface { card: card?, device: device?, efa_only: efa_only? })
+}
+
+fn check_interfaces(at: &Cursor<'_>, interfaces: &[NetworkInterface]) {
+    if !interfaces.contains(&NetworkInterface { card: 0, device: 0, efa_only: false }) {
+        at.error("one interface must have networkCardIndex 0, deviceIndex 0 and interfaceType interface");
+    }
+    let (mut places, mut efa_cards) = (BTreeSet::new(), BTreeSet::new());
+    for interface in interfaces {
+        if !places.insert((interface.card, interface.device)) {
+            at.error(format!("card {}, device {} stands twice", interface.card, interface.device));
+        }
+        if interface.efa_only && !efa_cards.insert(interface.card) {
+            at.error(format!("card {} has more than one efa-only interface", interface.card));
+        }
+    }
+}
+
+/// Whether `spec.connectionTracking` is set.
+pub(super) fn connection_tracking(at: &Cursor<'_>) -> bool {
+    let bounds = [("tcpEstablishedTimeout", 60, 432_000), ("udpStreamTimeout", 60, 180), ("udpTimeout", 30, 60)];
+    let set = bounds.into_iter().filter(|(key, least, most)| {
+        let field = at.at(key);
+        let _ = field.int_within(*least, *most);
+        field.exists()
+    });
+    if set.count() == 0 && at.exists() {
+        at.error("at least one of tcpEstablishedTimeout, udpStreamTimeout and udpTimeout is needed");
+    }
+    at.exists()
+}

@@ -1,0 +1,148 @@
+//! Selector terms: images, subnets, security groups, reservations, placement group.
+//!
+//! The rule that an id stands alone is written per term for images and for the list as a whole elsewhere: one good term
+//! lets bad ones pass (Karpenter: EC2NodeClass schema). Reading follows the schema.
+
+use crate::Cursor;
+
+const MOST_TERMS: usize = 30;
+const MOST_TAGS: usize = 20;
+const MOST_ALIAS_CHARACTERS: usize = 30;
+const ALIAS_FAMILIES: [&str; 6] = ["al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025"];
+
+/// Checks every selector of `spec`.
+pub(super) fn check(spec: &Cursor<'_>) {
+    check_images(&spec.at("amiSelectorTerms").required());
+    let subnets = spec.at("subnetSelectorTerms").required();
+    check_terms(&subnets, &["tags", "id"], "subnet-", &["tags"], 1);
+    let groups = spec.at("securityGroupSelectorTerms").required();
+    check_terms(&groups, &["tags", "id", "name"], "sg-", &["tags", "name"], 1);
+    let reservations = spec.at("capacityReservationSelectorTerms");
+    let others = ["tags", "ownerID", "instanceMatchCriteria"];
+    check_terms(&reservations, &["tags", "id", "instanceMatchCriteria"], "cr-", &others, 0);
+    for term in reservations.list() {
+        check_reservation(&term);
+    }
+    check_placement_group(&spec.at("placementGroupSelector"));
+}
+
+/// The terms at `at`, after their number has been checked.
+fn counted<'v>(at: &Cursor<'v>, least: usize) -> Vec<Cursor<'v>> {
+    let mut terms = at.list();
+    if at.exists() && !(least..=MOST_TERMS).contains(&terms.len()) {
+        at.error(format!("{} terms, allowed: {least} to {MOST_TERMS}", terms.len()));
+    }
+    terms.truncate(MOST_TERMS);
+    terms
+}
+
+/// Every term needs one of `needed`; ids begin with `prefix`; not all terms may combine an id with one of `others`.
+fn check_terms(at: &Cursor<'_>, needed: &[&'static str], prefix: &str, others: &[&'static str], least: usize) {
+    let terms = counted(at, least);
+    for term in &terms {
+        if !needed.iter().any(|key| term.at(key).exists()) {
+            term.error(format!("a term needs one of {}", needed.join(", ")));
+        }
+        check_tags(&term.at("tags"));
+        check_id(&term.at("id"), prefix);
+    }
+    let mixed = |term: &Cursor<'_>| term.at("id").exists() && others.iter().any(|key| term.at(key).exists());
+    if !terms.is_empty() && terms.iter().all(mixed) {
+        at.error(format!("an id stands alone; allowed beside it: none of {}", others.join(", ")));
+    }
+}
+
+fn check_id(at: &Cursor<'_>, prefix: &str) {
+    let Some(id) = at.str() else { return };
+    let rest = id.strip_prefix(prefix).unwrap_or_default();
+    if rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
+        let _: Option<()> = at.unexpected(id, &format!("an id such as {prefix}0123456789abcdef0"));
+    }
+}
+
+fn check_tags(at: &Cursor<'_>) {
+    let tags = at.map();
+    if tags.len() > MOST_TAGS {
+        at.error(format!("{} tags, allowed: at most {MOST_TAGS}", tags.len()));
+    }
+    for (key, value) in tags {
+        if key.is_empty() || value.str() == Some("") || !value.exists() {
+            value.error("a tag of a selector needs a key and a value; the value * means that the tag exists");
+        }
+    }
+}
+
+fn check_images(at: &Cursor<'_>) {
+    const FIELDS: [&str; 5] = ["alias", "tags", "id", "name", "ssmParameter"];
+    let terms = counted(at, 1);
+    for term in &terms {
+        if !FIELDS.iter().any(|key| term.at(key).exists()) {
+            term.error(format!("a term needs one of {}", FIELDS.join(", ")));
+        }
+        check_tags(&term.at("tags"));
+        check_id(&term.at("id"), "ami-");
+        if term.at("id").exists() && ["alias", "tags", "name", "owner"].iter().any(|key| term.at(key).exists()) {
+            term.error("an id stands alone; remove alias, tags, name and owner");
+        }
+        check_alias(&term.at("alias"));
+        if term.at("alias").exists() {
+            if ["tags", "id", "name", "owner"].iter().any(|key| term.at(key).exists()) {
+                term.error("an alias stands alone; remove tags, id, name and owner");
+            }
+            if terms.len() > 1 {
+                at.error("an alias must be the only term");
+            }
+        }
+    }
+}
+
+fn check_alias(at: &Cursor<'_>) {
+    let Some(alias) = at.str() else { return };
+    let problem = match alias.split_once('@') {
+        _ if alias.len() > MOST_ALIAS_CHARACTERS => "at most 30 characters".to_owned(),
+        Some((family, version)) if ALIAS_FAMILIES.contains(&family) && version_fits(family, version) => return,
+        Some((family, _)) if ALIAS_FAMILIES.contains(&family) => version_form(family).to_owned(),
+        _ => format!("family@version with one of {}", ALIAS_FAMILIES.join(", ")),
+    };
+    let _: Option<()> = at.unexpected(alias, &problem);
+}
+
+fn version_fits(family: &str, version: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match family {
+        _ if version == "latest" => true,
+        "al2" | "al2023" => version.strip_prefix('v').is_some_and(|date| date.len() == 8 && digits(date)),
+        "bottlerocket" => {
+            let numbers: Vec<&str> = version.strip_prefix('v').unwrap_or(version).split('.').collect();
+            numbers.len() == 3 && numbers.into_iter().all(digits)
+        }
+        _ => false,
+    }
+}
+
+fn version_form(family: &str) -> &'static str {
+    match family {
+        "al2" | "al2023" => "version latest, or a date such as v20250620",
+        "bottlerocket" => "version latest, or a number such as v1.42.0",
+        _ => "version latest only, for Windows",
+    }
+}
+
+fn check_reservation(term: &Cursor<'_>) {
+    let _ = term.at("instanceMatchCriteria").one_of(&[("open", ()), ("targeted", ())]);
+    let owner_at = term.at("ownerID");
+    if let Some(owner) = owner_at.str().filter(|owner| owner.len() != 12 || !owner.bytes().all(|b| b.is_ascii_digit()))
+    {
+        let _: Option<()> = owner_at.unexpected(owner, "an account id of twelve digits");
+    }
+}
+
+fn check_placement_group(at: &Cursor<'_>) {
+    if !at.exists() {
+        return;
+    }
+    if at.at("name").exists() == at.at("id").exists() {
+        at.error("allowed: exactly one of name and id");
+    }
+    check_id(&at.at("id"), "pg-");
+}

@@ -1,0 +1,231 @@
+//! NodePool.
+
+use engine::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL};
+use engine::model::offering::SharedCatalogue;
+use engine::model::resources::NODES;
+use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text};
+
+use super::conditions::{Conditions, Status};
+use super::disruption::Disruption;
+use super::duration::{self, Lifetime};
+use super::labels::{is_label_value, is_restricted, key_problem};
+use super::requirements::{self, Owner};
+use super::{NodeClassManifest, opt_in, taints};
+use crate::Cursor;
+
+/// A NodePool as it was written. [`NodePoolManifest::into_pool`] makes the engine's pool of it once its class is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePoolManifest {
+    /// Name.
+    pub name: Text,
+    /// Its class.
+    pub class: ClassReference,
+    /// `spec.weight`, 0 when absent.
+    pub weight: i32,
+    /// Labels of the template.
+    pub labels: Labels,
+    /// Annotations of the template.
+    pub template_annotations: Labels,
+    /// Taints of the template.
+    pub taints: Vec<Taint>,
+    /// Startup taints of the template.
+    pub startup_taints: Vec<Taint>,
+    /// Requirements of the template, merged with its labels and with the labels that name pool and class.
+    pub requirements: Requirements,
+    /// `spec.limits`.
+    pub limits: Resources,
+    /// `spec.replicas`.
+    pub replicas: Option<i64>,
+    /// Why it takes no part in planning, as far as the pool itself tells.
+    pub not_ready: Option<NotReady>,
+    /// `NodeRegistrationHealthy` is False.
+    pub unhealthy: bool,
+    /// Opt-in rules.
+    pub rules: OptInRules,
+    /// When nodes may be removed.
+    pub disruption: Disruption,
+    /// `expireAfter`.
+    pub expire_after: Lifetime,
+    /// `terminationGracePeriod`, in milliseconds.
+    pub termination_grace_period_ms: Option<i64>,
+    /// The annotations `karpenter.sh/nodepool-hash` and its version, when both are there.
+    pub hash: Option<(Text, Text)>,
+}
+
+/// `nodeClassRef`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassReference {
+    /// API group.
+    pub group: Text,
+    /// Kind.
+    pub kind: Text,
+    /// Name.
+    pub name: Text,
+}
+
+impl ClassReference {
+    /// Whether it names an EC2NodeClass, the only kind of class that is planned for.
+    #[must_use]
+    pub fn is_ec2(&self) -> bool {
+        self.group.as_ref() == "karpenter.k8s.aws" && self.kind.as_ref() == "EC2NodeClass"
+    }
+
+    /// Reads the object at `at`, which must be there with all its fields.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>) -> Option<Self> {
+        let at = at.clone().required();
+        if !at.exists() {
+            return None;
+        }
+        let (group_at, kind, name) = (at.at("group"), at.at("kind"), at.at("name"));
+        let (group, kind, name) = (group_at.required_str(), kind.required_str(), name.required_str());
+        if group?.contains('/') {
+            return group_at.unexpected(group?, "an API group without version, such as karpenter.k8s.aws");
+        }
+        Some(Self { group: group?.into(), kind: kind?.into(), name: name?.into() })
+    }
+}
+
+/// Labels that a template may have.
+const MOST_LABELS: usize = 100;
+/// Karpenter's default of `expireAfter`: 720h.
+const DEFAULT_EXPIRY_MS: i64 = 720 * 3_600_000;
+
+impl NodePoolManifest {
+    /// Reads the NodePool at `at`. What an API server would refuse is reported; notes go to `notes`. `None` when it has no
+    /// name or no readable class reference.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>, notes: &mut Vec<String>) -> Option<Self> {
+        let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
+        let name: Text = metadata.at("name").required_str()?.into();
+        let object = format!("NodePool/{name}");
+        let template = spec.at("template").required();
+        let inner = template.at("spec").required();
+        let rules = opt_in::read(&metadata.at("annotations"), &object, notes);
+        opt_in::note_misplaced(&template.at("metadata").at("annotations"), &object, notes);
+        let class = if inner.exists() { ClassReference::read(&inner.at("nodeClassRef")) } else { None };
+        let labels = read_labels(&template.at("metadata").at("labels"));
+        let listed = requirements::read(&inner.at("requirements"), Owner::NodePool);
+        let (taints, startup_taints) = (taints::read(&inner.at("taints")), taints::read(&inner.at("startupTaints")));
+        let invalid = listed.invalid.or_else(|| double_taint(&taints, &startup_taints));
+        let conditions = Conditions::read(&status.at("conditions"));
+        let deleting = metadata.at("deletionTimestamp").exists();
+        let (weight, limits, replicas) = read_size(&spec);
+        let class = class?;
+        let requirements = merge(listed.requirements, &labels, &name, &class.name);
+        Some(Self {
+            not_ready: not_ready(deleting, invalid, &conditions),
+            unhealthy: conditions.get("NodeRegistrationHealthy").is_some_and(|c| c.status == Status::False),
+            hash: super::node_claim::hash_of(&metadata.at("annotations")),
+            template_annotations: template.at("metadata").at("annotations").string_map(),
+            disruption: Disruption::read(&spec.at("disruption")),
+            expire_after: duration::read_lifetime(&inner.at("expireAfter"))
+                .unwrap_or(Lifetime::Millis(DEFAULT_EXPIRY_MS)),
+            termination_grace_period_ms: duration::read(&inner.at("terminationGracePeriod")),
+            name,
+            class,
+            weight,
+            labels,
+            taints,
+            startup_taints,
+            requirements,
+            limits,
+            replicas,
+            rules,
+        })
+    }
+
+    /// The engine's pool. `class` is the class of that name, if the input has one; `catalogue` is what it may buy.
+    #[must_use]
+    pub fn into_pool(self, class: Option<&NodeClassManifest>, catalogue: SharedCatalogue) -> NodePool {
+        let missing = || {
+            let text = format!("EC2NodeClass/{} is not in the input", self.class.name);
+            Some(NotReady::NodeClass(text.into()))
+        };
+        let class_not_ready = match class {
+            None => missing(),
+            Some(class) => class.not_ready.clone().map(NotReady::NodeClass),
+        };
+        NodePool {
+            not_ready: self.not_ready.or(class_not_ready),
+            name: self.name,
+            node_class: self.class.name,
+            weight: self.weight,
+            labels: self.labels,
+            taints: self.taints,
+            startup_taints: self.startup_taints,
+            requirements: self.requirements,
+            limits: self.limits,
+            replicas: self.replicas,
+            unhealthy: self.unhealthy,
+            catalogue,
+            rules: self.rules,
+        }
+    }
+}
+
+/// `weight`, `limits` and `replicas` with the rules between them (Karpenter: static capacity).
+fn read_size(spec: &Cursor<'_>) -> (i32, Resources, Option<i64>) {
+    let weight = spec.at("weight").int_within(1, 100);
+    let limits = spec.at("limits").resources();
+    let replicas = spec.at("replicas").int_within(0, i64::MAX);
+    if replicas.is_some() {
+        if weight.is_some() {
+            spec.at("weight").error("weight is not allowed beside replicas");
+        }
+        for (name, _) in limits.iter().filter(|(name, _)| name.as_ref() != NODES) {
+            spec.at("limits").error(format!("found {name:?}, allowed beside replicas: nodes"));
+        }
+    }
+    (weight.and_then(|weight| i32::try_from(weight).ok()).unwrap_or(0), limits, replicas)
+}
+
+fn read_labels(at: &Cursor<'_>) -> Labels {
+    let entries = at.map();
+    if entries.len() > MOST_LABELS {
+        at.error(format!("{} labels, allowed: at most {MOST_LABELS}", entries.len()));
+    }
+    for (key, value) in entries.iter().take(MOST_LABELS) {
+        let refused = is_restricted(key) || *key == NODEPOOL || *key == HOSTNAME || ends_in_own_domain(key);
+        if refused {
+            value.error("this label is Karpenter's own and may not be set; remove it");
+        } else if let Some(problem) = key_problem(key) {
+            value.error(format!("not a label key; {problem}"));
+        }
+        if let Some(text) = value.raw().and_then(serde_json::Value::as_str).filter(|text| !is_label_value(text)) {
+            value.error(format!("found {text:?}, allowed: up to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"));
+        }
+    }
+    at.string_map()
+}
+
+/// The schema compares the end of the domain without looking for a dot before it.
+fn ends_in_own_domain(key: &str) -> bool {
+    key != CAPACITY_TYPE && key.split_once('/').is_some_and(|(domain, _)| domain.ends_with("karpenter.sh"))
+}
+
+fn merge(listed: Vec<Requirement>, labels: &Labels, pool: &Text, class: &Text) -> Requirements {
+    let own = [(NODEPOOL, pool), (NODECLASS, class)].map(|(key, value)| Requirement::equals(key, value.clone()));
+    let labels = labels.iter().map(|(key, value)| Requirement::equals(key, value.clone()));
+    listed.into_iter().chain(labels).chain(own).collect()
+}
+
+fn double_taint(taints: &[Taint], startup_taints: &[Taint]) -> Option<String> {
+    let taint = taints::first_double(taints, startup_taints)?;
+    Some(format!("taint {}:{} stands twice in taints and startupTaints", taint.key, taint.effect.as_str()))
+}
+
+/// Why the pool takes no part in planning. An absent status means that it does.
+fn not_ready(deleting: bool, invalid: Option<String>, conditions: &Conditions) -> Option<NotReady> {
+    if deleting {
+        return Some(NotReady::NodePool("it is being deleted".into()));
+    }
+    let own = invalid.or_else(|| conditions.failure("ValidationSucceeded"));
+    if let Some(text) = own {
+        return Some(NotReady::NodePool(text.into()));
+    }
+    if let Some(text) = conditions.failure("NodeClassReady") {
+        return Some(NotReady::NodeClass(text.into()));
+    }
+    conditions.failure("Ready").map(|text| NotReady::NodePool(text.into()))
+}

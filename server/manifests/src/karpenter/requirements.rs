@@ -1,0 +1,126 @@
+//! Requirement entries: `{key, operator, values, minValues}`.
+
+use engine::model::labels::{CAPACITY_TYPE, NODEPOOL, canonical_key};
+use engine::model::{Operator, Requirement, Text};
+
+use super::labels::{is_label_value, is_restricted, key_problem};
+use crate::Cursor;
+
+/// Entries that one list may hold.
+const MOST: usize = 100;
+/// Characters that a key may have: a domain of 253, a slash, a name of 62 (Karpenter: NodePool schema).
+const KEY_LENGTH: usize = 316;
+
+/// Whose list is read; the rules differ a little.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A NodePool: `karpenter.sh/nodepool` is refused.
+    NodePool,
+    /// A NodeClaim: `karpenter.sh/nodepool` is allowed.
+    NodeClaim,
+    /// A NodeOverlay: no `minValues`, and `NotIn` needs values.
+    NodeOverlay,
+}
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// The entries, in order.
+    pub requirements: Vec<Requirement>,
+    /// Why Karpenter's own validation refuses the list although the API server accepts it.
+    pub invalid: Option<String>,
+}
+
+/// Reads the list at `at`, which must be there, if only empty.
+#[must_use]
+pub fn read(at: &Cursor<'_>, owner: Owner) -> Listed {
+    let entries = at.clone().required().list();
+    if entries.len() > MOST {
+        at.error(format!("{} requirements, allowed: at most {MOST}", entries.len()));
+    }
+    let mut listed = Listed::default();
+    for entry in entries.iter().take(MOST) {
+        if let Some((requirement, invalid)) = read_one(entry, owner) {
+            listed.requirements.push(requirement);
+            listed.invalid = listed.invalid.or(invalid);
+        }
+    }
+    listed
+}
+
+/// One entry, with the reason why Karpenter's own validation refuses it.
+fn read_one(at: &Cursor<'_>, owner: Owner) -> Option<(Requirement, Option<String>)> {
+    let key = read_key(&at.at("key"), owner);
+    let operator_at = at.at("operator");
+    let values = at.at("values").strings();
+    let name = operator_at.required_str()?;
+    let allowed = || Operator::ALL.map(Operator::as_str).join(", ");
+    let operator = Operator::parse(name).or_else(|| operator_at.unexpected(name, &allowed()))?;
+    check_values(&at.at("values"), operator, &values, owner)?;
+    let min_values = read_min_values(&at.at("minValues"), operator, values.len(), owner);
+    let key = key?;
+    let invalid = invalid_values(key, operator, &values, min_values);
+    let requirement = Requirement::new(key, operator, values.into_iter().map(Text::from));
+    Some((requirement.with_min_values(min_values), invalid))
+}
+
+fn read_key<'v>(at: &Cursor<'v>, owner: Owner) -> Option<&'v str> {
+    let key = at.required_str()?;
+    if key.len() > KEY_LENGTH {
+        return at.unexpected(key, &format!("at most {KEY_LENGTH} characters"));
+    }
+    if let Some(problem) = key_problem(key) {
+        return at.unexpected(key, problem);
+    }
+    if is_restricted(key) || (key == NODEPOOL && owner == Owner::NodePool) {
+        return at.unexpected(
+            key,
+            "any key that is not Karpenter's own; of karpenter.sh and karpenter.k8s.aws only the well-known ones",
+        );
+    }
+    Some(key)
+}
+
+fn check_values(at: &Cursor<'_>, operator: Operator, values: &[&str], owner: Owner) -> Option<()> {
+    let needs_values = operator == Operator::In || (operator == Operator::NotIn && owner == Owner::NodeOverlay);
+    if needs_values && values.is_empty() {
+        at.error(format!("operator {} needs at least one value", operator.as_str()));
+        return None;
+    }
+    let bound = matches!(operator, Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte);
+    let integer = |value: &&str| value.bytes().all(|b| b.is_ascii_digit()) && value.parse::<i64>().is_ok();
+    if bound && !(values.len() == 1 && values.iter().all(integer)) {
+        let message = format!("operator {} takes exactly one integer of 0 or more, in quotes", operator.as_str());
+        return at.unexpected(&values.join(", "), &message);
+    }
+    Some(())
+}
+
+fn read_min_values(at: &Cursor<'_>, operator: Operator, values: usize, owner: Owner) -> Option<u32> {
+    if owner == Owner::NodeOverlay && at.exists() {
+        at.error("minValues is not allowed in a NodeOverlay");
+        return None;
+    }
+    let least = at.int_within(1, 50)?;
+    if operator == Operator::In && usize::try_from(least).is_ok_and(|least| least > values) {
+        at.error(format!("found {least}, allowed: at most the number of values, which is {values}"));
+        return None;
+    }
+    u32::try_from(least).ok()
+}
+
+/// What the API server accepts and Karpenter's validation refuses: values that no label can have, and capacity types none
+/// of which exists.
+fn invalid_values(key: &str, operator: Operator, values: &[&str], min_values: Option<u32>) -> Option<String> {
+    if let Some(value) = values.iter().find(|value| !is_label_value(value)) {
+        return Some(format!("requirement {key}: {value:?} cannot be the value of a label"));
+    }
+    if canonical_key(key) != CAPACITY_TYPE || operator != Operator::In {
+        return None;
+    }
+    let known = values.iter().filter(|value| matches!(**value, "on-demand" | "spot" | "reserved")).count();
+    let wanted = min_values.and_then(|least| usize::try_from(least).ok()).unwrap_or(1);
+    (known < wanted).then(|| {
+        format!("requirement {key}: {values:?} names {known} of on-demand, spot and reserved; {wanted} needed")
+    })
+}

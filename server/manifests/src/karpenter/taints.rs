@@ -1,0 +1,41 @@
+//! Taints of pools and claims.
+
+use std::collections::BTreeSet;
+
+use engine::model::{Effect, Taint};
+
+use super::labels::key_problem;
+use crate::Cursor;
+
+const EFFECTS: [(&str, Effect); 3] = [
+    ("NoSchedule", Effect::NoSchedule),
+    ("PreferNoSchedule", Effect::PreferNoSchedule),
+    ("NoExecute", Effect::NoExecute),
+];
+
+/// The taints of the list at `at`; key and effect are required, a value must be spelt like a key.
+#[must_use]
+pub fn read(at: &Cursor<'_>) -> Vec<Taint> {
+    at.list().iter().filter_map(read_one).collect()
+}
+
+fn read_one(at: &Cursor<'_>) -> Option<Taint> {
+    let key_at = at.at("key");
+    let (key, effect) = (key_at.required_str(), at.at("effect").required().one_of(&EFFECTS));
+    let value_at = at.at("value");
+    let value = value_at.str().unwrap_or_default();
+    if let Some(problem) = key_problem(key?) {
+        return key_at.unexpected(key?, problem);
+    }
+    if let Some(problem) = key_problem(value).filter(|_| !value.is_empty()) {
+        return value_at.unexpected(value, problem);
+    }
+    Some(Taint { key: key?.into(), value: value.into(), effect: effect? })
+}
+
+/// The first key and effect that stand twice over both lists, which Karpenter's own validation refuses.
+#[must_use]
+pub fn first_double<'t>(taints: &'t [Taint], startup_taints: &'t [Taint]) -> Option<&'t Taint> {
+    let mut seen = BTreeSet::new();
+    taints.iter().chain(startup_taints).find(|taint| !seen.insert((&taint.key, taint.effect)))
+}

@@ -1,0 +1,30 @@
+//! Reading of Karpenter's objects, as people write them.
+
+mod classes;
+mod overlays_and_claims;
+mod pools;
+
+use manifests::document::{Allowance, parse};
+use manifests::{Cursor, Document, InputError, Problems, Site, Source};
+
+/// The objects of `yaml`.
+fn documents(yaml: &str) -> Vec<Document> {
+    let source = Source { name: "in.yaml".to_owned(), bytes: yaml.as_bytes().to_vec() };
+    parse(&source, &Allowance::default()).unwrap()
+}
+
+/// What `read` makes of the one object in `yaml`, and what is wrong with it.
+fn read_with<T>(yaml: &str, read: impl FnOnce(&Cursor<'_>) -> T) -> (T, Vec<InputError>) {
+    let documents = documents(yaml);
+    let problems = Problems::default();
+    let read = {
+        let site = Site { source: "in.yaml".into(), document: 1, object: None, problems: &problems };
+        read(&Cursor::root(&documents[0].value, &site))
+    };
+    (read, problems.into_errors())
+}
+
+/// `path: message` of each error.
+fn told(errors: &[InputError]) -> Vec<String> {
+    errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect()
+}

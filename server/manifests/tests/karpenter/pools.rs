@@ -1,0 +1,199 @@
+//! NodePools.
+
+use engine::model::labels::{NODECLASS, NODEPOOL};
+use engine::model::{MicroUsd, NotReady, Operator};
+use manifests::karpenter::{Budget, ConsolidationPolicy, DisruptionReason, Lifetime, NodePoolManifest, Quota};
+
+use super::{read_with, told};
+
+/// A NodePool with `metadata`, `spec` (two spaces deep) and `inner` (`spec.template.spec`, six spaces deep) added.
+fn pool(metadata: &str, spec: &str, inner: &str) -> String {
+    format!(
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: web\n{metadata}\nspec:\n{spec}\n  template:\n    metadata:\n      \
+         labels: {{tier: front}}\n    spec:\n      nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: base}}\n{inner}\n"
+    )
+}
+
+const NO_REQUIREMENTS: &str = "      requirements: []";
+
+fn read(yaml: &str) -> (Option<NodePoolManifest>, Vec<String>, Vec<String>) {
+    let mut notes = Vec::new();
+    let (pool, errors) = read_with(yaml, |at| NodePoolManifest::read(at, &mut notes));
+    (pool, told(&errors), notes)
+}
+
+fn good(yaml: &str) -> NodePoolManifest {
+    let (pool, errors, _) = read(yaml);
+    assert_eq!(errors, [""; 0]);
+    pool.unwrap()
+}
+
+#[test]
+fn a_pool_has_its_fields_and_karpenters_defaults() {
+    let read = good(&pool("", "  limits: {cpu: 100, nodes: 7}\n  weight: 30", NO_REQUIREMENTS));
+    assert_eq!((read.name.as_ref(), read.class.name.as_ref(), read.weight), ("web", "base", 30));
+    assert_eq!(read.limits.to_string(), "cpu=100 nodes=7");
+    assert_eq!(read.disruption.budgets, [Budget { nodes: Quota::Percent(10), reasons: None, window: None }]);
+    assert_eq!(read.disruption.policy, ConsolidationPolicy::WhenEmptyOrUnderutilized);
+    assert_eq!(read.disruption.consolidate_after, Lifetime::Millis(0));
+    assert_eq!(read.expire_after, Lifetime::Millis(30 * 24 * 3_600_000), "720h are 30 days");
+    assert_eq!(read.not_ready, None);
+}
+
+#[test]
+fn requirements_are_met_with_labels_and_the_names_of_pool_and_class() {
+    let inner = "      requirements:\n      - {key: tier, operator: In, values: [front, back]}\n      - {key: karpenter.k8s.aws/instance-cpu, operator: Gt, values: ['3'], minValues: 2}";
+    let read = good(&pool("", "", inner));
+    let tier = read.requirements.get("tier").unwrap();
+    assert!(tier.has("front") && !tier.has("back"));
+    let cpu = read.requirements.get("karpenter.k8s.aws/instance-cpu").unwrap();
+    assert_eq!((cpu.bounds(), cpu.min_values()), ((Some(4), None), Some(2)), "greater than 3 is at least 4");
+    assert!(read.requirements.get(NODEPOOL).unwrap().has("web"));
+    assert_eq!(read.requirements.get(NODECLASS).unwrap().operator(), Operator::In);
+}
+
+#[test]
+fn everything_wrong_is_told_at_once_with_its_path() {
+    let inner = "      requirements:\n      - {key: a b, operator: In, values: [x]}\n      - {key: a, operator: in, values: [x]}\n      - {key: a, operator: In}\n      \
+                 - {key: a, operator: Lt, values: ['-1']}\n      - {key: karpenter.sh/nodepool, operator: Exists}\n      - {key: a, operator: In, values: [x], minValues: 2}\n      \
+                 taints:\n      - {key: a}\n      expireAfter: 30d";
+    let spec = "  weight: 101\n  disruption: {consolidationPolicy: Always, consolidateAfter: 5, budgets: [{nodes: 101%}, {nodes: '1', schedule: '@daily'}]}";
+    let (_, errors, _) = read(&pool("", spec, inner));
+    let expected = [
+        "spec.disruption.budgets[0].nodes: found \"101%\", allowed: a number such as 5, or 0% to 100%",
+        "spec.disruption.budgets[1]: schedule and duration belong together; write both or neither",
+        "spec.disruption.consolidateAfter: found a number (5), allowed: a text (put it in quotes)",
+        "spec.disruption.consolidationPolicy: found \"Always\", allowed: WhenEmpty, WhenEmptyOrUnderutilized, Balanced",
+        "spec.template.spec.expireAfter: found \"30d\", allowed: whole numbers with s, m or h, such as 90s or 1h30m; or Never",
+        "spec.template.spec.requirements[1].operator: found \"in\", allowed: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte",
+        "spec.template.spec.requirements[2].values: operator In needs at least one value",
+        "spec.template.spec.requirements[5].minValues: found 2, allowed: at most the number of values, which is 1",
+        "spec.template.spec.taints[0].effect: missing, but required",
+        "spec.weight: found \"101\", allowed: 1 to 100",
+    ];
+    for line in expected {
+        assert!(errors.iter().any(|error| error == line), "{line}\nis not among\n{}", errors.join("\n"));
+    }
+    for path in ["requirements[0].key", "requirements[3].values", "requirements[4].key"] {
+        assert!(errors.iter().any(|error| error.contains(path)), "{path}\n{}", errors.join("\n"));
+    }
+    assert_eq!(errors.len(), expected.len() + 3, "{}", errors.join("\n"));
+}
+
+#[test]
+fn required_fields_are_asked_for() {
+    let (read, errors, _) =
+        read("{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: x}, spec: {template: {spec: {}}}}");
+    assert_eq!(read, None);
+    let missing = ["spec.template.spec.nodeClassRef", "spec.template.spec.requirements"];
+    assert_eq!(errors, missing.map(|path| format!("{path}: missing, but required")));
+}
+
+#[test]
+fn labels_of_karpenters_own_are_refused() {
+    let yaml = pool("", "", NO_REQUIREMENTS)
+        .replace("tier: front", "karpenter.sh/x: a, mykarpenter.sh/y: a, karpenter.sh/capacity-type: spot, b: 'a b'");
+    let (_, errors, _) = read(&yaml);
+    assert_eq!(errors.len(), 3, "{errors:?}");
+    assert!(errors.iter().all(|error| !error.contains("capacity-type")), "{errors:?}");
+}
+
+#[test]
+fn budgets_are_read_with_reasons_and_windows() {
+    let budgets =
+        "[{nodes: '0', reasons: [Drifted], schedule: '0 9 * * mon-fri', duration: 8h}, {nodes: 25%, reasons: []}]";
+    let read =
+        good(&pool("", &format!("  disruption: {{consolidateAfter: Never, budgets: {budgets}}}"), NO_REQUIREMENTS));
+    let [night, share] = &read.disruption.budgets[..] else { panic!("{:?}", read.disruption) };
+    assert_eq!((night.nodes, night.reasons.as_deref()), (Quota::Nodes(0), Some(&[DisruptionReason::Drifted][..])));
+    assert_eq!(night.window.map(|(_, millis)| millis), Some(8 * 3_600_000));
+    assert_eq!((share.nodes, share.reasons.as_deref()), (Quota::Percent(25), Some(&[][..])));
+    assert_eq!(read.disruption.consolidate_after, Lifetime::Never);
+    let (_, errors, _) = self::read(&pool(
+        "",
+        "  disruption: {consolidateAfter: 0s, budgets: [{nodes: '1', schedule: 0 25 * * *, duration: 1h}]}",
+        NO_REQUIREMENTS,
+    ));
+    assert!(errors[0].starts_with("spec.disruption.budgets[0].schedule: not a schedule: hour \"25\""), "{errors:?}");
+}
+
+#[test]
+fn what_only_karpenters_validation_refuses_makes_the_pool_unready() {
+    let inner = "      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [sopt]}]";
+    let Some(NotReady::NodePool(text)) = good(&pool("", "", inner)).not_ready else { panic!("ready") };
+    assert!(text.contains("sopt") && text.contains("on-demand, spot and reserved"), "{text}");
+    let taints = format!(
+        "{NO_REQUIREMENTS}\n      taints: [{{key: a, effect: NoSchedule}}]\n      startupTaints: [{{key: a, value: x, effect: NoSchedule}}]"
+    );
+    assert_eq!(
+        good(&pool("", "", &taints)).not_ready,
+        Some(NotReady::NodePool("taint a:NoSchedule stands twice in taints and startupTaints".into()))
+    );
+}
+
+#[test]
+fn readiness_follows_status_and_class() {
+    let with = |status: &str| format!("{}status: {{conditions: [{status}]}}\n", pool("", "", NO_REQUIREMENTS));
+    assert_eq!(good(&with("{type: Ready, status: 'True'}")).not_ready, None);
+    let unready = good(&with("{type: Ready, status: 'Unknown', reason: AwaitingReconciliation}")).not_ready;
+    assert_eq!(unready, Some(NotReady::NodePool("its condition Ready is Unknown: AwaitingReconciliation".into())));
+    let class =
+        good(&with("{type: NodeClassReady, status: 'False', message: no subnets}, {type: Ready, status: 'False'}"))
+            .not_ready;
+    assert_eq!(class, Some(NotReady::NodeClass("its condition NodeClassReady is False: no subnets".into())));
+    assert!(good(&with("{type: NodeRegistrationHealthy, status: 'False'}")).unhealthy);
+    let deleting = good(&pool("  deletionTimestamp: 2026-01-01T00:00:00Z", "", NO_REQUIREMENTS)).not_ready;
+    assert_eq!(deleting, Some(NotReady::NodePool("it is being deleted".into())));
+    let missing = good(&pool("", "", NO_REQUIREMENTS)).into_pool(None, Default::default()).not_ready;
+    assert_eq!(missing, Some(NotReady::NodeClass("EC2NodeClass/base is not in the input".into())));
+}
+
+#[test]
+fn static_pools_take_no_weight_and_limit_nodes_only() {
+    assert_eq!(good(&pool("", "  replicas: 3\n  limits: {nodes: 5}", NO_REQUIREMENTS)).replicas, Some(3));
+    let (_, errors, _) = read(&pool("", "  replicas: 3\n  weight: 1\n  limits: {cpu: 5}", NO_REQUIREMENTS));
+    assert_eq!(errors.len(), 2, "{errors:?}");
+}
+
+#[test]
+fn opt_in_rules_are_annotations_of_the_pool() {
+    let annotations = "  annotations:\n    fleetwright.dev/zone-balance: 'true'\n    fleetwright.dev/safe-architectures: arm64, amd64\n    fleetwright.dev/spot-fallback-after: 10m\n    \
+                       fleetwright.dev/max-price-per-vcpu: '0.05'\n    fleetwright.dev/max-node-price: '2'\n    fleetwright.dev/spot-max-percent: '0'\n    fleetwright.dev/on-demand-min-nodes: '2'\n    \
+                       fleetwright.dev/max-node-vcpu: '64'\n    fleetwright.dev/min-nodes: '3'\n    fleetwright.dev/unheard-of: x";
+    let template = "  template:\n    metadata:\n      annotations: {fleetwright.dev/zone-balance: 'true'}";
+    let yaml = pool(annotations, "", NO_REQUIREMENTS).replace("  template:\n    metadata:", template);
+    let (read, errors, notes) = read(&yaml);
+    assert_eq!(errors, [""; 0]);
+    let rules = read.unwrap().rules;
+    assert!(rules.zone_balance);
+    assert_eq!(rules.safe_architectures.iter().map(|a| a.as_ref()).collect::<Vec<_>>(), ["amd64", "arm64"]);
+    assert_eq!(rules.spot_fallback_after_ms, Some(600_000));
+    assert_eq!((rules.max_price_per_vcpu, rules.max_node_price), (Some(MicroUsd(50_000)), Some(MicroUsd(2_000_000))));
+    assert_eq!((rules.spot_max_percent, rules.on_demand_min_nodes), (Some(0), Some(2)));
+    assert_eq!((rules.max_node_vcpu, rules.min_nodes), (Some(64), Some(3)));
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("unheard-of") && notes[1].contains("template"), "{notes:?}");
+}
+
+#[test]
+fn a_rule_that_cannot_be_read_is_refused_naming_what_is_allowed() {
+    for (name, value, allowed) in [
+        ("zone-balance", "'yes'", "true, false"),
+        ("safe-architectures", "x86", "amd64, arm64"),
+        ("spot-fallback-after", "0s", "above zero"),
+        ("max-node-price", "'0'", "above zero"),
+        ("spot-max-percent", "'101'", "0 to 100"),
+        ("min-nodes", "'0'", "above zero"),
+        ("min-nodes", "3", "a text"),
+    ] {
+        let (_, errors, _) =
+            read(&pool(&format!("  annotations: {{fleetwright.dev/{name}: {value}}}"), "", NO_REQUIREMENTS));
+        assert!(
+            errors.len() == 1 && errors[0].contains(allowed) && errors[0].contains(name),
+            "{name} {value}: {errors:?}"
+        );
+    }
+    assert!(
+        !good(&pool("  annotations: {fleetwright.dev/zone-balance: 'false'}", "", NO_REQUIREMENTS)).rules.zone_balance
+    );
+}
