@@ -47,10 +47,8 @@ pub struct Override {
 impl From<&LaunchOrder> for LaunchRequest {
     fn from(order: &LaunchOrder) -> Self {
         let overrides = order.options.iter().take(MAX_OVERRIDES);
-        let overrides = overrides.map(|option| Override {
-            instance_type: option.instance_type.clone(),
-            zone: option.zone.clone(),
-        });
+        let overrides =
+            overrides.map(|option| Override { instance_type: option.instance_type.clone(), zone: option.zone.clone() });
         Self {
             token: order.token.clone(),
             cluster: order.cluster.clone(),
@@ -186,9 +184,7 @@ impl CloudError {
                 let pair = |option: &Override| (option.instance_type.clone(), option.zone.clone());
                 Some(LaunchFailure::NoCapacity { sold_out: sold_out.iter().map(pair).collect() })
             }
-            Self::IdempotentParameterMismatch { .. } => {
-                Some(refused(&Text::from("IdempotentParameterMismatch"), true))
-            }
+            Self::IdempotentParameterMismatch { .. } => Some(refused(&Text::from("IdempotentParameterMismatch"), true)),
             Self::NotFound { .. } => Some(refused(&Text::from("NotFound"), false)),
             Self::Refused { code, .. } => Some(refused(code, false)),
             Self::RequestLimitExceeded { .. } | Self::Unknown { .. } => None,

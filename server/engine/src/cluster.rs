@@ -10,13 +10,14 @@
 
 pub mod life;
 pub mod observation;
+pub mod planning;
 pub mod promise;
 pub mod record;
 pub mod state;
 
 pub use life::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionReason, PoolLife};
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
-pub use promise::{Promise, Promises};
+pub use promise::{NOMINATION_MS, Promise, Promises, Target};
 pub use record::{
     ClaimRecord, DaemonRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, PoolRecord,
     Scheduling,

@@ -5,22 +5,39 @@
 //! with further events. The order of a purchase never varies: the decision is recorded, the NodeClaim is created in the
 //! cluster, the machine is launched. An event may wake planning; it never tells planning what to look at.
 //!
-//! Reading order: [`event`] and [`effect`] (the doors), [`batch`] (when pending pods are planned), `provision` (from a
-//! plan to NodeClaims), [`machine`] and `lifecycle` (one machine from intent to grave), `retire` (empty nodes,
-//! interruptions), [`offerings`] (what is sold out), [`view`] (what people see).
+//! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
+//! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`machine`] and `lifecycle` (one machine from
+//! intent to grave), `retire` (empty nodes, interruptions), [`offerings`] (what is sold out), [`view`] (what people see).
 
+pub mod batch;
 pub mod effect;
 pub mod event;
+mod lifecycle;
+pub mod machine;
+pub mod offerings;
+pub mod order;
+mod provision;
+mod retire;
+mod route;
+pub mod view;
+mod ward;
 
 pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, LaunchedFacts,
     PlannedMachine, Removal, UnplacedPod,
 };
 pub use event::{Event, LaunchFailure, Launched};
+pub use machine::{Bought, Stage};
+pub use view::{ClusterView, MachineView};
 
-use crate::input::PlanningInput;
-use crate::model::Text;
+use std::collections::BTreeMap;
+
+use crate::cluster::ClusterState;
+use crate::input::{PlanningInput, Policy};
+use crate::model::{Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
+use offerings::OfferingMemory;
+use ward::{Desk, Ward};
 
 /// Name of a cluster, unique in the fleet.
 pub type ClusterId = Text;
@@ -31,3 +48,141 @@ pub struct DecisionId(pub u64);
 
 /// What turns an input into a plan. An error refuses the whole plan and says why.
 pub type Planner = fn(&PlanningInput) -> Result<(Plan, PlanReport), String>;
+
+/// What the operator and the shell decide for the whole controller. Durations are in milliseconds.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What planning is told.
+    pub policy: Policy,
+    /// A window closes this long after the last pod that it has not seen before (`BATCH_IDLE_DURATION`).
+    pub batch_idle_ms: i64,
+    /// A window closes this long after it opened (`BATCH_MAX_DURATION`).
+    pub batch_max_ms: i64,
+    /// Pods without a place are planned again after this long, whatever happens.
+    pub retry_ms: i64,
+    /// Between two looks for empty nodes.
+    pub disruption_pass_ms: i64,
+    /// From NodeClaim to machine (Karpenter: launch timeout).
+    pub launch_timeout_ms: i64,
+    /// From machine to Node (Karpenter: registration timeout).
+    pub registration_timeout_ms: i64,
+    /// How long an offering that was refused is left alone.
+    pub sold_out_ms: i64,
+    /// First number of decisions and instructions; above all numbers of earlier processes.
+    pub first_number: u64,
+    /// Differs from process to process, so that names of NodeClaims do.
+    pub identity: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            batch_idle_ms: 1_000,
+            batch_max_ms: 10_000,
+            retry_ms: 10_000,
+            disruption_pass_ms: 10_000,
+            launch_timeout_ms: 5 * 60_000,
+            registration_timeout_ms: 15 * 60_000,
+            sold_out_ms: offerings::SOLD_OUT_MS,
+            first_number: 1,
+            identity: 0,
+        }
+    }
+}
+
+/// The owner of what is believed and what is under way, for all clusters that this process decides for. All of them buy
+/// from one account and region.
+#[derive(Debug)]
+pub struct Controller {
+    settings: Settings,
+    planner: Planner,
+    wards: BTreeMap<ClusterId, Ward>,
+    offerings: OfferingMemory,
+    next_number: u64,
+}
+
+impl Controller {
+    /// A controller that knows no cluster yet.
+    #[must_use]
+    pub fn new(settings: Settings, planner: Planner) -> Self {
+        let next_number = settings.first_number;
+        Self { settings, planner, wards: BTreeMap::new(), offerings: OfferingMemory::default(), next_number }
+    }
+
+    /// Takes in what happened and says what is to be done, in the order in which it is to be done.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.offerings.forget_past(now);
+        let touched = cluster_of(&event, &self.wards);
+        let due: Vec<ClusterId> = match touched {
+            Some(cluster) => vec![cluster],
+            None => {
+                self.wards.values().filter(|w| w.wake.is_some_and(|at| at <= now)).map(|w| w.cluster.clone()).collect()
+            }
+        };
+        let mut event = Some(event);
+        for cluster in due {
+            let ward = self.wards.entry(cluster.clone()).or_insert_with(|| Ward::new(cluster));
+            let mut desk = Desk {
+                settings: &self.settings,
+                planner: self.planner,
+                offerings: &mut self.offerings,
+                next_number: &mut self.next_number,
+                effects: &mut effects,
+                now,
+            };
+            let before = ward.outline();
+            if let Some(event) = event.take() {
+                ward.take_in(event, &mut desk);
+            }
+            ward.advance(&mut desk);
+            if ward.outline() != before {
+                effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
+            }
+        }
+        effects
+    }
+
+    /// When [`Event::Tick`] is due at the latest, if nothing else happens; a moment in the past means at once.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.wards.values().filter_map(|ward| ward.wake).min()
+    }
+
+    /// What people see of a cluster.
+    #[must_use]
+    pub fn view(&self, cluster: &str) -> Option<ClusterView> {
+        self.wards.get(cluster).map(|ward| ward.view(self.offerings.len()))
+    }
+
+    /// The clusters that this controller knows, by name.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterId> {
+        self.wards.keys()
+    }
+
+    /// What is believed of a cluster.
+    #[must_use]
+    pub fn state(&self, cluster: &str) -> Option<&ClusterState> {
+        self.wards.get(cluster).map(|ward| &ward.state)
+    }
+}
+
+/// The cluster that an event is about; `None` for the passing of time.
+fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<ClusterId> {
+    match event {
+        Event::Observed { cluster, .. }
+        | Event::AgentConnected { cluster }
+        | Event::AgentDisconnected { cluster }
+        | Event::LaunchFailed { cluster, .. }
+        | Event::InstanceGone { cluster, .. }
+        | Event::InstructionAcked { cluster, .. }
+        | Event::InstructionFailed { cluster, .. }
+        | Event::Interrupted { cluster, .. } => Some(cluster.clone()),
+        Event::Launched(launched) => Some(launched.cluster.clone()),
+        Event::Recorded { decision } => {
+            wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
+        }
+        Event::Tick => None,
+    }
+}

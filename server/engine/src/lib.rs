@@ -9,6 +9,7 @@
 
 pub mod cluster;
 pub mod control;
+pub mod disrupt;
 pub mod input;
 pub mod model;
 pub mod plan;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::promise::{Promises, Target};
 use super::record::{ClaimRecord, DaemonRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
+use crate::control::LaunchedFacts;
 use crate::model::{Labels, Text, Timestamp};
 
 /// Everything that is believed about one cluster.
@@ -20,10 +21,12 @@ pub struct ClusterState {
     namespaces: BTreeMap<Text, Labels>,
     /// Pods that have a node and have not ended; follows `pods`.
     pods_by_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    /// NodeClaims by provider id; follows `claims` and `expected`.
+    claim_by_provider: BTreeMap<Text, Text>,
     /// Nodes by provider id; follows `nodes`.
     node_by_provider: BTreeMap<Text, Text>,
-    /// When a pod that is not a DaemonSet's last came, ended or left; by node.
-    last_pod_event: BTreeMap<Text, Timestamp>,
+    /// When a pod that is not a DaemonSet's last came, ended or left, or the node came into service; by node.
+    quiet_since: BTreeMap<Text, Timestamp>,
     /// NodeClaims that were decided and that the cluster has not shown yet; written by the controller.
     expected: BTreeMap<Text, ClaimRecord>,
     /// NodeClaims whose machines are about to go; written by the controller.
@@ -100,11 +103,8 @@ impl ClusterState {
     fn upsert(&mut self, object: Object, now: Timestamp) {
         match object {
             Object::Pod(pod) => self.upsert_pod(pod, now),
-            Object::Node(node) => self.upsert_node(node),
-            Object::Claim(claim) => {
-                self.expected.remove(&claim.name);
-                self.claims.insert(claim.name.clone(), claim);
-            }
+            Object::Node(node) => self.upsert_node(node, now),
+            Object::Claim(claim) => self.upsert_claim(claim),
             Object::Pool(pool) => {
                 self.pools.insert(pool.pool.name.clone(), pool);
             }
@@ -158,13 +158,30 @@ impl ClusterState {
         }
         if !daemon {
             for node in old.into_iter().chain(new) {
-                self.last_pod_event.insert(node, now);
+                self.quiet_since.insert(node, now);
             }
         }
     }
 
-    fn upsert_node(&mut self, node: NodeRecord) {
-        if let Some(known) = self.nodes.get(&node.name) {
+    /// What the controller knows of a launch may be ahead of what the cluster shows: it is kept until the cluster has it.
+    fn upsert_claim(&mut self, mut claim: ClaimRecord) {
+        let known = self.claims.remove(&claim.name).or_else(|| self.expected.remove(&claim.name));
+        if let Some(known) = known.filter(|_| claim.provider_id.is_empty()) {
+            let ClaimRecord { provider_id, labels, capacity, allocatable, .. } = known;
+            claim = ClaimRecord { provider_id, labels, capacity, allocatable, ..claim };
+        }
+        if !claim.provider_id.is_empty() {
+            self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
+        }
+        self.claims.insert(claim.name.clone(), claim);
+    }
+
+    fn upsert_node(&mut self, node: NodeRecord, now: Timestamp) {
+        let known = self.nodes.get(&node.name);
+        if node.is_initialized() && !known.is_some_and(NodeRecord::is_initialized) {
+            self.quiet_since.insert(node.name.clone(), now);
+        }
+        if let Some(known) = known {
             self.node_by_provider.remove(&known.provider_id);
         }
         if !node.provider_id.is_empty() {
@@ -186,11 +203,15 @@ impl ClusterState {
                 if let Some(node) = self.nodes.remove(name) {
                     self.node_by_provider.remove(&node.provider_id);
                 }
-                self.last_pod_event.remove(name);
+                self.quiet_since.remove(name);
                 self.promises.withdraw(&Target::Node(name.clone()));
             }
             Key::Claim(name) => {
-                self.claims.remove(name);
+                if let Some(claim) = self.claims.remove(name) {
+                    self.claim_by_provider.remove(&claim.provider_id);
+                }
+                self.going.remove(name);
+                self.promises.withdraw(&Target::Claim(name.clone()));
             }
             Key::Pool(name) => {
                 self.pools.remove(name);
@@ -210,20 +231,25 @@ impl ClusterState {
         self.expected.insert(claim.name.clone(), claim);
     }
 
-    /// Changes what is believed of a NodeClaim ahead of the cluster's own word.
-    pub fn amend_claim(&mut self, name: &Text, amend: impl FnOnce(&mut ClaimRecord)) {
+    /// The machine of a NodeClaim is there: what is known of it, ahead of the cluster's own word.
+    pub fn note_launch(&mut self, claim: &Text, facts: &LaunchedFacts) {
         self.version += 1;
-        let found = self.claims.get_mut(name).or_else(|| self.expected.get_mut(name));
-        if let Some(claim) = found {
-            amend(claim);
-        }
+        let found = self.claims.get_mut(claim).or_else(|| self.expected.get_mut(claim));
+        let Some(claim) = found else { return };
+        claim.provider_id = facts.provider_id.clone();
+        claim.labels.extend(facts.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+        claim.capacity = facts.capacity.clone();
+        claim.allocatable = facts.allocatable.clone();
+        self.claim_by_provider.insert(facts.provider_id.clone(), claim.name.clone());
     }
 
-    /// Takes back what was expected of a NodeClaim and promised on it.
+    /// Takes back what was expected of a NodeClaim and promised on it. One that the cluster shows stays as it is.
     pub fn forget_claim(&mut self, name: &Text) {
         self.version += 1;
-        self.expected.remove(name);
-        self.going.remove(name);
+        if let Some(claim) = self.expected.remove(name) {
+            self.claim_by_provider.remove(&claim.provider_id);
+            self.going.remove(name);
+        }
         self.promises.withdraw(&Target::Claim(name.clone()));
     }
 
@@ -243,7 +269,9 @@ impl ClusterState {
         self.going.contains(claim)
     }
 
-    fn is_going_node(&self, node: &Text) -> bool {
+    /// Whether the machine of this Node is about to go.
+    #[must_use]
+    pub fn is_going_node(&self, node: &Text) -> bool {
         let Some(record) = self.nodes.get(node) else { return false };
         record.deleting || self.claim_of_node(record).is_some_and(|claim| claim.deleting || self.is_going(&claim.name))
     }
@@ -275,7 +303,7 @@ impl ClusterState {
     /// The NodeClaim of a Node, by provider id.
     #[must_use]
     pub fn claim_of_node(&self, node: &NodeRecord) -> Option<&ClaimRecord> {
-        self.claims().find(|claim| !claim.provider_id.is_empty() && claim.provider_id == node.provider_id)
+        self.claim(self.claim_by_provider.get(&node.provider_id)?)
     }
 
     /// The pod of that name.
@@ -327,10 +355,11 @@ impl ClusterState {
         &self.namespaces
     }
 
-    /// When a pod that is not a DaemonSet's last came to `node`, ended there or left it, as far as this server has seen.
+    /// When a pod that is not a DaemonSet's last came to `node`, ended there or left it, or the node came into service,
+    /// as far as this server has seen.
     #[must_use]
-    pub fn last_pod_event(&self, node: &Text) -> Option<Timestamp> {
-        self.last_pod_event.get(node).copied()
+    pub fn quiet_since(&self, node: &Text) -> Option<Timestamp> {
+        self.quiet_since.get(node).copied()
     }
 }
 

@@ -1,0 +1,256 @@
+//! The belief as one complete input to planning.
+//!
+//! Pods that already have a promise are not planned again; they stand on the machine that was promised to them. Pods of
+//! machines that are about to go are planned before they are evicted, so that their new machine is on its way when they
+//! come (Karpenter: pods of nodes marked for deletion).
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::promise::Target;
+use super::record::{ClaimRecord, NodeRecord, PodRecord};
+use super::state::ClusterState;
+use crate::input::{PlanningInput, Policy};
+use crate::model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
+use crate::model::{
+    BoundPod, DaemonSet, Effect, Labels, Node, NodeStage, Pod, PodShape, Resources, Taint, Text, Timestamp,
+    VolumeAlternatives,
+};
+
+/// Taint of a Node that no controller has taken in yet.
+pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
+
+/// Whether `taint` goes away by itself while a node comes up (Karpenter: known ephemeral taints).
+#[must_use]
+pub fn is_ephemeral(taint: &Taint) -> bool {
+    let hard = taint.effect != Effect::PreferNoSchedule;
+    match taint.key.as_ref() {
+        "node.kubernetes.io/not-ready" => hard,
+        "node.kubernetes.io/unreachable" | "node.cloudprovider.kubernetes.io/uninitialized" => {
+            taint.effect == Effect::NoSchedule
+        }
+        UNREGISTERED => taint.effect == Effect::NoExecute,
+        key => key.starts_with("readiness.k8s.io/"),
+    }
+}
+
+fn says_true(labels: &Labels, key: &str) -> bool {
+    labels.get(key).is_some_and(|value| value.as_ref() == "true")
+}
+
+impl NodeRecord {
+    /// Whether the Node was taken in: `karpenter.sh/registered`.
+    #[must_use]
+    pub fn is_registered(&self) -> bool {
+        says_true(&self.labels, REGISTERED)
+    }
+
+    /// Whether the Node is in service: `karpenter.sh/initialized`.
+    #[must_use]
+    pub fn is_initialized(&self) -> bool {
+        says_true(&self.labels, INITIALIZED)
+    }
+}
+
+impl ClusterState {
+    /// Everything that planning looks at. Catalogues are those of the pools as observed.
+    #[must_use]
+    pub fn planning_input(&self, policy: &Policy, now: Timestamp) -> PlanningInput {
+        let mut tables = Tables::default();
+        let mut pods = Vec::new();
+        for pod in self.pods().filter(|pod| self.is_demand(pod, now)) {
+            pods.push(tables.pod(pod));
+        }
+        let nodes = self.planning_nodes(&mut tables);
+        let daemons = (self.daemons())
+            .map(|daemon| DaemonSet {
+                namespace: daemon.namespace.clone(),
+                name: daemon.name.clone(),
+                shape: tables.shapes.index(&daemon.shape),
+                labels: tables.labels.index(&daemon.labels),
+            })
+            .collect();
+        PlanningInput {
+            shapes: tables.shapes.values,
+            label_sets: tables.labels.values,
+            volume_sets: tables.volumes.values,
+            pods,
+            nodes,
+            pools: self.pools().map(|record| record.pool.clone()).collect(),
+            daemons,
+            namespaces: self.namespaces().clone(),
+            policy: policy.clone(),
+            now,
+        }
+    }
+
+    /// Whether `pod` needs a place that nobody has promised it.
+    #[must_use]
+    pub fn is_demand(&self, pod: &PodRecord, now: Timestamp) -> bool {
+        let leaves = || {
+            pod.node.as_ref().is_some_and(|node| self.is_going_node(node))
+                && pod.is_reschedulable()
+                && !pod.refuses_disruption(now)
+        };
+        self.promises.to(&pod.key).is_none() && (pod.is_provisionable() || leaves())
+    }
+
+    fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
+        let mut promised: BTreeMap<Text, Vec<&PodRecord>> = BTreeMap::new();
+        for (key, promise) in self.promises.iter() {
+            let name = match &promise.target {
+                Target::Claim(claim) => self.node_of_claim(claim).map_or(claim, |node| &node.name),
+                Target::Node(node) => node,
+            };
+            if let Some(pod) = self.pod(key) {
+                promised.entry(name.clone()).or_default().push(pod);
+            }
+        }
+        let joined = self.nodes().map(|node| self.joined(node));
+        let coming = self.claims().filter(|claim| self.node_of_claim(&claim.name).is_none());
+        let mut nodes: Vec<Node> = joined.chain(coming.map(|claim| self.coming(claim))).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        for node in &mut nodes {
+            let leaving = node.stage == NodeStage::Deleting;
+            let bound = self.pods_on(&node.name).map(|pod| (pod, leaving && pod.is_reschedulable()));
+            let due = promised.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
+            node.pods = bound.chain(due).map(|(pod, leaving)| tables.bound(pod, leaving)).collect();
+        }
+        nodes
+    }
+
+    fn joined(&self, node: &NodeRecord) -> Node {
+        let claim = self.claim_of_node(node);
+        let pool = node.labels.get(NODEPOOL).or(claim.map(|claim| &claim.pool)).cloned();
+        let initialized = pool.is_none() || node.is_initialized();
+        let mut labels = node.labels.clone();
+        labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.clone());
+        let mut taints = node.taints.clone();
+        if !initialized {
+            let startup: &[Taint] = claim.map_or(&[], |claim| &claim.startup_taints);
+            taints.retain(|taint| !is_ephemeral(taint) && !startup.contains(taint));
+            for taint in claim.filter(|_| !node.is_registered()).into_iter().flat_map(|claim| &claim.taints) {
+                if !taints.contains(taint) {
+                    taints.push(taint.clone());
+                }
+            }
+        }
+        let going = self.is_going_node(&node.name);
+        let promise = claim.filter(|_| !initialized);
+        Node {
+            name: node.name.clone(),
+            pool,
+            labels,
+            taints,
+            unschedulable: node.unschedulable,
+            allocatable: completed(&node.allocatable, promise.map(|claim| &claim.allocatable)),
+            capacity: completed(&node.capacity, promise.map(|claim| &claim.capacity)),
+            stage: match (going, initialized) {
+                (true, _) => NodeStage::Deleting,
+                (false, true) => NodeStage::Initialized,
+                (false, false) => NodeStage::Registered,
+            },
+            pods: Vec::new(),
+            attach_limits: node.attach_limits.clone(),
+            created: node.created,
+        }
+    }
+
+    fn coming(&self, claim: &ClaimRecord) -> Node {
+        let mut labels = claim.labels.clone();
+        labels.insert(Text::from(HOSTNAME), claim.name.clone());
+        let going = claim.deleting || self.is_going(&claim.name);
+        Node {
+            name: claim.name.clone(),
+            pool: Some(claim.pool.clone()),
+            labels,
+            taints: claim.taints.clone(),
+            unschedulable: false,
+            allocatable: claim.allocatable.clone(),
+            capacity: claim.capacity.clone(),
+            stage: if going { NodeStage::Deleting } else { NodeStage::InFlight },
+            pods: Vec::new(),
+            attach_limits: Vec::new(),
+            created: claim.created,
+        }
+    }
+}
+
+/// A node that is coming up reports some resources late (devices above all): what it lacks is taken from its promise.
+fn completed(reported: &Resources, promised: Option<&Resources>) -> Resources {
+    let mut whole = reported.clone();
+    for (name, amount) in promised.into_iter().flat_map(Resources::iter) {
+        if whole.get(name) == 0 {
+            whole.set(name.clone(), amount);
+        }
+    }
+    whole
+}
+
+/// The tables that pods are indices into.
+#[derive(Default)]
+struct Tables {
+    shapes: Table<PodShape>,
+    labels: Table<Labels>,
+    volumes: Table<VolumeAlternatives>,
+}
+
+impl Tables {
+    fn pod(&mut self, pod: &PodRecord) -> Pod {
+        Pod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            shape: self.shapes.index(&pod.shape),
+            labels: self.labels.index(&pod.labels),
+            volumes: pod.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
+            created: pod.created,
+            workload: pod.workload.clone(),
+            leaves: pod.node.clone(),
+            invalid: pod.invalid.clone(),
+        }
+    }
+
+    fn bound(&mut self, pod: &PodRecord, leaving: bool) -> BoundPod {
+        BoundPod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            shape: self.shapes.index(&pod.shape),
+            labels: self.labels.index(&pod.labels),
+            volumes: pod.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
+            daemon: pod.daemon.clone(),
+            terminating: pod.terminating,
+            leaving,
+        }
+    }
+}
+
+/// Distinct values in the order in which they were first seen. The address is asked first: most pods share their parts.
+struct Table<T> {
+    values: Vec<T>,
+    by_address: FxHashMap<usize, u32>,
+    by_value: FxHashMap<Arc<T>, u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), by_address: FxHashMap::default(), by_value: FxHashMap::default() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    fn index(&mut self, value: &Arc<T>) -> u32 {
+        let address = Arc::as_ptr(value) as usize;
+        if let Some(known) = self.by_address.get(&address) {
+            return *known;
+        }
+        let index = *self.by_value.entry(Arc::clone(value)).or_insert_with(|| {
+            self.values.push(T::clone(value));
+            u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.by_address.insert(address, index);
+        index
+    }
+}

@@ -1,0 +1,249 @@
+//! The steps of each machine's life, taken when an answer or an observation allows the next one.
+//!
+//! Registration and initialisation follow what the cluster shows, never what was asked of it: an instruction that was
+//! lost is given again, one that was carried out twice changes nothing (Karpenter: NodeClaim lifecycle).
+
+use super::machine::{Bought, Machine, Stage};
+use super::ward::{Desk, Ward};
+use super::{Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
+use crate::cluster::planning::is_ephemeral;
+use crate::cluster::promise::NOMINATION_MS;
+use crate::cluster::{ClaimRecord, NodeRecord};
+use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use crate::model::{CapacityType, Text, Timestamp};
+
+/// Attempts for one NodeClaim, each under a token of its own.
+const MAX_ATTEMPTS: u32 = 3;
+/// How long the cluster is given to show what an agent has acknowledged, in milliseconds, before it is asked again.
+const SHOW_MS: i64 = 5_000;
+
+impl Ward {
+    /// Takes machines into care that the cluster shows and that are ours and launched.
+    pub fn adopt_claims(&mut self, now: Timestamp) {
+        let strangers: Vec<&ClaimRecord> = (self.state.claims())
+            .filter(|claim| claim.ours && !claim.provider_id.is_empty() && !self.machines.contains_key(&claim.name))
+            .filter(|claim| !self.state.is_going(&claim.name))
+            .collect();
+        let found: Vec<Machine> = strangers.into_iter().map(|claim| self.found(claim, now)).collect();
+        for machine in found {
+            self.machines.insert(machine.claim.clone(), machine);
+        }
+    }
+
+    fn found(&self, claim: &ClaimRecord, now: Timestamp) -> Machine {
+        let label = |key: &str| claim.labels.get(key).cloned();
+        let bought = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
+            let capacity_type = capacity_type(&paid);
+            let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
+            let (_, price) = order::facts_of(pool, &claim.provider_id, &kind, &zone, capacity_type);
+            Bought { instance_type: kind, zone, capacity_type, price }
+        });
+        Machine::found(claim, bought, now)
+    }
+
+    /// Takes every step that what is believed allows.
+    pub fn step_machines(&mut self, desk: &mut Desk<'_>) {
+        let claims: Vec<Text> = self.machines.keys().cloned().collect();
+        for claim in &claims {
+            self.heed_deletion(claim, desk);
+            self.step(claim, desk);
+        }
+    }
+
+    /// A NodeClaim or Node that somebody deletes by hand takes its machine along.
+    fn heed_deletion(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        let node = self.state.node_of_claim(claim);
+        let deleted = node.is_some_and(|node| node.deleting) || self.state.claim(claim).is_some_and(|c| c.deleting);
+        let noted = self.machines.get(claim).is_none_or(|machine| machine.leaves.is_some());
+        if deleted && !noted {
+            self.dismiss(claim, &Text::from("the NodeClaim or its Node was deleted in the cluster"), None, desk);
+        }
+    }
+
+    fn step(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        let Some(machine) = self.machines.get(claim) else { return };
+        let elapsed = desk.now.millis_since(machine.since);
+        let free = machine.waits_for.is_none() && machine.not_before <= desk.now;
+        match machine.stage {
+            Stage::Launching if machine.leaves.is_none() && elapsed >= desk.settings.launch_timeout_ms => {
+                let minutes = desk.settings.launch_timeout_ms / 60_000;
+                let reason = format!("no machine was launched within {minutes} minutes");
+                self.dismiss(claim, &Text::from(reason), None, desk);
+            }
+            Stage::Joining => self.step_joining(claim, elapsed, free, desk),
+            Stage::Registered => self.step_registered(claim, free, desk),
+            Stage::Draining if free => self.drain(claim, desk),
+            Stage::Finalising if free => self.finalise(claim, &Text::default(), desk),
+            _ => {}
+        }
+    }
+
+    fn step_joining(&mut self, claim: &Text, elapsed: i64, free: bool, desk: &mut Desk<'_>) {
+        let node = self.state.node_of_claim(claim);
+        match node {
+            Some(node) if node.is_registered() => {
+                self.enter(claim, Stage::Registered, desk.now);
+                self.step(claim, desk);
+            }
+            Some(node) if free => {
+                let node = node.name.clone();
+                let Some(record) = self.state.claim(claim) else { return };
+                let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
+                taints.extend(record.startup_taints.iter().cloned());
+                self.instruct(Instruction::RegisterNode { claim: claim.clone(), node, labels, taints }, desk);
+            }
+            None if elapsed >= desk.settings.registration_timeout_ms => {
+                let minutes = desk.settings.registration_timeout_ms / 60_000;
+                let reason = format!("the machine did not join the cluster within {minutes} minutes");
+                self.dismiss(claim, &Text::from(reason), None, desk);
+            }
+            _ => {}
+        }
+    }
+
+    fn step_registered(&mut self, claim: &Text, free: bool, desk: &mut Desk<'_>) {
+        let Some(node) = self.state.node_of_claim(claim) else { return };
+        if node.is_initialized() {
+            self.enter(claim, Stage::InService, desk.now);
+            self.state.promises.limit(claim, desk.after(NOMINATION_MS));
+        } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
+            let node = node.name.clone();
+            self.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, desk);
+        }
+    }
+
+    /// An agent carried an instruction out.
+    pub fn acked(&mut self, id: InstructionId, desk: &mut Desk<'_>) {
+        let Some(claim) = self.asked.remove(&id) else { return };
+        let Some(machine) = self.machines.get_mut(&claim).filter(|machine| machine.waits_for == Some(id)) else {
+            return;
+        };
+        machine.waits_for = None;
+        machine.not_before = Timestamp(desk.now.0.saturating_add(SHOW_MS));
+        match machine.stage {
+            Stage::Creating if machine.leaves.is_some() => self.finalise(&claim, &Text::default(), desk),
+            Stage::Creating => {
+                self.enter(&claim, Stage::Launching, desk.now);
+                self.launch(&claim, desk);
+            }
+            Stage::Joining => machine.not_before = desk.now,
+            Stage::Draining => self.give_back(&claim, desk),
+            Stage::Finalising => {
+                self.machines.remove(&claim);
+                self.state.forget_claim(&claim);
+            }
+            _ => {}
+        }
+    }
+
+    /// An agent could not carry an instruction out.
+    pub fn failed(&mut self, id: InstructionId, reason: &str, desk: &mut Desk<'_>) {
+        let Some(claim) = self.asked.remove(&id) else { return };
+        let again = desk.after(desk.settings.retry_ms);
+        let Some(machine) = self.machines.get_mut(&claim).filter(|machine| machine.waits_for == Some(id)) else {
+            return;
+        };
+        if machine.stage == Stage::Creating {
+            self.machines.remove(&claim);
+            self.state.forget_claim(&claim);
+            self.refused = Some(format!("NodeClaim {claim} could not be created: {reason}"));
+            self.retry = Some(again);
+        } else {
+            machine.waits_for = None;
+            machine.not_before = again;
+        }
+    }
+
+    fn launch(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        let Some(machine) = self.machines.get(claim) else { return };
+        let Some(planned) = &machine.planned else { return };
+        let mut order = planned.launch.clone();
+        order.attempt = machine.attempt;
+        order.token = order::token(claim, machine.attempt);
+        desk.effects.push(Effect::Launch(Box::new(order)));
+    }
+
+    /// A machine was launched.
+    pub fn launched(&mut self, launched: Launched, desk: &mut Desk<'_>) {
+        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, .. } = launched;
+        let pool = self.machines.get(&claim).map(|machine| machine.pool.clone()).unwrap_or_default();
+        let pool = self.state.pool(&pool).map(|record| &record.pool);
+        let (facts, price) = order::facts_of(pool, &provider_id, &instance_type, &zone, capacity_type);
+        let Some(machine) = self.machines.get_mut(&claim) else { return };
+        if machine.stage != Stage::Launching || machine.attempt != attempt {
+            return;
+        }
+        machine.provider_id = provider_id;
+        machine.bought = Some(Bought { instance_type, zone, capacity_type, price });
+        let unwanted = machine.leaves.is_some();
+        machine.enter(Stage::Joining, desk.now);
+        self.state.note_launch(&claim, &facts);
+        if unwanted {
+            self.give_back(&claim, desk);
+        } else {
+            self.instruct(Instruction::MarkLaunched { claim, facts }, desk);
+        }
+    }
+
+    /// A launch failed for good.
+    pub fn launch_failed(&mut self, claim: &Text, attempt: u32, failure: LaunchFailure, desk: &mut Desk<'_>) {
+        let now = desk.now;
+        let Some(machine) = self.machines.get_mut(claim) else { return };
+        if machine.stage != Stage::Launching || machine.attempt != attempt {
+            return;
+        }
+        match failure {
+            LaunchFailure::NoCapacity { sold_out } => {
+                self.note_sold_out(claim, sold_out, desk);
+                self.finalise(claim, &Text::from("the cloud has no capacity for any launch option"), desk);
+                self.window.rouse(now);
+            }
+            LaunchFailure::Refused { retryable: true, .. } if machine.leaves.is_none() && attempt < MAX_ATTEMPTS => {
+                machine.attempt += 1;
+                self.launch(claim, desk);
+            }
+            LaunchFailure::Refused { code, message, .. } => {
+                let reason = format!("the cloud refuses the launch: {code}: {message}");
+                self.finalise(claim, &Text::from(reason.as_str()), desk);
+                self.refused = Some(reason);
+                self.retry = Some(desk.after(desk.settings.retry_ms));
+            }
+        }
+    }
+
+    fn note_sold_out(&self, claim: &Text, sold_out: Vec<(Text, Text)>, desk: &mut Desk<'_>) {
+        let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
+        let order = &planned.launch;
+        let all = || order.options.iter().map(|option| (option.instance_type.clone(), option.zone.clone())).collect();
+        let sold_out = if sold_out.is_empty() { all() } else { sold_out };
+        let until = desk.after(desk.settings.sold_out_ms);
+        for (instance_type, zone) in sold_out {
+            desk.offerings.refuse(instance_type, zone, order.capacity_type, until);
+        }
+    }
+
+    /// A machine is not there any more.
+    pub fn instance_gone(&mut self, provider_id: &Text, desk: &mut Desk<'_>) {
+        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        if self.machines.get(&claim).is_some_and(|machine| machine.stage != Stage::Finalising) {
+            self.finalise(&claim, &Text::from("the machine is gone"), desk);
+            self.window.rouse(desk.now);
+        }
+    }
+}
+
+/// Whether a Node has all that its pods will look for: ready, its startup and ephemeral taints gone, and everything that
+/// was asked for reported.
+fn is_complete(node: &NodeRecord, claim: &ClaimRecord) -> bool {
+    let waits = |taint| is_ephemeral(taint) || claim.startup_taints.contains(taint);
+    let reported = claim.requests.iter().all(|(name, amount)| amount == 0 || node.allocatable.get(name) != 0);
+    node.ready && !node.taints.iter().any(waits) && reported
+}
+
+fn capacity_type(label: &str) -> CapacityType {
+    match label {
+        "spot" => CapacityType::Spot,
+        "reserved" => CapacityType::Reserved,
+        _ => CapacityType::OnDemand,
+    }
+}

@@ -1,0 +1,157 @@
+//! One machine, from intent to grave.
+//!
+//! ```text
+//! Deciding ─recorded─► Creating ─acked─► Launching ─launched─► Joining ─► Registered ─► InService
+//!     │ stale              │ refused         │ refused             │ late        │           │ empty, interrupted,
+//!     ▼                    ▼                 ▼                     ▼             ▼           ▼ deleted by hand
+//!  forgotten            forgotten       Finalising ◄─gone─ Terminating ◄─drained─ Draining ◄─┘
+//! ```
+
+use crate::cluster::ClaimRecord;
+use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
+
+use super::{DecisionId, InstructionId, PlannedMachine};
+
+/// Where a machine stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// The decision is not durable yet.
+    Deciding,
+    /// The NodeClaim is being created.
+    Creating,
+    /// The machine is being bought.
+    Launching,
+    /// The machine is there; its Node is not, or not taken in yet.
+    Joining,
+    /// The Node is taken in and not in service yet.
+    Registered,
+    /// The Node is in service.
+    InService,
+    /// Pods are being evicted.
+    Draining,
+    /// The machine is being given back.
+    Terminating,
+    /// The machine is gone; Node and NodeClaim are being removed.
+    Finalising,
+}
+
+impl Stage {
+    /// The stage in a word, for people.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deciding => "deciding",
+            Self::Creating => "creating",
+            Self::Launching => "launching",
+            Self::Joining => "joining",
+            Self::Registered => "registered",
+            Self::InService => "in service",
+            Self::Draining => "draining",
+            Self::Terminating => "terminating",
+            Self::Finalising => "finalising",
+        }
+    }
+
+    /// Whether the machine is on its way out.
+    #[must_use]
+    pub fn is_leaving(self) -> bool {
+        matches!(self, Self::Draining | Self::Terminating | Self::Finalising)
+    }
+}
+
+/// A machine of ours.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// NodeClaim.
+    pub claim: Text,
+    /// NodePool.
+    pub pool: Text,
+    /// The decision that wanted it; `None` for machines found in the cluster.
+    pub decision: Option<DecisionId>,
+    /// What was decided; `None` for machines found in the cluster.
+    pub planned: Option<PlannedMachine>,
+    /// The pool's revision when it was decided.
+    pub revision: Text,
+    /// Where it stands.
+    pub stage: Stage,
+    /// Since when.
+    pub since: Timestamp,
+    /// Number of the launch attempt, from 1.
+    pub attempt: u32,
+    /// Empty until it is launched.
+    pub provider_id: Text,
+    /// What was launched: type, zone, capacity type, price per hour.
+    pub bought: Option<Bought>,
+    /// The instruction that is not answered yet.
+    pub waits_for: Option<InstructionId>,
+    /// A failed instruction is not given again before this.
+    pub not_before: Timestamp,
+    /// Why it has to go, once it has to.
+    pub leaves: Option<Text>,
+    /// When its pods go regardless, once it has to go; `None` waits for ever.
+    pub drain_by: Option<Timestamp>,
+}
+
+/// What was bought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bought {
+    /// Instance type.
+    pub instance_type: Text,
+    /// Zone.
+    pub zone: Text,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// Price per hour; zero when the catalogue does not know it.
+    pub price: MicroUsd,
+}
+
+impl Machine {
+    /// A machine that was decided.
+    #[must_use]
+    pub fn decided(planned: PlannedMachine, decision: DecisionId, revision: Text, now: Timestamp) -> Self {
+        Self {
+            claim: planned.claim.name.clone(),
+            pool: planned.claim.pool.clone(),
+            decision: Some(decision),
+            planned: Some(planned),
+            revision,
+            stage: Stage::Deciding,
+            since: now,
+            attempt: 1,
+            provider_id: Text::default(),
+            bought: None,
+            waits_for: None,
+            not_before: now,
+            leaves: None,
+            drain_by: None,
+        }
+    }
+
+    /// A machine that was found in the cluster, launched already.
+    #[must_use]
+    pub fn found(claim: &ClaimRecord, bought: Option<Bought>, now: Timestamp) -> Self {
+        Self {
+            claim: claim.name.clone(),
+            pool: claim.pool.clone(),
+            decision: None,
+            planned: None,
+            revision: Text::default(),
+            stage: Stage::Joining,
+            since: now,
+            attempt: 1,
+            provider_id: claim.provider_id.clone(),
+            bought,
+            waits_for: None,
+            not_before: now,
+            leaves: None,
+            drain_by: None,
+        }
+    }
+
+    /// Moves on.
+    pub fn enter(&mut self, stage: Stage, now: Timestamp) {
+        self.stage = stage;
+        self.since = now;
+        self.waits_for = None;
+    }
+}

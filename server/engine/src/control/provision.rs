@@ -1,0 +1,196 @@
+//! From pending pods to NodeClaims: plan, record, check again, create.
+
+use std::sync::Arc;
+
+use super::machine::{Machine, Stage};
+use super::order;
+use super::ward::{Desk, Ward};
+use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, PlannedMachine, UnplacedPod};
+use crate::cluster::PodKey;
+use crate::cluster::promise::{NOMINATION_MS, Target};
+use crate::input::PlanningInput;
+use crate::model::resources::NODES;
+use crate::model::{NodeStage, Resources, Text, Timestamp};
+use crate::plan::{Plan, PlanReport};
+
+impl Ward {
+    /// Plans when a window has closed or pods without a place have waited long enough.
+    pub fn plan_if_due(&mut self, desk: &mut Desk<'_>) {
+        let settings = desk.settings;
+        let closed = self.window.due(settings.batch_idle_ms, settings.batch_max_ms).is_some_and(|due| due <= desk.now);
+        let again = self.retry.is_some_and(|retry| retry <= desk.now);
+        if !(closed || again) || !self.is_ready() {
+            return;
+        }
+        self.window.close();
+        self.retry = None;
+        let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
+        let fixed = input.pools.iter().any(|pool| pool.replicas.is_some());
+        if input.pods.is_empty() && !fixed {
+            return;
+        }
+        for pool in &mut input.pools {
+            pool.catalogue = desk.offerings.mark(&pool.catalogue);
+        }
+        match (desk.planner)(&input) {
+            Ok((plan, report)) => {
+                self.refused = None;
+                self.adopt_plan(&input, &plan, report, desk);
+            }
+            Err(reason) => {
+                self.refused = Some(reason);
+                self.retry = Some(desk.after(desk.settings.retry_ms));
+            }
+        }
+    }
+
+    fn adopt_plan(&mut self, input: &PlanningInput, plan: &Plan, report: PlanReport, desk: &mut Desk<'_>) {
+        let id = DecisionId(desk.number());
+        let machines: Vec<PlannedMachine> = (plan.nodes.iter().chain(&plan.static_nodes))
+            .map(|node| order::machine(&self.cluster, &self.state, input, node, id, desk))
+            .collect();
+        let version = self.state.version();
+        for (planned, node) in machines.iter().zip(plan.nodes.iter().chain(&plan.static_nodes)) {
+            let pool = &input.pools[node.pool as usize];
+            self.state.expect_claim(order::expected(planned, node, pool, desk.now));
+            for pod in &node.pods {
+                let target = Target::Claim(planned.claim.name.clone());
+                self.state.promises.give(key_of(input, *pod), target, None);
+            }
+            let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
+            let machine = Machine::decided(planned.clone(), id, revision, desk.now);
+            self.machines.insert(planned.claim.name.clone(), machine);
+        }
+        let placed = self.keep_placements(input, plan, desk.now);
+        let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report);
+        if !plan.unschedulable.is_empty() {
+            self.retry = Some(desk.after(desk.settings.retry_ms));
+        }
+        let said = summary_of(&unplaced);
+        let repeats = machines.is_empty() && placed.is_empty() && said == self.last_unplaced;
+        self.last_unplaced = said;
+        if repeats {
+            return;
+        }
+        let decision = Decision {
+            id,
+            cluster: self.cluster.clone(),
+            at: desk.now,
+            kind: DecisionKind::Provision,
+            state_version: version,
+            machines,
+            removals: Vec::new(),
+            placed,
+            unplaced,
+            new_cost: report.new_cost,
+            lower_bound: report.lower_bound,
+            notes: report.notes,
+        };
+        self.record(decision, desk);
+    }
+
+    /// Sends a decision off to be made durable; it is carried out when it is.
+    pub fn record(&mut self, decision: Decision, desk: &mut Desk<'_>) {
+        let decision = Arc::new(decision);
+        self.remember(&decision);
+        desk.effects.push(Effect::Record(Box::new(Decision::clone(&decision))));
+        self.undecided.insert(decision.id, decision);
+    }
+
+    fn keep_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(Text, Text)> {
+        let soon = Timestamp(now.0.saturating_add(NOMINATION_MS));
+        let mut placed = Vec::new();
+        for (pod, node) in &plan.placements {
+            let node = &input.nodes[*node as usize];
+            let claim = match node.stage {
+                NodeStage::InFlight => Some(node.name.clone()),
+                NodeStage::Registered => {
+                    let record = self.state.node(&node.name);
+                    record.and_then(|record| self.state.claim_of_node(record)).map(|claim| claim.name.clone())
+                }
+                NodeStage::Initialized | NodeStage::Deleting => None,
+            };
+            let key = key_of(input, *pod);
+            placed.push((Text::from(key.to_string()), node.name.clone()));
+            match claim {
+                Some(claim) => self.state.promises.give(key, Target::Claim(claim), None),
+                None => self.state.promises.give(key, Target::Node(node.name.clone()), Some(soon)),
+            }
+        }
+        placed
+    }
+
+    /// The decision is durable: what still holds of it is carried out, the rest is planned again.
+    pub fn carry_out(&mut self, id: DecisionId, desk: &mut Desk<'_>) {
+        let Some(decision) = self.undecided.remove(&id) else { return };
+        if decision.kind == DecisionKind::Empty {
+            return self.carry_out_removals(&decision, desk);
+        }
+        for planned in &decision.machines {
+            let claim = &planned.claim.name;
+            if self.machines.get(claim).is_none_or(|machine| machine.stage != Stage::Deciding) {
+                continue;
+            }
+            if self.still_holds(id, planned, desk) {
+                self.enter(claim, Stage::Creating, desk.now);
+                self.instruct(Instruction::CreateClaim(planned.claim.clone()), desk);
+            } else {
+                self.machines.remove(claim);
+                self.state.forget_claim(claim);
+                self.window.rouse(desk.now);
+            }
+        }
+    }
+
+    fn still_holds(&self, id: DecisionId, planned: &PlannedMachine, desk: &Desk<'_>) -> bool {
+        let claim = &planned.claim.name;
+        let Some(machine) = self.machines.get(claim) else { return false };
+        let Some(pool) = self.state.pool(&planned.claim.pool) else { return false };
+        let target = Target::Claim(claim.clone());
+        let wanted = planned.pods.is_empty() || self.state.promises.iter().any(|(_, to)| to.target == target);
+        let order = &planned.launch;
+        let sold = |option: &super::LaunchOption| {
+            desk.offerings.is_sold_out(&option.instance_type, &option.zone, order.capacity_type)
+        };
+        let unchanged = pool.revision == machine.revision && pool.pool.not_ready.is_none();
+        wanted && unchanged && !order.options.iter().all(sold) && self.within_limits(id, &planned.claim.pool)
+    }
+
+    /// Whether the pool's limits hold for everything but the machines of this decision, which were planned within them.
+    fn within_limits(&self, id: DecisionId, pool: &Text) -> bool {
+        let Some(record) = self.state.pool(pool) else { return false };
+        let decided = |claim: &Text| self.machines.get(claim).is_some_and(|machine| machine.decision == Some(id));
+        let mut used = Resources::new();
+        for claim in self.state.claims().filter(|claim| claim.pool == *pool && !decided(&claim.name)) {
+            used.add(&claim.capacity);
+            used.add(&Resources::from_iter([(NODES, 1)]));
+        }
+        record.pool.limits.iter().all(|(name, limit)| used.get(name) <= limit)
+    }
+}
+
+fn key_of(input: &PlanningInput, pod: u32) -> PodKey {
+    let pod = &input.pods[pod as usize];
+    PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() }
+}
+
+fn unplaced_pods(input: &PlanningInput, report: &PlanReport) -> Vec<UnplacedPod> {
+    let entries = report.unschedulable.iter();
+    entries
+        .map(|entry| UnplacedPod {
+            pod: Text::from(key_of(input, entry.pod).to_string()),
+            reasons: entry.reasons.clone(),
+        })
+        .collect()
+}
+
+fn summary_of(unplaced: &[UnplacedPod]) -> String {
+    unplaced.iter().fold(String::new(), |mut text, pod| {
+        text.push_str(&pod.pod);
+        for reason in &pod.reasons {
+            text.push_str(reason.code.as_str());
+            text.push_str(&reason.message);
+        }
+        text
+    })
+}

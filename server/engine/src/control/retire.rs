@@ -1,0 +1,140 @@
+//! How machines leave: empty nodes by decision, interrupted ones at once, all of them by the same steps — drain, give the
+//! machine back, remove Node and NodeClaim.
+
+use std::collections::BTreeSet;
+
+use super::machine::Stage;
+use super::ward::{Desk, Ward};
+use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
+use crate::disrupt::{EmptyNodes, empty_nodes};
+use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
+
+/// What spot machines are given between warning and end, in milliseconds (EC2: two minutes).
+const INTERRUPTION_NOTICE_MS: i64 = 120_000;
+
+impl Ward {
+    /// Looks for empty nodes when a look is due, and proposes their removal.
+    pub fn look_for_empty_nodes(&mut self, desk: &mut Desk<'_>) {
+        if self.next_pass.is_none_or(|pass| pass > desk.now) || !self.is_ready() {
+            return;
+        }
+        let EmptyNodes { removals, again, held } = empty_nodes(&self.state, &self.proposed(None), desk.now);
+        self.changed = false;
+        self.last_pass = Some(desk.now);
+        let soon = (held > 0).then(|| desk.after(desk.settings.disruption_pass_ms));
+        self.next_pass = [again, soon].into_iter().flatten().min();
+        if removals.is_empty() {
+            return;
+        }
+        let id = DecisionId(desk.number());
+        let decision = self.removal_decision(id, DecisionKind::Empty, removals, desk.now);
+        self.record(decision, desk);
+    }
+
+    /// NodeClaims whose removal is decided and not durable yet, those of decision `but` apart.
+    fn proposed(&self, but: Option<DecisionId>) -> BTreeSet<Text> {
+        let others = self.undecided.values().filter(|decision| Some(decision.id) != but);
+        others.flat_map(|decision| &decision.removals).map(|removal| removal.claim.clone()).collect()
+    }
+
+    fn removal_decision(&self, id: DecisionId, kind: DecisionKind, removals: Vec<Removal>, at: Timestamp) -> Decision {
+        Decision {
+            id,
+            cluster: self.cluster.clone(),
+            at,
+            kind,
+            state_version: self.state.version(),
+            machines: Vec::new(),
+            removals,
+            placed: Vec::new(),
+            unplaced: Vec::new(),
+            new_cost: MicroUsd(0),
+            lower_bound: MicroUsd(0),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The removals are durable: those that may still go, go.
+    pub fn carry_out_removals(&mut self, decision: &Decision, desk: &mut Desk<'_>) {
+        let still = empty_nodes(&self.state, &self.proposed(Some(decision.id)), desk.now);
+        let still: BTreeSet<Text> = still.removals.into_iter().map(|removal| removal.claim).collect();
+        for removal in decision.removals.iter().filter(|removal| still.contains(&removal.claim)) {
+            self.dismiss(&removal.claim, &removal.reason, None, desk);
+        }
+    }
+
+    /// The cloud takes a machine back: its offering is left alone for a while, and it is drained at once.
+    pub fn interrupt(&mut self, provider_id: &Text, reason: &Text, desk: &mut Desk<'_>) {
+        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        let Some(machine) = self.machines.get(&claim).filter(|machine| !machine.stage.is_leaving()) else { return };
+        if let Some(bought) = machine.bought.as_ref().filter(|bought| bought.capacity_type == CapacityType::Spot) {
+            let until = desk.after(desk.settings.sold_out_ms);
+            desk.offerings.refuse(bought.instance_type.clone(), bought.zone.clone(), CapacityType::Spot, until);
+        }
+        let node = self.state.node_of_claim(&claim).map(|node| node.name.clone()).unwrap_or_default();
+        let removals = vec![Removal { claim: claim.clone(), node, reason: reason.clone() }];
+        let id = DecisionId(desk.number());
+        let decision = self.removal_decision(id, DecisionKind::Interruption, removals, desk.now);
+        self.record(decision, desk);
+        self.dismiss(&claim, reason, Some(desk.after(INTERRUPTION_NOTICE_MS)), desk);
+    }
+
+    /// Sends the machine of `claim` on its way out, from wherever it stands. `deadline` is when its pods go regardless;
+    /// without one the NodeClaim's grace period decides.
+    pub fn dismiss(&mut self, claim: &Text, reason: &Text, deadline: Option<Timestamp>, desk: &mut Desk<'_>) {
+        let Some(machine) = self.machines.get_mut(claim) else { return };
+        if machine.stage.is_leaving() {
+            return;
+        }
+        machine.leaves = Some(reason.clone());
+        let stage = machine.stage;
+        let grace = self.state.claim(claim).and_then(|claim| claim.termination_grace_period_ms);
+        let by_grace = grace.map(|grace| desk.after(grace));
+        if let Some(machine) = self.machines.get_mut(claim) {
+            machine.drain_by = [deadline, by_grace].into_iter().flatten().min();
+        }
+        self.state.mark_going(claim);
+        self.window.rouse(desk.now);
+        match stage {
+            Stage::Deciding => {
+                self.machines.remove(claim);
+                self.state.forget_claim(claim);
+            }
+            // The answer to what is under way comes first; it leads on from there.
+            Stage::Creating | Stage::Launching => {}
+            _ if self.state.node_of_claim(claim).is_some() => {
+                self.enter(claim, Stage::Draining, desk.now);
+                self.drain(claim, desk);
+            }
+            _ => self.give_back(claim, desk),
+        }
+    }
+
+    /// Has the agent drain the Node of `claim`.
+    pub fn drain(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        let Some(machine) = self.machines.get(claim) else { return };
+        let (deadline, reason) = (machine.drain_by, machine.leaves.clone().unwrap_or_default());
+        match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
+            Some(node) => self.instruct(Instruction::Drain { claim: claim.clone(), node, deadline, reason }, desk),
+            None => self.give_back(claim, desk),
+        }
+    }
+
+    /// Gives the machine of `claim` back to the cloud.
+    pub fn give_back(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        self.enter(claim, Stage::Terminating, desk.now);
+        let Some(machine) = self.machines.get(claim) else { return };
+        let provider_id = machine.provider_id.clone();
+        desk.effects.push(Effect::Terminate { cluster: self.cluster.clone(), claim: claim.clone(), provider_id });
+    }
+
+    /// The machine of `claim` is gone, or never was: Node and NodeClaim are removed.
+    pub fn finalise(&mut self, claim: &Text, reason: &Text, desk: &mut Desk<'_>) {
+        let Some(machine) = self.machines.get_mut(claim) else { return };
+        let reason = machine.leaves.get_or_insert_with(|| reason.clone()).clone();
+        machine.enter(Stage::Finalising, desk.now);
+        self.state.mark_going(claim);
+        let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
+        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, reason }, desk);
+    }
+}

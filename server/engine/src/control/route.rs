@@ -1,0 +1,102 @@
+//! From one event to everything that follows from it in its cluster.
+
+use super::ward::{Desk, Ward};
+use super::{Event, machine::Stage};
+use crate::cluster::{Object, Observation};
+use crate::model::Timestamp;
+
+impl Ward {
+    /// Changes what is believed and known; nothing is decided here.
+    pub fn take_in(&mut self, event: Event, desk: &mut Desk<'_>) {
+        match event {
+            Event::Observed { observation, .. } => self.observe(observation, desk.now),
+            Event::AgentConnected { .. } => self.connected = true,
+            Event::AgentDisconnected { .. } => {
+                self.connected = false;
+                self.state.lose_sync();
+            }
+            Event::Recorded { decision } => self.carry_out(decision, desk),
+            Event::Launched(launched) => self.launched(*launched, desk),
+            Event::LaunchFailed { claim, attempt, failure, .. } => self.launch_failed(&claim, attempt, failure, desk),
+            Event::InstanceGone { provider_id, .. } => self.instance_gone(&provider_id, desk),
+            Event::InstructionAcked { instruction, .. } => self.acked(instruction, desk),
+            Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
+            Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
+            Event::Tick => return,
+        }
+        self.changed = true;
+    }
+
+    fn observe(&mut self, observation: Observation, now: Timestamp) {
+        let pod = match &observation {
+            Observation::Upsert(object) => match object.as_ref() {
+                Object::Pod(pod) => Some(pod.key.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let lone_pod = pod.is_some();
+        let structural = !lone_pod
+            && matches!(&observation, Observation::Upsert(object)
+            if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_)));
+        let whole = matches!(observation, Observation::Snapshot(_));
+        self.state.apply(observation, now);
+        match pod {
+            Some(key) => self.note_pod(&key, now),
+            None if whole => self.note_all_pods(now),
+            None if structural => self.window.rouse(now),
+            None => {}
+        }
+        if !lone_pod {
+            self.adopt_claims(now);
+        }
+    }
+
+    fn note_pod(&mut self, key: &crate::cluster::PodKey, now: Timestamp) {
+        if let Some(pod) = self.state.pod(key).filter(|pod| self.state.is_demand(pod, now)) {
+            self.window.note(&pod.uid, now);
+        }
+    }
+
+    fn note_all_pods(&mut self, now: Timestamp) {
+        for pod in self.state.pods().filter(|pod| self.state.is_demand(pod, now)) {
+            self.window.note(&pod.uid, now);
+        }
+        self.window.rouse(now);
+    }
+
+    /// Everything that time and belief allow.
+    pub fn advance(&mut self, desk: &mut Desk<'_>) {
+        if self.state.promises.lapse(desk.now) {
+            self.window.rouse(desk.now);
+        }
+        self.step_machines(desk);
+        self.plan_if_due(desk);
+        if self.changed {
+            let earliest = self.last_pass.map_or(desk.now, |last| {
+                Timestamp(last.0.saturating_add(desk.settings.disruption_pass_ms)).max(desk.now)
+            });
+            self.next_pass = Some(self.next_pass.map_or(earliest, |pass| pass.min(earliest)));
+        }
+        self.look_for_empty_nodes(desk);
+        self.wake = self.next_moment(desk);
+    }
+
+    fn next_moment(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+        let settings = desk.settings;
+        let window = self.window.due(settings.batch_idle_ms, settings.batch_max_ms);
+        let decisions = [window, self.retry, self.next_pass].into_iter().flatten().filter(|_| self.is_ready());
+        let machines = self.machines.values().filter_map(|machine| {
+            let after = |millis: i64| Timestamp(machine.since.0.saturating_add(millis));
+            let again = (machine.waits_for.is_none() && machine.not_before > desk.now).then_some(machine.not_before);
+            let limit = match machine.stage {
+                Stage::Launching if machine.leaves.is_none() => Some(after(settings.launch_timeout_ms)),
+                Stage::Joining => Some(after(settings.registration_timeout_ms)).filter(|limit| *limit > desk.now),
+                _ => None,
+            };
+            let again = again.filter(|_| machine.stage != Stage::InService);
+            [again, limit].into_iter().flatten().min()
+        });
+        machines.chain(decisions).chain(self.state.promises.next_lapse()).min()
+    }
+}

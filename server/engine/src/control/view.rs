@@ -1,0 +1,57 @@
+//! What people see of one cluster.
+
+use std::sync::Arc;
+
+use super::machine::{Bought, Stage};
+use super::{ClusterId, Decision};
+use crate::model::{MicroUsd, Text, Timestamp};
+
+/// One cluster, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterView {
+    /// Name.
+    pub cluster: ClusterId,
+    /// Whether its agent is there.
+    pub connected: bool,
+    /// Whether its state is known since the agent connected.
+    pub synced: bool,
+    /// Version of the state.
+    pub version: u64,
+    /// Pods, those that have ended apart.
+    pub pods: usize,
+    /// Pods without a node for which a machine may be bought.
+    pub pending: usize,
+    /// Nodes in the cluster, ours and others.
+    pub nodes: usize,
+    /// Our machines, by NodeClaim.
+    pub machines: Vec<MachineView>,
+    /// What our machines cost per hour.
+    pub cost: MicroUsd,
+    /// Offerings that are sold out, over all clusters.
+    pub sold_out: usize,
+    /// The last decisions, latest first.
+    pub decisions: Vec<Arc<Decision>>,
+    /// Why the last plan was refused, until one succeeds.
+    pub refused: Option<String>,
+}
+
+/// One of our machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineView {
+    /// NodeClaim.
+    pub claim: Text,
+    /// Node, once there is one.
+    pub node: Option<Text>,
+    /// NodePool.
+    pub pool: Text,
+    /// Where it stands.
+    pub stage: Stage,
+    /// Since when.
+    pub since: Timestamp,
+    /// What was bought, once it was.
+    pub bought: Option<Bought>,
+    /// Pods on it, DaemonSet pods apart.
+    pub pods: usize,
+    /// Why it has to go, once it has to.
+    pub leaves: Option<Text>,
+}

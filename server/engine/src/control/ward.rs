@@ -1,0 +1,148 @@
+//! One cluster in the controller's care: what is believed of it, its machines, and what is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::batch::Window;
+use super::machine::{Machine, Stage};
+use super::offerings::OfferingMemory;
+use super::view::{ClusterView, MachineView};
+use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Planner, Settings};
+use crate::cluster::ClusterState;
+use crate::model::{MicroUsd, Text, Timestamp};
+
+/// Decisions that are kept for people to look at.
+const RECENT_DECISIONS: usize = 20;
+
+/// What the whole controller shares with the cluster at hand.
+pub(super) struct Desk<'c> {
+    pub settings: &'c Settings,
+    pub planner: Planner,
+    pub offerings: &'c mut OfferingMemory,
+    pub next_number: &'c mut u64,
+    pub effects: &'c mut Vec<Effect>,
+    pub now: Timestamp,
+}
+
+impl Desk<'_> {
+    pub fn number(&mut self) -> u64 {
+        let number = *self.next_number;
+        *self.next_number += 1;
+        number
+    }
+
+    pub fn after(&self, millis: i64) -> Timestamp {
+        Timestamp(self.now.0.saturating_add(millis))
+    }
+}
+
+/// One cluster in our care.
+#[derive(Debug, Default)]
+pub(super) struct Ward {
+    pub cluster: ClusterId,
+    pub connected: bool,
+    pub state: ClusterState,
+    pub window: Window,
+    /// Machines of ours, by NodeClaim.
+    pub machines: BTreeMap<Text, Machine>,
+    /// Decisions that are not durable yet.
+    pub undecided: BTreeMap<DecisionId, Arc<Decision>>,
+    /// Instructions that are not answered yet, with their NodeClaim.
+    pub asked: BTreeMap<InstructionId, Text>,
+    /// The last decisions, latest first.
+    pub recent: VecDeque<Arc<Decision>>,
+    /// Pods that the last plan found no place for, and why, in one text; a plan that says the same is not recorded again.
+    pub last_unplaced: String,
+    /// Why the last plan was refused.
+    pub refused: Option<String>,
+    /// When pods without a place are planned again.
+    pub retry: Option<Timestamp>,
+    /// When empty nodes are looked for next.
+    pub next_pass: Option<Timestamp>,
+    /// When they were looked for last.
+    pub last_pass: Option<Timestamp>,
+    /// Whether the next pass may find something: set by every change of the state.
+    pub changed: bool,
+    /// When this cluster needs attention although nothing happens.
+    pub wake: Option<Timestamp>,
+}
+
+impl Ward {
+    pub fn new(cluster: ClusterId) -> Self {
+        Self { cluster, ..Self::default() }
+    }
+
+    /// Whether anything may be decided.
+    pub fn is_ready(&self) -> bool {
+        self.connected && self.state.is_synced()
+    }
+
+    pub fn remember(&mut self, decision: &Arc<Decision>) {
+        self.recent.push_front(Arc::clone(decision));
+        self.recent.truncate(RECENT_DECISIONS);
+    }
+
+    /// Gives an instruction about the machine of `claim`; its answer is awaited.
+    pub fn instruct(&mut self, instruction: Instruction, desk: &mut Desk<'_>) {
+        let id = InstructionId(desk.number());
+        let claim = instruction.claim().clone();
+        if let Some(machine) = self.machines.get_mut(&claim) {
+            machine.waits_for = Some(id);
+        }
+        self.asked.insert(id, claim);
+        let cluster = self.cluster.clone();
+        desk.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
+    }
+
+    /// The machine with this provider id.
+    pub fn claim_of_instance(&self, provider_id: &Text) -> Option<Text> {
+        let mut machines = self.machines.values();
+        machines.find(|machine| machine.provider_id == *provider_id).map(|machine| machine.claim.clone())
+    }
+
+    pub fn enter(&mut self, claim: &Text, stage: Stage, now: Timestamp) {
+        if let Some(machine) = self.machines.get_mut(claim) {
+            machine.enter(stage, now);
+        }
+    }
+
+    /// Changes whenever what people see does.
+    pub fn outline(&self) -> (u64, bool, usize, Option<DecisionId>) {
+        let moves = self.machines.values().map(|machine| machine.stage as usize + 1).sum();
+        (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id))
+    }
+
+    pub fn view(&self, sold_out: usize) -> ClusterView {
+        let machines: Vec<MachineView> = self.machines.values().map(|machine| self.machine_view(machine)).collect();
+        let prices = machines.iter().filter_map(|machine| machine.bought.as_ref());
+        ClusterView {
+            cluster: self.cluster.clone(),
+            connected: self.connected,
+            synced: self.state.is_synced(),
+            version: self.state.version(),
+            pods: self.state.pods().filter(|pod| !pod.is_terminal()).count(),
+            pending: self.state.pods().filter(|pod| pod.is_provisionable()).count(),
+            nodes: self.state.nodes().count(),
+            cost: MicroUsd(prices.map(|bought| bought.price.0).sum()),
+            machines,
+            sold_out,
+            decisions: self.recent.iter().cloned().collect(),
+            refused: self.refused.clone(),
+        }
+    }
+
+    fn machine_view(&self, machine: &Machine) -> MachineView {
+        let node = self.state.node_of_claim(&machine.claim).map(|node| node.name.clone());
+        let pods = node.iter().flat_map(|node| self.state.pods_on(node)).filter(|pod| pod.daemon.is_none());
+        MachineView {
+            claim: machine.claim.clone(),
+            pool: machine.pool.clone(),
+            stage: machine.stage,
+            since: machine.since,
+            bought: machine.bought.clone(),
+            pods: pods.count(),
+            node,
+            leaves: machine.leaves.clone(),
+        }
+    }
+}
