@@ -158,6 +158,15 @@ impl<'v> Cursor<'v> {
         path
     }
 
+    /// The name of the field on which this place stands; `None` for items of lists and the object itself.
+    #[must_use]
+    pub fn key(&self) -> Option<&'v str> {
+        match self.path.as_deref()?.key {
+            Key::Field(name) => Some(name),
+            Key::Index(_) => None,
+        }
+    }
+
     /// Reports that something is wrong here.
     pub fn error(&self, message: impl Into<String>) {
         self.site.problems.add(InputError {

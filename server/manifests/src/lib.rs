@@ -6,9 +6,18 @@
 //!
 //! Reading order: [`document`] (bytes to objects), [`cursor`] (typed looks at an object, errors with paths).
 
+pub mod cluster;
 pub mod cursor;
 pub mod document;
 mod error;
+pub mod fields;
+mod inventory;
+pub mod karpenter;
+mod kinds;
+mod notes;
+pub mod pod;
+mod selector;
+pub mod syntax;
 
 pub use cursor::{Cursor, Problems, Site};
 pub use document::Document;

@@ -1,0 +1,125 @@
+//! The cluster as the input shows it: every Kubernetes object typed and checked, none interpreted yet.
+
+pub mod metadata;
+pub mod node;
+pub mod pods;
+pub mod policy;
+pub mod storage;
+pub mod workload;
+
+use std::collections::BTreeMap;
+
+use engine::model::labels::canonical_key;
+use engine::model::{Labels, Text};
+
+use self::node::{NodeObject, attach_limits};
+use self::pods::PodObject;
+use self::policy::{DisruptionBudget, PriorityClass};
+use self::storage::{Claim, StorageClass, Volume};
+use self::workload::{DaemonObject, Workload};
+use crate::cursor::{Cursor, Problems};
+use crate::inventory::{Inventory, Object};
+use crate::kinds::Kind;
+use crate::notes::Notes;
+
+/// Everything about a cluster that is not Karpenter's.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    /// Pods, by namespace and name.
+    pub pods: Vec<PodObject>,
+    /// Workloads, by kind, namespace and name.
+    pub workloads: Vec<Workload>,
+    /// DaemonSets, by namespace and name.
+    pub daemons: Vec<DaemonObject>,
+    /// Nodes, by name.
+    pub nodes: Vec<NodeObject>,
+    /// Attach limits by node: (driver, volumes).
+    pub attach_limits: BTreeMap<Text, Vec<(Text, i64)>>,
+    /// Labels of namespaces.
+    pub namespaces: BTreeMap<Text, Labels>,
+    /// Claims by namespace and name.
+    pub claims: BTreeMap<(Text, Text), Claim>,
+    /// Volumes by name.
+    pub volumes: BTreeMap<Text, Volume>,
+    /// Storage classes by name.
+    pub classes: BTreeMap<Text, StorageClass>,
+    /// Disruption budgets.
+    pub budgets: Vec<DisruptionBudget>,
+    /// Priority classes by name.
+    pub priorities: BTreeMap<Text, PriorityClass>,
+}
+
+impl Cluster {
+    /// Reads the Kubernetes objects of `inventory`.
+    #[must_use]
+    pub fn read(inventory: &Inventory, problems: &Problems, notes: &mut Notes) -> Self {
+        let mut cluster = Self {
+            pods: each(inventory, Kind::Pod, problems, PodObject::read),
+            daemons: each(inventory, Kind::DaemonSet, problems, DaemonObject::read),
+            nodes: each(inventory, Kind::Node, problems, NodeObject::read),
+            budgets: each(inventory, Kind::PodDisruptionBudget, problems, DisruptionBudget::read),
+            ..Self::default()
+        };
+        for kind in [Kind::Deployment, Kind::Job, Kind::ReplicaSet, Kind::StatefulSet] {
+            cluster.workloads.extend(each(inventory, kind, problems, Workload::read));
+        }
+        cluster.read_storage(inventory, problems);
+        cluster.read_namespaces(inventory, problems);
+        let priorities = each(inventory, Kind::PriorityClass, problems, PriorityClass::read);
+        cluster.priorities = priorities.into_iter().map(|class| (class.name.clone(), class)).collect();
+        for object in inventory.of(Kind::CronJob) {
+            notes.add(
+                "CronJobs make pods by the clock, none is planned",
+                &format!("{}/{}", object.namespace, object.name),
+            );
+        }
+        cluster
+    }
+
+    fn read_storage(&mut self, inventory: &Inventory, problems: &Problems) {
+        let claims = each(inventory, Kind::PersistentVolumeClaim, problems, Claim::read);
+        self.claims = claims.into_iter().map(|claim| ((claim.namespace.clone(), claim.name.clone()), claim)).collect();
+        let volumes = each(inventory, Kind::PersistentVolume, problems, Volume::read);
+        self.volumes = volumes.into_iter().map(|volume| (volume.name.clone(), volume)).collect();
+        let classes = each(inventory, Kind::StorageClass, problems, StorageClass::read);
+        self.classes = classes.into_iter().map(|class| (class.name.clone(), class)).collect();
+        let limits = each(inventory, Kind::CsiNode, problems, |object, at| (object.name.clone(), attach_limits(at)));
+        self.attach_limits = limits.into_iter().collect();
+    }
+
+    fn read_namespaces(&mut self, inventory: &Inventory, problems: &Problems) {
+        const NAME: &str = "kubernetes.io/metadata.name";
+        let named = each(inventory, Kind::Namespace, problems, |object, at| {
+            let mut labels = crate::syntax::labels(&at.at("metadata").at("labels"));
+            labels.insert(NAME.into(), object.name.clone());
+            (object.name.clone(), labels)
+        });
+        self.namespaces = named.into_iter().collect();
+    }
+}
+
+/// Every object of `kind`, read.
+pub fn each<T>(
+    inventory: &Inventory,
+    kind: Kind,
+    problems: &Problems,
+    read: impl Fn(&Object, &Cursor<'_>) -> T,
+) -> Vec<T> {
+    let one = |object: &Object| {
+        let site = object.site(problems);
+        read(object, &Cursor::root(&object.value, &site))
+    };
+    inventory.of(kind).map(one).collect()
+}
+
+/// Labels with the canonical spelling of every key beside the one that was written. What is written canonically wins.
+#[must_use]
+pub fn with_canonical_keys(mut labels: Labels) -> Labels {
+    let canonical = |(key, value): (&Text, &Text)| {
+        let canonical = canonical_key(key);
+        (canonical != key.as_ref() && !labels.contains_key(canonical)).then(|| (Text::from(canonical), value.clone()))
+    };
+    let missing: Vec<(Text, Text)> = labels.iter().filter_map(canonical).collect();
+    labels.extend(missing);
+    labels
+}

@@ -1,0 +1,73 @@
+//! What every object says about itself.
+
+use engine::model::{Labels, Text, Timestamp};
+
+use crate::inventory::Object;
+use crate::{Cursor, syntax};
+
+/// The controller of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: Text,
+    /// Its name.
+    pub name: Text,
+}
+
+/// Name, labels, owner, life.
+#[derive(Debug, Clone)]
+pub struct Metadata {
+    /// Namespace; empty for kinds that have none.
+    pub namespace: Text,
+    /// Name.
+    pub name: Text,
+    /// Labels.
+    pub labels: Labels,
+    /// The owner that controls the object.
+    pub owner: Option<Owner>,
+    /// `creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Whether a `deletionTimestamp` is there.
+    pub deleting: bool,
+}
+
+impl Metadata {
+    /// Reads the metadata of the object at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let at = at.at("metadata");
+        Self {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            labels: syntax::labels(&at.at("labels")),
+            owner: owner(&at),
+            created: at.at("creationTimestamp").timestamp(),
+            deleting: at.at("deletionTimestamp").timestamp().is_some(),
+        }
+    }
+
+    /// `namespace/name`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The owner's name when its kind is `kind`.
+    #[must_use]
+    pub fn owned_by(&self, kind: &str) -> Option<&Text> {
+        self.owner.as_ref().filter(|owner| owner.kind.as_ref() == kind).map(|owner| &owner.name)
+    }
+}
+
+/// The controlling owner; without one marked so, the first.
+fn owner(metadata: &Cursor<'_>) -> Option<Owner> {
+    let references = metadata.at("ownerReferences").list();
+    let controls = |reference: &&Cursor<'_>| reference.at("controller").bool() == Some(true);
+    let reference = references.iter().find(controls).or_else(|| references.first())?;
+    Some(Owner { kind: reference.at("kind").required_str()?.into(), name: reference.at("name").required_str()?.into() })
+}
+
+/// The annotation `key` of the object at `at`.
+pub fn annotation<'v>(at: &Cursor<'v>, key: &'v str) -> Option<&'v str> {
+    at.at("metadata").at("annotations").at(key).str()
+}

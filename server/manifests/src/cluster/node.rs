@@ -1,0 +1,58 @@
+//! Nodes and what their CSI drivers can attach.
+
+use engine::model::labels::HOSTNAME;
+use engine::model::{Resources, Taint, Text};
+
+use super::metadata::Metadata;
+use super::with_canonical_keys;
+use crate::Cursor;
+use crate::inventory::Object;
+use crate::pod::tolerations;
+
+/// A Node.
+#[derive(Debug)]
+pub struct NodeObject {
+    /// Name, labels (canonical keys and host name included), life.
+    pub meta: Metadata,
+    /// `spec.providerID`.
+    pub provider_id: Option<Text>,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// `status.capacity`.
+    pub capacity: Resources,
+}
+
+impl NodeObject {
+    /// Reads the node at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let mut meta = Metadata::read(object, at);
+        meta.labels = with_canonical_keys(meta.labels);
+        meta.labels.entry(HOSTNAME.into()).or_insert_with(|| object.name.clone());
+        let (spec, status) = (at.at("spec"), at.at("status"));
+        Self {
+            meta,
+            provider_id: spec.at("providerID").text().filter(|id| !id.is_empty()),
+            taints: tolerations::taints(&spec.at("taints")),
+            unschedulable: spec.at("unschedulable").bool().unwrap_or(false),
+            allocatable: status.at("allocatable").resources(),
+            capacity: status.at("capacity").resources(),
+        }
+    }
+}
+
+/// (driver, volumes) of the CSINode at `at`, sorted. A driver without a count has no limit.
+#[must_use]
+pub fn attach_limits(at: &Cursor<'_>) -> Vec<(Text, i64)> {
+    let read = |driver: &Cursor<'_>| {
+        let name: Text = driver.at("name").required_str()?.into();
+        Some((name, driver.at("allocatable").at("count").int_within(0, i64::from(i32::MAX))?))
+    };
+    let mut limits: Vec<(Text, i64)> = at.at("spec").at("drivers").list().iter().filter_map(read).collect();
+    limits.sort();
+    limits
+}

@@ -1,0 +1,69 @@
+//! Pods.
+
+use engine::model::Text;
+
+use super::metadata::{Metadata, annotation};
+use crate::Cursor;
+use crate::inventory::Object;
+use crate::pod::PodSpec;
+
+/// A pod that exists.
+#[derive(Debug)]
+pub struct PodObject {
+    /// Name, labels, owner.
+    pub meta: Metadata,
+    /// Specification.
+    pub spec: PodSpec,
+    /// Succeeded or Failed: takes no room and is not run again.
+    pub finished: bool,
+    /// Succeeded.
+    pub succeeded: bool,
+    /// `status.nominatedNodeName`.
+    pub nominated: Option<Text>,
+    /// The condition Ready is False.
+    pub unready: bool,
+    /// `karpenter.sh/do-not-disrupt: "true"`. A duration only delays; the clock that judges it is not looked at here.
+    pub do_not_disrupt: bool,
+    /// A static pod's mirror.
+    pub mirror: bool,
+}
+
+impl PodObject {
+    /// Reads the pod at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let meta = Metadata::read(object, at);
+        let status = at.at("status");
+        let phase = status.at("phase").str().unwrap_or("Pending");
+        let mirror = meta.owned_by("Node").is_some() || annotation(at, "kubernetes.io/config.mirror").is_some();
+        Self {
+            spec: PodSpec::read(&at.at("spec")),
+            finished: matches!(phase, "Succeeded" | "Failed"),
+            succeeded: phase == "Succeeded",
+            nominated: status.at("nominatedNodeName").text().filter(|name| !name.is_empty()),
+            unready: is_unready(&status),
+            do_not_disrupt: annotation(at, "karpenter.sh/do-not-disrupt") == Some("true"),
+            mirror,
+            meta,
+        }
+    }
+
+    /// Runs or will run: neither finished nor on its way out.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        !self.finished && !self.meta.deleting
+    }
+
+    /// Whether another node has to take the pod when its own goes (Karpenter: reschedulable pods).
+    #[must_use]
+    pub fn is_movable(&self) -> bool {
+        let returns = self.is_active() || (!self.finished && self.meta.owned_by("StatefulSet").is_some());
+        returns && self.meta.owned_by("DaemonSet").is_none() && !self.mirror
+    }
+}
+
+fn is_unready(status: &Cursor<'_>) -> bool {
+    let conditions = status.at("conditions").list();
+    let ready = conditions.iter().find(|condition| condition.at("type").str() == Some("Ready"));
+    ready.is_some_and(|condition| condition.at("status").str() == Some("False"))
+}

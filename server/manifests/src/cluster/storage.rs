@@ -1,0 +1,168 @@
+//! Claims, volumes and storage classes.
+
+use engine::model::labels::{REGION, ZONE, canonical_key};
+use engine::model::{NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
+
+use super::metadata::{Metadata, annotation};
+use crate::inventory::Object;
+use crate::pod::node_affinity;
+use crate::{Cursor, syntax};
+
+/// The CSI driver of EBS, also of volumes that were written for the in-tree plugin.
+pub const EBS_DRIVER: &str = "ebs.csi.aws.com";
+
+/// What a claim or a template of one asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimSpec {
+    /// `storageClassName`: `None` means the default class, the empty text means none.
+    pub class: Option<Text>,
+    /// `volumeName`.
+    pub volume: Option<Text>,
+}
+
+impl ClaimSpec {
+    /// Reads the specification at `at`.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>) -> Self {
+        let _ = at.at("resources").at("requests").resources();
+        Self {
+            class: at.at("storageClassName").text(),
+            volume: at.at("volumeName").text().filter(|name| !name.is_empty()),
+        }
+    }
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Debug)]
+pub struct Claim {
+    /// Namespace.
+    pub namespace: Text,
+    /// Name.
+    pub name: Text,
+    /// What it asks for.
+    pub spec: ClaimSpec,
+    /// Whether binding has ended (`pv.kubernetes.io/bind-completed`).
+    pub bound: bool,
+    /// Its volume is gone.
+    pub lost: bool,
+    /// It is being deleted.
+    pub deleting: bool,
+}
+
+impl Claim {
+    /// Reads the claim at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let meta = Metadata::read(object, at);
+        let mut spec = ClaimSpec::read(&at.at("spec").required());
+        let annotated = annotation(at, "volume.beta.kubernetes.io/storage-class").map(Text::from);
+        spec.class = annotated.or(spec.class);
+        Self {
+            namespace: meta.namespace,
+            name: meta.name,
+            spec,
+            bound: annotation(at, "pv.kubernetes.io/bind-completed").is_some(),
+            lost: at.at("status").at("phase").str() == Some("Lost"),
+            deleting: meta.deleting,
+        }
+    }
+}
+
+/// A PersistentVolume.
+#[derive(Debug)]
+pub struct Volume {
+    /// Name.
+    pub name: Text,
+    /// (CSI driver, volume), when it is attached at all.
+    pub attachment: Option<(Text, Text)>,
+    /// Terms of its node affinity; empty means no constraint.
+    pub terms: Vec<NodeSelectorTerm>,
+    /// What its own zone and region labels ask of the node (kube-scheduler: VolumeZone).
+    pub zones: Requirements,
+    /// `local` or `hostPath`.
+    pub on_host: bool,
+    /// It is being deleted.
+    pub deleting: bool,
+}
+
+impl Volume {
+    /// Reads the volume at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let meta = Metadata::read(object, at);
+        let spec = at.at("spec").required();
+        Self {
+            name: meta.name.clone(),
+            attachment: attachment(&spec, &meta.name),
+            terms: node_affinity::selector(&spec.at("nodeAffinity").at("required")),
+            zones: zones(&meta),
+            on_host: spec.at("local").exists() || spec.at("hostPath").exists(),
+            deleting: meta.deleting,
+        }
+    }
+}
+
+fn attachment(spec: &Cursor<'_>, name: &Text) -> Option<(Text, Text)> {
+    let csi = spec.at("csi");
+    if csi.exists() {
+        let handle = csi.at("volumeHandle").text().unwrap_or_else(|| name.clone());
+        return Some((csi.at("driver").required_str()?.into(), handle));
+    }
+    let ebs = spec.at("awsElasticBlockStore");
+    ebs.exists().then(|| (EBS_DRIVER.into(), ebs.at("volumeID").text().unwrap_or_else(|| name.clone())))
+}
+
+/// Several zones in one label are joined by two underscores.
+fn zones(meta: &Metadata) -> Requirements {
+    let topology = meta.labels.iter().filter(|(key, _)| [ZONE, REGION].contains(&canonical_key(key)));
+    topology.map(|(key, value)| Requirement::new(key, Operator::In, value.split("__").map(Text::from))).collect()
+}
+
+/// A StorageClass.
+#[derive(Debug)]
+pub struct StorageClass {
+    /// Name.
+    pub name: Text,
+    /// The driver that provisions, in-tree names translated.
+    pub driver: Text,
+    /// `WaitForFirstConsumer`: the volume follows the pod.
+    pub waits: bool,
+    /// `allowedTopologies`; empty means everywhere.
+    pub topologies: Vec<Requirements>,
+    /// Whether claims without a class get this one.
+    pub is_default: bool,
+    /// When it was created; of several default classes the latest counts.
+    pub created: Option<Timestamp>,
+}
+
+impl StorageClass {
+    /// Reads the class at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        const MODES: [(&str, bool); 2] = [("WaitForFirstConsumer", true), ("Immediate", false)];
+        let meta = Metadata::read(object, at);
+        let default = |key| annotation(at, key) == Some("true");
+        let provisioner = at.at("provisioner").required_str().unwrap_or_default();
+        Self {
+            name: meta.name,
+            driver: if provisioner == "kubernetes.io/aws-ebs" { EBS_DRIVER } else { provisioner }.into(),
+            waits: at.at("volumeBindingMode").one_of(&MODES).unwrap_or(false),
+            topologies: at.at("allowedTopologies").list().iter().map(topology).collect(),
+            is_default: default("storageclass.kubernetes.io/is-default-class")
+                || default("storageclass.beta.kubernetes.io/is-default-class"),
+            created: meta.created,
+        }
+    }
+}
+
+fn topology(at: &Cursor<'_>) -> Requirements {
+    let read = |expression: &Cursor<'_>| {
+        let key = syntax::label_key(&expression.at("key"))?;
+        let values = expression.at("values").required().strings();
+        if values.is_empty() {
+            expression.at("values").error("empty, allowed: at least one value");
+        }
+        Some(Requirement::new(key, Operator::In, values.into_iter().map(Text::from)))
+    };
+    at.at("matchLabelExpressions").list().iter().filter_map(read).collect()
+}

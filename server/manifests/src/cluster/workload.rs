@@ -1,0 +1,140 @@
+//! Controllers that make pods: Deployments, ReplicaSets, StatefulSets, Jobs, and DaemonSets.
+
+use engine::model::{Labels, Text};
+
+use super::metadata::Metadata;
+use super::storage::ClaimSpec;
+use crate::inventory::Object;
+use crate::kinds::Kind;
+use crate::pod::{PodSpec, tolerations};
+use crate::{Cursor, selector, syntax};
+
+/// Replicas that one workload may ask for.
+const MOST_REPLICAS: i64 = 1_000_000;
+
+/// What its pods are made from.
+#[derive(Debug, Clone)]
+pub struct Template {
+    /// Labels of the pods.
+    pub labels: Labels,
+    /// Specification of the pods.
+    pub spec: PodSpec,
+}
+
+impl Template {
+    fn read(at: &Cursor<'_>) -> Self {
+        let at = at.clone().required();
+        Self { labels: syntax::labels(&at.at("metadata").at("labels")), spec: PodSpec::read(&at.at("spec")) }
+    }
+}
+
+/// A workload whose missing replicas are planned.
+#[derive(Debug)]
+pub struct Workload {
+    /// Deployment, ReplicaSet, StatefulSet or Job.
+    pub kind: Kind,
+    /// The kind as it is written.
+    pub kind_name: &'static str,
+    /// Name, owner, life.
+    pub meta: Metadata,
+    /// What its pods are made from.
+    pub template: Template,
+    /// Pods that should run side by side; of a Job, at most.
+    pub replicas: i64,
+    /// What a Job has still to do.
+    pub job: Option<JobProgress>,
+    /// `spec.volumeClaimTemplates` of a StatefulSet, by name.
+    pub claims: Vec<(Text, ClaimSpec)>,
+    /// The first ordinal of a StatefulSet.
+    pub first_ordinal: i64,
+}
+
+/// How far a Job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobProgress {
+    /// `spec.completions`.
+    pub completions: Option<i64>,
+    /// `status.succeeded`.
+    pub succeeded: i64,
+    /// Suspended, complete or failed: makes no pods.
+    pub rests: bool,
+}
+
+impl Workload {
+    /// Reads the workload at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let spec = at.at("spec").required();
+        let template = Template::read(&spec.at("template"));
+        let job = (object.row.kind == Kind::Job).then(|| progress(at));
+        if job.is_none() {
+            check_selector(&spec, &template.labels);
+        }
+        let replicas = spec.at(if job.is_some() { "parallelism" } else { "replicas" });
+        Self {
+            kind: object.row.kind,
+            kind_name: object.row.name,
+            meta: Metadata::read(object, at),
+            template,
+            replicas: if replicas.exists() { replicas_within(&replicas) } else { 1 },
+            job,
+            claims: spec.at("volumeClaimTemplates").list().iter().filter_map(claim_template).collect(),
+            first_ordinal: spec.at("ordinals").at("start").int_within(0, i64::from(i32::MAX)).unwrap_or(0),
+        }
+    }
+}
+
+fn replicas_within(at: &Cursor<'_>) -> i64 {
+    at.int_within(0, MOST_REPLICAS).unwrap_or(0)
+}
+
+fn progress(at: &Cursor<'_>) -> JobProgress {
+    let (spec, status) = (at.at("spec"), at.at("status"));
+    let ended = |condition: &Cursor<'_>| {
+        matches!(condition.at("type").str(), Some("Complete" | "Failed"))
+            && condition.at("status").str() == Some("True")
+    };
+    JobProgress {
+        completions: spec.at("completions").int_within(0, i64::from(i32::MAX)),
+        succeeded: status.at("succeeded").int_within(0, i64::from(i32::MAX)).unwrap_or(0),
+        rests: spec.at("suspend").bool().unwrap_or(false) || status.at("conditions").list().iter().any(ended),
+    }
+}
+
+fn claim_template(at: &Cursor<'_>) -> Option<(Text, ClaimSpec)> {
+    let name = syntax::dns_subdomain(&at.at("metadata").required().at("name"))?;
+    Some((name.into(), ClaimSpec::read(&at.at("spec").required())))
+}
+
+/// A workload has to select its own pods.
+fn check_selector(spec: &Cursor<'_>, labels: &Labels) {
+    let at = spec.at("selector").required();
+    let Some(selector) = selector::read(&at) else { return };
+    if selector.terms.is_empty() {
+        at.error("empty, allowed: labels that select the pods of the template");
+    } else if !selector.matches(labels) {
+        at.error("does not select the labels of spec.template.metadata.labels");
+    }
+}
+
+/// A DaemonSet.
+#[derive(Debug)]
+pub struct DaemonObject {
+    /// Name, life.
+    pub meta: Metadata,
+    /// What its pods are made from, with the tolerations that its controller adds.
+    pub template: Template,
+}
+
+impl DaemonObject {
+    /// Reads the DaemonSet at `at`.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+        let spec = at.at("spec").required();
+        let mut template = Template::read(&spec.at("template"));
+        check_selector(&spec, &template.labels);
+        let host_network = spec.at("template").at("spec").at("hostNetwork").bool().unwrap_or(false);
+        template.spec.tolerate(tolerations::of_daemons(host_network));
+        Self { meta: Metadata::read(object, at), template }
+    }
+}

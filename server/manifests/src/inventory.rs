@@ -1,0 +1,170 @@
+//! Which objects a run holds, each once, in an order that does not depend on where they were found.
+
+use std::collections::BTreeMap;
+
+use engine::model::Text;
+use serde_json::Value;
+
+use crate::cursor::{Cursor, Problems, Site};
+use crate::document::Document;
+use crate::kinds::{Kind, KindRow, Meaning, meaning};
+use crate::notes::Notes;
+use crate::{InputError, syntax};
+
+/// An object of a kind that is read.
+#[derive(Debug)]
+pub struct Object {
+    /// Name of the source.
+    pub source: Text,
+    /// Number of the document.
+    pub document: usize,
+    /// The kind.
+    pub row: &'static KindRow,
+    /// Namespace, `default` when none is written; empty for kinds that have none.
+    pub namespace: Text,
+    /// Name.
+    pub name: Text,
+    /// The object as it was written.
+    pub value: Value,
+}
+
+impl Object {
+    /// `Kind/namespace/name` or `Kind/name`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        title(self.row, &self.namespace, &self.name)
+    }
+
+    /// Where the object's errors go.
+    #[must_use]
+    pub fn site<'p>(&self, problems: &'p Problems) -> Site<'p> {
+        Site { source: self.source.clone(), document: self.document, object: Some(self.title()), problems }
+    }
+}
+
+fn title(row: &KindRow, namespace: &str, name: &str) -> String {
+    if row.namespaced { format!("{}/{namespace}/{name}", row.name) } else { format!("{}/{name}", row.name) }
+}
+
+/// All objects, sorted by kind, namespace and name.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    objects: BTreeMap<(Kind, Text, Text), Object>,
+}
+
+impl Inventory {
+    /// Sorts `documents` out: unknown kinds and doubles become notes, contradictions and nameless objects errors.
+    #[must_use]
+    pub fn new(documents: Vec<Document>, problems: &Problems, notes: &mut Notes) -> Self {
+        let mut inventory = Self::default();
+        for document in documents {
+            if let Some(object) = identify(document, problems, notes) {
+                inventory.insert(object, problems, notes);
+            }
+        }
+        inventory
+    }
+
+    fn insert(&mut self, object: Object, problems: &Problems, notes: &mut Notes) {
+        let key = (object.row.kind, object.namespace.clone(), object.name.clone());
+        let Some(present) = self.objects.get_mut(&key) else {
+            self.objects.insert(key, object);
+            return;
+        };
+        if same_content(&present.value, &object.value) {
+            notes.add("read once although written twice or more", &object.title());
+            if rank(&object.value) > rank(&present.value) {
+                present.value = object.value;
+            }
+            return;
+        }
+        let (first, second) =
+            if place(present) <= place(&object) { (&*present, &object) } else { (&object, &*present) };
+        problems.add(InputError {
+            source: second.source.to_string(),
+            document: second.document,
+            object: Some(second.title()),
+            path: String::new(),
+            message: format!(
+                "is written with other content in {}, document {}; one cluster has one object of that name",
+                first.source, first.document
+            ),
+        });
+    }
+
+    /// Objects of `kind`, by namespace and name.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.objects.values().filter(move |object| object.row.kind == kind)
+    }
+}
+
+fn place(object: &Object) -> (&str, usize) {
+    (&object.source, object.document)
+}
+
+/// Which of two equal objects to keep: one with a status, of the later version.
+fn rank(value: &Value) -> (bool, u64, String) {
+    let version = value["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0);
+    (value.get("status").is_some(), version, value["status"].to_string())
+}
+
+/// Equal but for status and the API server's bookkeeping.
+fn same_content(one: &Value, other: &Value) -> bool {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else { return false };
+    let plain = |key: &str| key != "status" && key != "metadata";
+    let covers = |a: &serde_json::Map<String, Value>, b: &serde_json::Map<String, Value>| {
+        a.iter().all(|(key, value)| !plain(key) || b.get(key).unwrap_or(&Value::Null) == value)
+    };
+    covers(one, other) && covers(other, one) && metadata(one) == metadata(other)
+}
+
+fn metadata(object: &serde_json::Map<String, Value>) -> BTreeMap<&str, &Value> {
+    const IGNORED: [&str; 3] = ["resourceVersion", "managedFields", "namespace"];
+    let entries = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    entries
+        .filter(|(key, value)| !IGNORED.contains(&key.as_str()) && !value.is_null())
+        .map(|(k, v)| (k.as_str(), v))
+        .collect()
+}
+
+/// The object in `document`, when it is of a kind that is read.
+fn identify(document: Document, problems: &Problems, notes: &mut Notes) -> Option<Object> {
+    let guess = document.value.get("kind").and_then(Value::as_str).map(|kind| {
+        let name = document.value["metadata"]["name"].as_str().unwrap_or("?");
+        format!("{kind}/{name}")
+    });
+    let site = Site { source: document.source.clone(), document: document.number, object: guess, problems };
+    let root = Cursor::root(&document.value, &site);
+    let (version, kind) = (root.at("apiVersion").required_str(), root.at("kind").required_str());
+    let row = match meaning(version?, kind?) {
+        Meaning::Known(row) => row,
+        Meaning::WrongVersion(row) => {
+            return root.at("apiVersion").unexpected(version?, &format!("{} for kind {}", row.allowed(), row.name));
+        }
+        Meaning::Unknown => {
+            notes.add(&format!("not read: kind {} ({})", kind?, version?), &describe(&root));
+            return None;
+        }
+    };
+    let metadata = root.at("metadata").required();
+    let name = syntax::dns_subdomain(&metadata.at("name"))?;
+    let namespace = if row.namespaced { namespace(&metadata)? } else { "" };
+    let (name, namespace) = (Text::from(name), Text::from(namespace));
+    Some(Object { source: document.source, document: document.number, row, namespace, name, value: document.value })
+}
+
+fn namespace<'v>(metadata: &Cursor<'v>) -> Option<&'v str> {
+    let at = metadata.at("namespace");
+    match at.str() {
+        None | Some("") => Some("default"),
+        Some(_) => syntax::dns_label(&at),
+    }
+}
+
+/// `namespace/name` or `name` of an object of any kind, without looking for mistakes.
+fn describe(root: &Cursor<'_>) -> String {
+    let metadata = root.raw().and_then(|value| value.get("metadata"));
+    let part = |key: &str| metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
+    let name = part("name").unwrap_or("?");
+    part("namespace").map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}

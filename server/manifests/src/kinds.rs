@@ -1,0 +1,127 @@
+//! The kinds that are read, the versions that say the same, and which of them live in a namespace.
+
+/// A kind that is read or knowingly left aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `v1 Pod`.
+    Pod,
+    /// `apps/v1 Deployment`.
+    Deployment,
+    /// `apps/v1 StatefulSet`.
+    StatefulSet,
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet,
+    /// `batch/v1 Job`.
+    Job,
+    /// `apps/v1 DaemonSet`.
+    DaemonSet,
+    /// `v1 Node`.
+    Node,
+    /// `storage.k8s.io/v1 CSINode`.
+    CsiNode,
+    /// `v1 Namespace`.
+    Namespace,
+    /// `v1 PersistentVolumeClaim`.
+    PersistentVolumeClaim,
+    /// `v1 PersistentVolume`.
+    PersistentVolume,
+    /// `storage.k8s.io/v1 StorageClass`.
+    StorageClass,
+    /// `policy/v1 PodDisruptionBudget`.
+    PodDisruptionBudget,
+    /// `scheduling.k8s.io/v1 PriorityClass`.
+    PriorityClass,
+    /// `v1 Service`; says nothing to planning.
+    Service,
+    /// `batch/v1 CronJob`; its pods come by the clock.
+    CronJob,
+    /// `karpenter.sh/v1 NodePool`.
+    NodePool,
+    /// `karpenter.sh/v1 NodeClaim`.
+    NodeClaim,
+    /// `karpenter.sh/v1alpha1 NodeOverlay`.
+    NodeOverlay,
+    /// `karpenter.k8s.aws/v1 EC2NodeClass`.
+    Ec2NodeClass,
+}
+
+/// What is known of a kind.
+#[derive(Debug)]
+pub struct KindRow {
+    /// The kind.
+    pub kind: Kind,
+    /// Its API group; empty for the core group.
+    pub group: &'static str,
+    /// Its name in manifests.
+    pub name: &'static str,
+    /// Versions that are read.
+    pub versions: &'static [&'static str],
+    /// Whether it lives in a namespace.
+    pub namespaced: bool,
+}
+
+const fn row(kind: Kind, group: &'static str, name: &'static str, namespaced: bool) -> KindRow {
+    KindRow { kind, group, name, versions: &["v1"], namespaced }
+}
+
+/// All kinds.
+pub const KINDS: [KindRow; 20] = [
+    row(Kind::Pod, "", "Pod", true),
+    row(Kind::Deployment, "apps", "Deployment", true),
+    row(Kind::StatefulSet, "apps", "StatefulSet", true),
+    row(Kind::ReplicaSet, "apps", "ReplicaSet", true),
+    row(Kind::Job, "batch", "Job", true),
+    row(Kind::DaemonSet, "apps", "DaemonSet", true),
+    row(Kind::Node, "", "Node", false),
+    row(Kind::CsiNode, "storage.k8s.io", "CSINode", false),
+    row(Kind::Namespace, "", "Namespace", false),
+    row(Kind::PersistentVolumeClaim, "", "PersistentVolumeClaim", true),
+    row(Kind::PersistentVolume, "", "PersistentVolume", false),
+    row(Kind::StorageClass, "storage.k8s.io", "StorageClass", false),
+    KindRow { versions: &["v1", "v1beta1"], ..row(Kind::PodDisruptionBudget, "policy", "PodDisruptionBudget", true) },
+    row(Kind::PriorityClass, "scheduling.k8s.io", "PriorityClass", false),
+    row(Kind::Service, "", "Service", true),
+    KindRow { versions: &["v1", "v1beta1"], ..row(Kind::CronJob, "batch", "CronJob", true) },
+    row(Kind::NodePool, "karpenter.sh", "NodePool", false),
+    row(Kind::NodeClaim, "karpenter.sh", "NodeClaim", false),
+    KindRow { versions: &["v1alpha1", "v1"], ..row(Kind::NodeOverlay, "karpenter.sh", "NodeOverlay", false) },
+    row(Kind::Ec2NodeClass, "karpenter.k8s.aws", "EC2NodeClass", false),
+];
+
+/// What an apiVersion and kind mean here.
+#[derive(Debug)]
+pub enum Meaning {
+    /// A kind that is read.
+    Known(&'static KindRow),
+    /// A known kind in a version that no API server with Karpenter v1 has.
+    WrongVersion(&'static KindRow),
+    /// None of our kinds.
+    Unknown,
+}
+
+/// The meaning of `api_version` and `name`. A group of somebody else may have a kind of the same name.
+#[must_use]
+pub fn meaning(api_version: &str, name: &str) -> Meaning {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let mut named = KINDS.iter().filter(|row| row.name == name);
+    match named.next() {
+        Some(row) if row.group == group && row.versions.contains(&version) => Meaning::Known(row),
+        Some(row) if row.group == group || belongs_to_kubernetes(group) => Meaning::WrongVersion(row),
+        _ => Meaning::Unknown,
+    }
+}
+
+fn belongs_to_kubernetes(group: &str) -> bool {
+    !group.contains('.') || ["storage.k8s.io", "scheduling.k8s.io"].contains(&group)
+}
+
+impl KindRow {
+    /// The versions that are read, as they stand in `apiVersion`.
+    #[must_use]
+    pub fn allowed(&self) -> String {
+        let full = |version: &&str| {
+            if self.group.is_empty() { (*version).to_owned() } else { format!("{}/{version}", self.group) }
+        };
+        self.versions.iter().map(full).collect::<Vec<String>>().join(", ")
+    }
+}

@@ -1,0 +1,174 @@
+//! Pod specifications: what scheduling looks at, checked and defaulted as an API server would.
+//!
+//! Reading order: [`PodSpec`] here, then one room a subject: [`resources`], [`ports`], [`node_affinity`],
+//! [`pod_affinity`], [`spread`], [`tolerations`], [`volumes`].
+
+pub mod node_affinity;
+pub mod pod_affinity;
+pub mod ports;
+pub mod resources;
+pub mod spread;
+pub mod tolerations;
+pub mod volumes;
+
+use std::collections::BTreeSet;
+
+use engine::model::{Labels, PodShape, SelectorOperator, Text};
+
+use self::pod_affinity::KeyedTerm;
+use self::spread::KeyedSpread;
+use self::volumes::PodVolume;
+use crate::{Cursor, selector, syntax};
+
+/// The scheduler that is planned for.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// A pod's specification.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PodSpec {
+    /// Everything that does not depend on the pod's labels or on PriorityClasses.
+    base: PodShape,
+    affinity: Vec<KeyedTerm>,
+    spread: Vec<KeyedSpread>,
+    /// `priority`, when a number is there.
+    pub priority: Option<i32>,
+    /// `priorityClassName`, when one is there.
+    pub priority_class: Option<Text>,
+    /// `schedulerName`.
+    pub scheduler: Text,
+    /// Whether scheduling gates hold the pod.
+    pub gated: bool,
+    /// `nodeName`.
+    pub node_name: Option<Text>,
+    /// Volumes that say where the pod can run.
+    pub volumes: Vec<PodVolume>,
+    /// Why nobody can schedule the pod although an API server takes it.
+    pub invalid: Option<Text>,
+}
+
+impl PodSpec {
+    /// Reads the specification at `at`.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>) -> Self {
+        let at = at.clone().required();
+        check_containers(&at);
+        let affinity = at.at("affinity");
+        let host_network = at.at("hostNetwork").bool().unwrap_or(false);
+        let base = PodShape {
+            requests: resources::effective(&at),
+            node_selector: syntax::labels(&at.at("nodeSelector")),
+            node_affinity: node_affinity::required(&affinity.at("nodeAffinity")),
+            preferred_node_affinity: node_affinity::preferred(&affinity.at("nodeAffinity")),
+            tolerations: tolerations::read(&at.at("tolerations")),
+            host_ports: ports::read(&at, host_network),
+            ..PodShape::default()
+        };
+        Self {
+            base: canonical_selector(base),
+            affinity: pod_affinity::read(&affinity),
+            spread: spread::read(&at.at("topologySpreadConstraints")),
+            priority: at.at("priority").int().and_then(|number| i32::try_from(number).ok()),
+            priority_class: at.at("priorityClassName").text().filter(|name| !name.is_empty()),
+            scheduler: scheduler(&at),
+            gated: !at.at("schedulingGates").list().is_empty(),
+            node_name: at.at("nodeName").text().filter(|name| !name.is_empty()),
+            volumes: volumes::read(&at.at("volumes")),
+            invalid: invalid(&at),
+        }
+    }
+
+    /// The shape of a pod with these labels and this priority.
+    #[must_use]
+    pub fn shape(&self, labels: &Labels, priority: i32) -> PodShape {
+        let mut shape = PodShape { priority, ..self.base.clone() };
+        for keyed in &self.affinity {
+            keyed.add_to(&mut shape, labels);
+        }
+        shape.spread = self.spread.iter().map(|keyed| keyed.merged(labels)).collect();
+        shape
+    }
+
+    /// The same with more tolerations.
+    pub fn tolerate(&mut self, tolerations: impl IntoIterator<Item = engine::model::Toleration>) {
+        for toleration in tolerations {
+            if !self.base.tolerations.contains(&toleration) {
+                self.base.tolerations.push(toleration);
+            }
+        }
+    }
+
+    /// Tolerations.
+    #[must_use]
+    pub fn tolerations(&self) -> &[engine::model::Toleration] {
+        &self.base.tolerations
+    }
+}
+
+/// Keys of node selectors are canonical, as those of nodes are. Of two spellings with different values neither node has both,
+/// so the second is kept as an expression.
+fn canonical_selector(mut shape: PodShape) -> PodShape {
+    use engine::model::labels::canonical_key;
+    use engine::model::{NodeSelectorTerm, Requirement};
+    let mut extra = Vec::new();
+    for (key, value) in std::mem::take(&mut shape.node_selector) {
+        let canonical = Text::from(canonical_key(&key));
+        match shape.node_selector.get(&canonical) {
+            Some(present) if *present != value => extra.push(Requirement::equals(&canonical, value)),
+            _ => {
+                shape.node_selector.insert(canonical, value);
+            }
+        }
+    }
+    if !extra.is_empty() && shape.node_affinity.is_empty() {
+        shape.node_affinity.push(NodeSelectorTerm { expressions: extra, names: Vec::new() });
+    } else {
+        shape.node_affinity.iter_mut().for_each(|term| term.expressions.extend(extra.iter().cloned()));
+    }
+    shape
+}
+
+fn scheduler(at: &Cursor<'_>) -> Text {
+    at.at("schedulerName").text().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_SCHEDULER.into())
+}
+
+/// Names: there, spelt well, no two alike.
+fn check_containers(at: &Cursor<'_>) {
+    let containers = at.at("containers").required().list();
+    if at.at("containers").exists() && containers.is_empty() {
+        at.at("containers").error("empty, a pod needs at least one container");
+    }
+    let mut names = BTreeSet::new();
+    for container in containers.iter().chain(&at.at("initContainers").list()) {
+        let name_at = container.at("name");
+        if let Some(name) = syntax::dns_label(&name_at)
+            && !names.insert(name)
+        {
+            name_at.error(format!("{name:?} stands twice; names of containers differ"));
+        }
+    }
+}
+
+/// What an API server accepts and no scheduler can serve.
+fn invalid(at: &Cursor<'_>) -> Option<Text> {
+    let claims = at.at("resourceClaims").list();
+    let named = claims.first()?.at("name").str().unwrap_or("?");
+    Some(
+        format!("the pod needs the resource claim {named:?} (dynamic resource allocation), which is not planned for")
+            .into(),
+    )
+}
+
+impl KeyedTerm {
+    fn add_to(&self, shape: &mut PodShape, labels: &Labels) {
+        let mut term = self.term.clone();
+        selector::merge(&mut term.selector, &self.match_keys, SelectorOperator::In, labels);
+        selector::merge(&mut term.selector, &self.mismatch_keys, SelectorOperator::NotIn, labels);
+        let weighted = |term| engine::model::Weighted { weight: self.weight.unwrap_or(1), term };
+        match (self.anti, self.weight) {
+            (false, None) => shape.pod_affinity.push(term),
+            (true, None) => shape.pod_anti_affinity.push(term),
+            (false, Some(_)) => shape.preferred_pod_affinity.push(weighted(term)),
+            (true, Some(_)) => shape.preferred_pod_anti_affinity.push(weighted(term)),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a pod asks for: containers, sidecars, init phases, pod level, overhead (Kubernetes: pod resource calculation,
+//! KEP-753 and KEP-2837).
+
+use engine::model::quantity;
+use engine::model::resources::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
+use engine::model::{Resources, Text};
+
+use crate::{Cursor, syntax};
+
+/// The effective request of the pod whose specification stands at `at`, `pods: 1` included.
+pub fn effective(at: &Cursor<'_>) -> Resources {
+    let mut total = Resources::new();
+    for container in at.at("containers").list() {
+        total.add(&container_requests(&container));
+    }
+    let containers = total.clone();
+    let mut sidecars = Resources::new();
+    let mut peak = Resources::new();
+    for container in at.at("initContainers").list() {
+        let mut phase = container_requests(&container);
+        if is_sidecar(&container) {
+            total.add(&phase);
+            sidecars.add(&phase);
+            phase = sidecars.clone();
+        } else {
+            phase.add(&sidecars);
+        }
+        peak.raise_to(&phase);
+    }
+    total.raise_to(&peak);
+    for (name, amount) in pod_level(&at.at("resources"), &containers).iter() {
+        total.set(name.clone(), amount);
+    }
+    total.add(&at.at("overhead").resources());
+    total.set(PODS, 1);
+    total
+}
+
+/// Whether the init container at `at` keeps running beside the ordinary ones.
+pub fn is_sidecar(at: &Cursor<'_>) -> bool {
+    const POLICIES: [(&str, bool); 3] = [("Always", true), ("OnFailure", false), ("Never", false)];
+    at.at("restartPolicy").one_of(&POLICIES).unwrap_or(false)
+}
+
+/// Requests of one container, those that are absent taken from its limits.
+fn container_requests(at: &Cursor<'_>) -> Resources {
+    let at = at.at("resources");
+    check_names(&at.at("requests"));
+    check_names(&at.at("limits"));
+    let mut requests = at.at("requests").resources();
+    let limits = at.at("limits").resources();
+    check_limits(&at, &requests, &limits, true);
+    for (name, amount) in limits.iter() {
+        if !requests.contains(name) {
+            requests.set(name.clone(), amount);
+        }
+    }
+    requests
+}
+
+fn is_standard(name: &str) -> bool {
+    name == CPU || name == MEMORY || name == EPHEMERAL_STORAGE || name.starts_with(HUGEPAGES_PREFIX)
+}
+
+/// Resources that cannot be overcommitted: devices and huge pages.
+fn is_exact(name: &str) -> bool {
+    name.starts_with(HUGEPAGES_PREFIX) || !is_standard(name)
+}
+
+/// Names are standard or qualified by a domain; devices are counted in whole pieces.
+fn check_names(at: &Cursor<'_>) {
+    for (name, amount) in at.map() {
+        if is_standard(name) {
+            continue;
+        }
+        if !name.contains('/') || !syntax::is_label_key(name) {
+            let allowed =
+                "cpu, memory, ephemeral-storage, hugepages-<size>, or a name with a domain such as nvidia.com/gpu";
+            amount.error(format!("found the resource name {name:?}, allowed: {allowed}"));
+            continue;
+        }
+        let written = amount.raw().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        let thousandths = written.as_deref().and_then(|text| quantity::parse(CPU, text).ok());
+        if thousandths.is_some_and(|thousandths| thousandths % 1000 != 0) {
+            amount.unexpected::<()>(written.as_deref().unwrap_or_default(), "a whole number");
+        }
+    }
+}
+
+fn check_limits(at: &Cursor<'_>, requests: &Resources, limits: &Resources, exact: bool) {
+    for (_, entry) in at.at("requests").map() {
+        let name: Text = last_key(&entry);
+        let (request, limit) = (requests.get(&name), limits.get(&name));
+        let limited = limits.contains(&name);
+        if limited && request > limit {
+            let shown = |amount| quantity::render(&name, amount);
+            entry.error(format!("found {}, allowed: at most the limit of {}", shown(request), shown(limit)));
+        } else if exact && is_exact(&name) && request != limit {
+            entry.error(format!(
+                "{name} cannot be overcommitted: set the limit, and the request equal to it or not at all"
+            ));
+        }
+    }
+}
+
+fn last_key(at: &Cursor<'_>) -> Text {
+    at.key().unwrap_or_default().into()
+}
+
+/// Requests that stand at the level of the pod: cpu, memory and huge pages. Without a request the limit counts, unless containers
+/// ask for that resource.
+fn pod_level(at: &Cursor<'_>, containers: &Resources) -> Resources {
+    let mut requests = at.at("requests").resources();
+    let limits = at.at("limits").resources();
+    check_limits(at, &requests, &limits, false);
+    for place in [at.at("requests"), at.at("limits")] {
+        for (name, entry) in place.map() {
+            if !(name == CPU || name == MEMORY || name.starts_with(HUGEPAGES_PREFIX)) {
+                entry.error(format!(
+                    "found the resource name {name:?}, allowed at the level of the pod: cpu, memory, hugepages-<size>"
+                ));
+            }
+        }
+    }
+    for (name, entry) in at.at("requests").map() {
+        let (whole, parts) = (requests.get(name), containers.get(name));
+        if whole < parts {
+            let shown = |amount| quantity::render(name, amount);
+            entry.error(format!(
+                "found {}, allowed: at least what the containers request, {}",
+                shown(whole),
+                shown(parts)
+            ));
+        }
+    }
+    for (name, amount) in limits.iter() {
+        if !requests.contains(name) {
+            requests.set(name.clone(), if containers.contains(name) { containers.get(name) } else { amount });
+        }
+    }
+    requests
+}

@@ -1,0 +1,42 @@
+//! Volumes that say where a pod can run: claims, ephemeral claims, and EBS volumes written into the pod.
+
+use engine::model::Text;
+
+use crate::cluster::storage::ClaimSpec;
+use crate::{Cursor, syntax};
+
+/// A volume of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PodVolume {
+    /// A PersistentVolumeClaim by name.
+    Claim(Text),
+    /// A claim that is made for the pod, called `<pod>-<volume>`.
+    Ephemeral {
+        /// Name of the volume.
+        volume: Text,
+        /// What the claim will be.
+        template: ClaimSpec,
+    },
+    /// An EBS volume by id.
+    Ebs(Text),
+}
+
+/// The volumes in the list at `at` that matter; all others can be mounted anywhere.
+pub fn read(at: &Cursor<'_>) -> Vec<PodVolume> {
+    at.list().iter().filter_map(read_one).collect()
+}
+
+fn read_one(at: &Cursor<'_>) -> Option<PodVolume> {
+    let name: Text = syntax::dns_label(&at.at("name"))?.into();
+    let claim = at.at("persistentVolumeClaim");
+    if claim.exists() {
+        return Some(PodVolume::Claim(claim.at("claimName").required_str()?.into()));
+    }
+    let ephemeral = at.at("ephemeral");
+    if ephemeral.exists() {
+        let template = ephemeral.at("volumeClaimTemplate").required();
+        return Some(PodVolume::Ephemeral { volume: name, template: ClaimSpec::read(&template.at("spec")) });
+    }
+    let ebs = at.at("awsElasticBlockStore");
+    ebs.exists().then(|| ebs.at("volumeID").required_str().map(|id| PodVolume::Ebs(id.into()))).flatten()
+}
