@@ -7,9 +7,12 @@
 //! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is made from), [`schedule`] (pending pods to
 //! machines), [`plan`] (the result and its reasons).
 
+pub mod check;
 pub mod cluster;
 pub mod control;
 pub mod disrupt;
+pub mod explain;
 pub mod input;
 pub mod model;
 pub mod plan;
+pub mod schedule;

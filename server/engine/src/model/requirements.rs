@@ -66,6 +66,9 @@ pub struct Requirement {
     values: BTreeSet<Text>,
     gte: Option<i64>,
     lte: Option<i64>,
+    /// Whether a machine without the label will do. Kept apart from the values, because `Exists` together with
+    /// `NotIn [x]` allows the same values as `NotIn [x]` alone, but not absence.
+    absence: bool,
     min_values: Option<u32>,
 }
 
@@ -78,10 +81,10 @@ impl Requirement {
         let values: BTreeSet<Text> = values.into_iter().collect();
         let bound = || values.first().and_then(|v| v.parse::<i64>().ok());
         match operator {
-            Operator::In => Self::set(key, false, values),
-            Operator::NotIn => Self::set(key, true, values),
-            Operator::Exists => Self::set(key, true, BTreeSet::new()),
-            Operator::DoesNotExist => Self::set(key, false, BTreeSet::new()),
+            Operator::In => Self::set(key, false, values, false),
+            Operator::NotIn => Self::set(key, true, values, true),
+            Operator::Exists => Self::set(key, true, BTreeSet::new(), false),
+            Operator::DoesNotExist => Self::set(key, false, BTreeSet::new(), true),
             Operator::Gt => Self::bounded(key, bound().and_then(|n| n.checked_add(1)), None),
             Operator::Lt => Self::bounded(key, None, bound().and_then(|n| n.checked_sub(1))),
             Operator::Gte => Self::bounded(key, bound(), None),
@@ -95,15 +98,15 @@ impl Requirement {
         Self::new(key, Operator::In, [value.into()])
     }
 
-    fn set(key: Text, complement: bool, values: BTreeSet<Text>) -> Self {
-        Self { key, complement, values, gte: None, lte: None, min_values: None }
+    fn set(key: Text, complement: bool, values: BTreeSet<Text>, absence: bool) -> Self {
+        Self { key, complement, values, gte: None, lte: None, absence, min_values: None }
     }
 
     fn bounded(key: Text, gte: Option<i64>, lte: Option<i64>) -> Self {
         if gte.is_none() && lte.is_none() {
-            return Self::set(key, false, BTreeSet::new());
+            return Self::set(key, false, BTreeSet::new(), false);
         }
-        Self { key, complement: true, values: BTreeSet::new(), gte, lte, min_values: None }
+        Self { key, complement: true, values: BTreeSet::new(), gte, lte, absence: false, min_values: None }
     }
 
     /// The same with at least `count` different values among the launch options.
@@ -153,14 +156,16 @@ impl Requirement {
         }
     }
 
-    /// Whether an absent label satisfies this: `NotIn` and `DoesNotExist`.
+    /// Whether an absent label satisfies this: `NotIn` and `DoesNotExist`, and nothing that also asks for presence.
     #[must_use]
     pub fn allows_absence(&self) -> bool {
-        match self.operator() {
-            Operator::DoesNotExist => true,
-            Operator::NotIn => self.gte.is_none() && self.lte.is_none(),
-            _ => false,
-        }
+        self.absence
+    }
+
+    /// Whether neither a value nor absence satisfies this: nothing ever will.
+    #[must_use]
+    pub fn is_impossible(&self) -> bool {
+        !self.absence && !self.is_satisfiable()
     }
 
     /// Whether `value` is allowed.
@@ -186,9 +191,10 @@ impl Requirement {
             (a, b) => a.or(b),
         };
         let min_values = self.min_values.max(other.min_values);
+        let absence = self.absence && other.absence;
         let key = self.key.clone();
         if matches!((gte, lte), (Some(low), Some(high)) if low > high) {
-            return Self { key, complement: false, values: BTreeSet::new(), gte: None, lte: None, min_values };
+            return Self { key, complement: false, values: BTreeSet::new(), gte: None, lte: None, absence, min_values };
         }
         let complement = self.complement && other.complement;
         let values: BTreeSet<Text> = match (self.complement, other.complement) {
@@ -197,7 +203,7 @@ impl Requirement {
             (false, true) => self.values.difference(&other.values).cloned().collect(),
             (false, false) => self.values.intersection(&other.values).cloned().collect(),
         };
-        let mut result = Self { key, complement, values, gte, lte, min_values };
+        let mut result = Self { key, complement, values, gte, lte, absence, min_values };
         if !complement {
             let kept = result.values.iter().filter(|value| result.within_bounds(value)).cloned().collect();
             result.values = kept;
@@ -285,6 +291,12 @@ impl Requirements {
             None => requirement,
         };
         self.0.insert(merged.key.clone(), merged);
+    }
+
+    /// Whether some key allows neither a value nor absence.
+    #[must_use]
+    pub fn is_impossible(&self) -> bool {
+        self.iter().any(Requirement::is_impossible)
     }
 
     /// Adds every requirement of `other`.
@@ -420,6 +432,15 @@ mod tests {
         let absent = set(&[make(Operator::DoesNotExist, &[])]);
         assert!(absent.first_conflict(&set(&[make(Operator::In, &["x"])])).is_some());
         assert!(absent.first_conflict(&set(&[make(Operator::NotIn, &["x"])])).is_none());
+    }
+
+    #[test]
+    fn presence_survives_an_intersection() {
+        let present = make(Operator::Exists, &[]).intersection(&make(Operator::NotIn, &["x"]));
+        assert!(!present.allows_absence() && present.has("y") && !present.has("x"));
+        let never = make(Operator::In, &["a"]).intersection(&make(Operator::In, &["b"]));
+        assert!(never.is_impossible());
+        assert!(!make(Operator::DoesNotExist, &[]).is_impossible());
     }
 
     #[test]

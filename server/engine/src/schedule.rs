@@ -1,0 +1,176 @@
+//! ADD: pending pods to nodes that exist, nodes on their way, and machines to buy.
+//!
+//! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
+//! `problem` compiles the input (`axis`, `market`, `fits`, `classes`, `subjects`, `topology`, `worth`); `packing` places
+//! class after class (`rooms`, then `cohorts`, then `open`; `domains` for rules over zones, `rules` for what pools opt
+//! into); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
+
+mod axis;
+mod bits;
+mod classes;
+mod cohorts;
+mod domains;
+mod finish;
+mod fits;
+mod machines;
+mod market;
+mod open;
+mod packing;
+mod problem;
+mod rooms;
+mod rules;
+mod statics;
+mod subjects;
+mod topology;
+mod worth;
+
+use std::cmp::Reverse;
+
+use self::classes::{Class, Rule};
+use self::packing::Packing;
+use self::problem::Problem;
+use self::topology::Topology;
+use crate::input::PlanningInput;
+use crate::plan::Plan;
+
+/// Places the pods of `input`. Deterministic: equal inputs give equal plans.
+pub fn schedule(input: &PlanningInput) -> Plan {
+    let plan = pack(input, Order::BySize);
+    if plan.unschedulable.is_empty() || !priorities_differ(input) {
+        return plan;
+    }
+    // Something is short: who comes first matters, so higher priorities are served before lower ones.
+    pack(input, Order::ByPriority)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    BySize,
+    ByPriority,
+}
+
+fn priorities_differ(input: &PlanningInput) -> bool {
+    let mut priorities = input.pods.iter().map(|pod| input.shapes[pod.shape as usize].priority);
+    priorities.next().is_some_and(|first| priorities.any(|other| other != first))
+}
+
+fn pack(input: &PlanningInput, order: Order) -> Plan {
+    let (problem, start) = problem::compile(input);
+    let mut packing = Packing::new(&problem, start);
+    let mut queue = queue_of(&problem, order);
+    serve(&mut packing, &mut queue);
+    if !queue.is_empty() {
+        packing.give_back();
+        serve(&mut packing, &mut queue);
+    }
+    if !queue.is_empty() {
+        packing.present_domains_only = true;
+        serve(&mut packing, &mut queue);
+    }
+    let mut plan = finish::finish(packing);
+    plan.static_nodes = statics::lacking(&problem, &plan);
+    plan
+}
+
+/// (class, pods without a place), in the order in which they are to be served.
+type Queue = Vec<(u32, u32)>;
+
+/// Classes that force machines of their own come first, since the others can use what those leave; then the largest, by
+/// what they are worth; then by the name of their first pod.
+fn queue_of(problem: &Problem<'_>, order: Order) -> Queue {
+    let priority = |class: &Class| match order {
+        Order::BySize => 0,
+        Order::ByPriority => problem.input.shapes[class.shape as usize].priority,
+    };
+    let worth = |class: &Class| -> f64 {
+        class.request.iter().zip(&problem.worth).map(|(ask, worth)| *ask as f64 * worth).sum()
+    };
+    let mut ranked: Vec<_> = (0_u32..)
+        .zip(&problem.classes)
+        .map(|(at, class)| {
+            (
+                Reverse(priority(class)),
+                !forces_machines(class),
+                Total(-worth(class)),
+                Reverse(class.request.clone()),
+                at,
+            )
+        })
+        .collect();
+    ranked.sort();
+    let pods = |at: u32| u32::try_from(problem.classes[at as usize].pods.len()).unwrap_or(u32::MAX);
+    ranked.into_iter().map(|(.., at)| (at, pods(at))).collect()
+}
+
+/// A float with its total order.
+#[derive(Debug, Clone, Copy)]
+struct Total(f64);
+
+impl PartialEq for Total {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Total {}
+
+impl PartialOrd for Total {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Total {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+fn forces_machines(class: &Class) -> bool {
+    class.owned.iter().any(|owned| {
+        owned.soft.is_none()
+            && owned.key == Topology::HOST
+            && matches!(owned.rule, Rule::Without { selfish: true } | Rule::Spread { selfish: true, .. })
+    })
+}
+
+/// Serves the queue round after round for as long as a round places somebody: a pod that wants to stand beside another
+/// may find it only after the other has a place.
+fn serve(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
+    loop {
+        let mut progress = false;
+        packing.revive();
+        let least = suffix_minima(packing, queue);
+        for (at, (class, left)) in queue.iter_mut().enumerate() {
+            if at % PRUNE_EVERY == 0 {
+                packing.prune(&least[at]);
+            }
+            let placed = packing.place(*class, *left);
+            progress |= placed > 0;
+            *left -= placed;
+        }
+        queue.retain(|(_, left)| *left > 0);
+        if !progress || queue.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Classes between two looks for machines that nobody can join any more.
+const PRUNE_EVERY: usize = 16;
+
+/// For each place in the queue, the least that any class from there on asks of each resource.
+fn suffix_minima(packing: &Packing<'_, '_>, queue: &Queue) -> Vec<axis::Amounts> {
+    let classes = &packing.problem.classes;
+    let mut minima: Vec<axis::Amounts> = Vec::with_capacity(queue.len());
+    for (class, _) in queue.iter().rev() {
+        let request = &classes[*class as usize].request;
+        let least = match minima.last() {
+            Some(later) => request.iter().zip(later).map(|(a, b)| *a.min(b)).collect(),
+            None => request.clone(),
+        };
+        minima.push(least);
+    }
+    minima.reverse();
+    minima
+}

@@ -1,0 +1,116 @@
+//! Resources as columns: every amount that planning compares, at a fixed place in a short vector.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+use crate::input::PlanningInput;
+use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, MEMORY, PODS};
+use crate::model::{ResourceName, Resources, Text};
+
+/// Amounts along the [`Axis`].
+pub(super) type Amounts = SmallVec<[i64; 4]>;
+
+/// Room that has no end: a driver without an attach limit.
+pub(super) const UNLIMITED: i64 = i64::MAX / 4;
+
+/// Which resource stands at which place. Cpu and memory come first, because they decide most comparisons.
+#[derive(Debug)]
+pub(super) struct Axis {
+    names: Vec<ResourceName>,
+}
+
+impl Axis {
+    /// Every resource that a pod or DaemonSet of `input` asks for.
+    pub(super) fn of(input: &PlanningInput) -> Self {
+        let mut names: BTreeSet<ResourceName> = input
+            .shapes
+            .iter()
+            .flat_map(|shape| shape.requests.iter().filter(|(_, amount)| *amount > 0).map(|(name, _)| name.clone()))
+            .collect();
+        for volumes in &input.volume_sets {
+            names.extend(volumes.attachments.iter().map(|(driver, _)| attach_resource(driver)));
+        }
+        let first = [CPU, MEMORY, PODS];
+        for name in first {
+            names.remove(name);
+        }
+        Self { names: first.into_iter().map(Text::from).chain(names).collect() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(super) fn zero(&self) -> Amounts {
+        SmallVec::from_elem(0, self.len())
+    }
+
+    /// Demand: what is not named is zero.
+    pub(super) fn demand(&self, resources: &Resources) -> Amounts {
+        self.names.iter().map(|name| resources.get(name).max(0)).collect()
+    }
+
+    /// Room: what is not named is zero, except attachments, which nobody then limits.
+    pub(super) fn room(&self, resources: &Resources) -> Amounts {
+        let amount = |name: &ResourceName| match resources.contains(name) {
+            false if name.starts_with(ATTACHABLE_VOLUMES_PREFIX) => UNLIMITED,
+            _ => resources.get(name),
+        };
+        self.names.iter().map(amount).collect()
+    }
+
+    /// Where `name` stands.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known.as_ref() == name)
+    }
+
+    /// Adds the attachments of a volume set to `demand`.
+    pub(super) fn add_attachments(&self, demand: &mut Amounts, attachments: &[(Text, Text)]) {
+        for (driver, _) in attachments {
+            if let Some(at) = self.position(&attach_resource(driver)) {
+                demand[at] += 1;
+            }
+        }
+    }
+}
+
+/// The resource that limits attachments of `driver`.
+pub(super) fn attach_resource(driver: &str) -> ResourceName {
+    Text::from(format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}"))
+}
+
+/// How many times `request` goes into `room`, at most `most`. What is not asked for plays no part.
+pub(super) fn times(request: &[i64], room: &[i64], most: u32) -> u32 {
+    let mut count = i64::from(most);
+    for (ask, have) in request.iter().zip(room) {
+        if *ask > 0 {
+            if have < ask {
+                return 0;
+            }
+            if *ask * count > *have {
+                count = have / ask;
+            }
+        }
+    }
+    u32::try_from(count).unwrap_or(0)
+}
+
+/// Takes `count` times `request` from `room`.
+pub(super) fn take(room: &mut [i64], request: &[i64], count: u32) {
+    for (have, ask) in room.iter_mut().zip(request) {
+        *have -= ask * i64::from(count);
+    }
+}
+
+/// Adds `count` times `request` to `sum`.
+pub(super) fn add(sum: &mut [i64], request: &[i64], count: u32) {
+    for (have, ask) in sum.iter_mut().zip(request) {
+        *have += ask * i64::from(count);
+    }
+}
+
+/// Whether `request` goes into `room` once.
+pub(super) fn fits(request: &[i64], room: &[i64]) -> bool {
+    request.iter().zip(room).all(|(ask, have)| *ask <= 0 || ask <= have)
+}

@@ -1,0 +1,85 @@
+//! Small sets of small numbers.
+
+use smallvec::SmallVec;
+
+/// A set of indices below a size that its users agree on. Sets that take part in one operation have equal sizes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct BitSet(SmallVec<[u64; 2]>);
+
+impl BitSet {
+    /// No index below `size`.
+    pub(super) fn empty(size: usize) -> Self {
+        Self(SmallVec::from_elem(0, size.div_ceil(64)))
+    }
+
+    /// Every index below `size`.
+    pub(super) fn full(size: usize) -> Self {
+        (0..size).fold(Self::empty(size), |mut set, at| {
+            set.insert(at);
+            set
+        })
+    }
+
+    pub(super) fn insert(&mut self, at: usize) {
+        self.0[at / 64] |= 1 << (at % 64);
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        self.0[at / 64] &= !(1 << (at % 64));
+    }
+
+    pub(super) fn contains(&self, at: usize) -> bool {
+        self.0[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    pub(super) fn intersect(&mut self, other: &Self) {
+        for (word, theirs) in self.0.iter_mut().zip(&other.0) {
+            *word &= theirs;
+        }
+    }
+
+    pub(super) fn intersection(&self, other: &Self) -> Self {
+        let mut result = self.clone();
+        result.intersect(other);
+        result
+    }
+
+    /// Indices, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                (rest != 0).then(|| {
+                    let bit = rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    at * 64 + bit
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_was_put_in() {
+        let mut set = BitSet::empty(130);
+        for at in [0, 63, 64, 129] {
+            set.insert(at);
+        }
+        set.remove(63);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 64, 129]);
+        assert!(set.meets(&BitSet::full(130)) && !BitSet::empty(130).meets(&set));
+        assert_eq!(BitSet::full(65).iter().count(), 65);
+    }
+}

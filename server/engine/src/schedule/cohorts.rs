@@ -1,0 +1,434 @@
+//! Machines that are to be bought anyway: filled before more are bought, and grown when nothing else helps.
+
+use super::axis::{self, Amounts};
+use super::bits::BitSet;
+use super::fits::FitId;
+use super::machines::{Cohort, Event, Place, ports_free};
+use super::packing::{Packing, Pin, Softs};
+use super::topology::{DomainId, KeyId, Tally, Topology};
+use crate::model::taints::{discouraged, first_barring};
+
+impl<'i> Packing<'_, 'i> {
+    /// The options of pool `pool` for `class` under `softs`: one fit per alternative, resources and pins apart.
+    pub(super) fn class_fits(&mut self, class: u32, softs: Softs, pool: u32) -> std::rc::Rc<[FitId]> {
+        if let Some(known) = self.class_fits.get(&(class, softs, pool)) {
+            return known.clone();
+        }
+        let fits: std::rc::Rc<[FitId]> = self.make_class_fits(class, softs, pool).into();
+        self.class_fits.insert((class, softs, pool), fits.clone());
+        fits
+    }
+
+    fn make_class_fits(&mut self, class: u32, softs: Softs, at: u32) -> Vec<FitId> {
+        let problem = self.problem;
+        let needs = &problem.classes[class as usize];
+        let pool = &problem.input.pools[at as usize];
+        let Some(market) = &problem.markets[at as usize] else { return Vec::new() };
+        let shape = &problem.input.shapes[needs.shape as usize];
+        if first_barring(&pool.taints, &shape.tolerations).is_some()
+            || (self.avoid_discouraged && discouraged(&pool.taints, &shape.tolerations))
+            || !ports_free(&shape.host_ports, &market.daemon_ports)
+        {
+            return Vec::new();
+        }
+        let preferred = needs.softs.iter().enumerate().filter(|(at, _)| softs.has(*at));
+        let preferred: Vec<_> = preferred.filter_map(|(_, soft)| soft.requirements.as_ref()).collect();
+        let mut fits = Vec::new();
+        for id in &needs.alternatives {
+            let mut id = *id;
+            if !preferred.is_empty() {
+                let mut all = self.fits.requirements(id).clone();
+                preferred.iter().for_each(|wanted| all.add_all(wanted));
+                id = self.fits.intern_requirements(all);
+            }
+            if let Some(fit) = self.fits.compile(id, at, pool, market)
+                && let Some(fit) = self.apply_rules(class, fit, at)
+                && !fits.contains(&fit)
+            {
+                fits.push(fit);
+            }
+        }
+        fits
+    }
+
+    /// Everything that `pool` offers, whoever asks.
+    pub(super) fn any_fit(&mut self, pool: u32) -> std::rc::Rc<[FitId]> {
+        let id = self.fits.intern_requirements(crate::model::Requirements::new());
+        let Some(market) = &self.problem.markets[pool as usize] else { return [].into() };
+        self.fits.compile(id, pool, &self.problem.input.pools[pool as usize], market).into_iter().collect()
+    }
+
+    /// [`Packing::class_fits`] narrowed to the domains `pins`.
+    pub(super) fn pinned_fits(&mut self, class: u32, softs: Softs, pool: u32, pins: &[Pin]) -> Vec<FitId> {
+        let fits = self.class_fits(class, softs, pool);
+        fits.iter().filter_map(|fit| self.pin_all(*fit, pool, pins)).collect()
+    }
+
+    fn pin_all(&mut self, fit: FitId, pool: u32, pins: &[Pin]) -> Option<FitId> {
+        pins.iter().try_fold(fit, |fit, pin| self.pin(fit, pool, *pin))
+    }
+
+    /// `fit` narrowed to one domain.
+    pub(super) fn pin(&mut self, fit: FitId, at: u32, pin: Pin) -> Option<FitId> {
+        match *self.domains_of_fit(fit, at, pin.key) {
+            [only] if only == pin.domain => return Some(fit),
+            ref several if !several.contains(&pin.domain) => return None,
+            _ => {}
+        }
+        let market = self.problem.markets[at as usize].as_ref()?;
+        let value = self.topology.domain_name(pin.key, pin.domain).clone();
+        let wanted = crate::model::Requirement::equals(self.topology.key_name(pin.key), value);
+        let id = self.fits.intern_requirements([wanted].into_iter().collect());
+        let narrowed = self.fits.compile(id, at, &self.problem.input.pools[at as usize], market)?;
+        self.fits.intersect(fit, narrowed, market)
+    }
+
+    /// Wide keys under which somebody counts pods of `class`: its machine must have one domain for each.
+    pub(super) fn counted_keys(&self, class: u32) -> smallvec::SmallVec<[(KeyId, u32); 2]> {
+        let mut keys = smallvec::SmallVec::<[(KeyId, u32); 2]>::new();
+        for group in &self.problem.classes[class as usize].meant_by {
+            let key = self.topology.groups[*group as usize].key;
+            if key != Topology::HOST && !keys.iter().any(|(known, _)| *known == key) {
+                keys.push((key, *group));
+            }
+        }
+        keys
+    }
+
+    /// Puts up to `most` pods of `class` on machines that are to be bought anyway; returns how many found a place.
+    pub(super) fn fill_cohorts(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs) -> u32 {
+        let problem = self.problem;
+        let request = &problem.classes[class as usize].request;
+        let counted = self.counted_keys(class);
+        let mut left = most;
+        let mut at = 0;
+        while left > 0 && at < self.live.len() {
+            let cohort = self.live[at] as usize;
+            at += 1;
+            if !axis::fits(request, &self.cohorts[cohort].free) {
+                continue;
+            }
+            let Some(fit) = self.joined_fit(class, cohort, pins, softs, &counted) else { continue };
+            let each = self.cohort_cap(class, cohort, fit, softs).min(left);
+            if each > 0 {
+                left -= self.put_on_cohort(class, cohort, fit, each, left);
+            }
+        }
+        most - left
+    }
+
+    /// The options of cohort `at` that are left when a pod of `class` joins; `None` when it cannot.
+    fn joined_fit(
+        &mut self,
+        class: u32,
+        at: usize,
+        pins: &[Pin],
+        softs: Softs,
+        counted: &[(KeyId, u32)],
+    ) -> Option<FitId> {
+        let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
+        let market = self.problem.markets[pool as usize].as_ref()?;
+        let target = self.cohorts[at].target as usize;
+        let fits = self.class_fits(class, softs, pool);
+        for theirs in fits.iter() {
+            let Some(fit) = self.fits.intersect(own, *theirs, market) else { continue };
+            let Some(fit) = self.pin_all(fit, pool, pins) else { continue };
+            let Some(fit) = self.pin_counted(fit, pool, counted) else { continue };
+            let left = self.fits.fit(fit);
+            if left.types.contains(target) && market.machines[target].slots.meets(&left.slots) {
+                return Some(fit);
+            }
+        }
+        None
+    }
+
+    /// Settles every counted key on its least filled domain.
+    fn pin_counted(&mut self, fit: FitId, pool: u32, counted: &[(KeyId, u32)]) -> Option<FitId> {
+        let mut fit = fit;
+        for (key, group) in counted {
+            let domains = self.domains_of_fit(fit, pool, *key);
+            if domains.len() > 1 {
+                let domain = self.least_filled(*group, &domains)?;
+                fit = self.pin(fit, pool, Pin { key: *key, domain })?;
+            }
+        }
+        Some(fit)
+    }
+
+    fn least_filled(&self, group: u32, domains: &[DomainId]) -> Option<DomainId> {
+        domains.iter().copied().min_by_key(|domain| self.topology.tally(group, *domain).matched)
+    }
+
+    /// How many pods of `class` one machine of the cohort takes.
+    fn cohort_cap(&self, class: u32, at: usize, fit: FitId, softs: Softs) -> u32 {
+        let problem = self.problem;
+        let needs = &problem.classes[class as usize];
+        let cohort = &self.cohorts[at];
+        let shape = &problem.input.shapes[needs.shape as usize];
+        let mut cap = self.host_cap(class, &cohort.host, softs);
+        if !shape.host_ports.is_empty() {
+            cap = cap.min(u32::from(ports_free(&shape.host_ports, &cohort.ports)));
+        }
+        if cap == 0 {
+            return 0;
+        }
+        let count = axis::times(&needs.request, &cohort.free, cap);
+        self.flexible_count(cohort.pool, fit, &cohort.used, &needs.request, count)
+    }
+
+    /// Puts `each` pods on as many machines of the cohort as `left` needs, splitting it so that cohorts stay alike.
+    fn put_on_cohort(&mut self, class: u32, at: usize, fit: FitId, each: u32, left: u32) -> u32 {
+        let machines = u32::try_from(self.cohorts[at].ids.len()).unwrap_or(u32::MAX);
+        let full = (left / each).min(machines);
+        let full = self.split(at, full as usize);
+        let mut placed = self.join(class, full, fit, each);
+        if placed < left && self.cohorts[at].ids.len() > usize::from(full == at) && full != at {
+            let rest = left - placed;
+            if rest < each {
+                let one = self.split(at, 1);
+                placed += self.join(class, one, fit, rest);
+            }
+        }
+        placed
+    }
+
+    /// Splits `count` machines off cohort `at` and returns the index of the part that has them.
+    pub(super) fn split(&mut self, at: usize, count: usize) -> usize {
+        if count == self.cohorts[at].ids.len() {
+            return at;
+        }
+        let ids: Vec<u32> = self.cohorts[at].ids.drain(..count).collect();
+        let part = Cohort { ids, ..self.cohorts[at].clone() };
+        self.add_cohort(part)
+    }
+
+    pub(super) fn add_cohort(&mut self, cohort: Cohort) -> usize {
+        let at = self.cohorts.len();
+        for id in &cohort.ids {
+            self.home[*id as usize] = u32::try_from(at).unwrap_or(u32::MAX);
+        }
+        self.cohorts.push(cohort);
+        self.live.push(u32::try_from(at).unwrap_or(u32::MAX));
+        at
+    }
+
+    /// Puts `each` pods of `class` on every machine of cohort `at`.
+    pub(super) fn join(&mut self, class: u32, at: usize, fit: FitId, each: u32) -> u32 {
+        let problem = self.problem;
+        let needs = &problem.classes[class as usize];
+        let cohort = &mut self.cohorts[at];
+        cohort.fit = fit;
+        axis::take(&mut cohort.free, &needs.request, each);
+        axis::add(&mut cohort.used, &needs.request, each);
+        cohort.ports.extend(problem.input.shapes[needs.shape as usize].host_ports.iter().cloned());
+        for id in &cohort.ids {
+            self.events.push(Event { class, place: Place::New(*id), count: each });
+        }
+        let machines = u32::try_from(cohort.ids.len()).unwrap_or(u32::MAX);
+        self.tally_on_cohort(class, at, each, machines);
+        each * machines
+    }
+
+    fn tally_on_cohort(&mut self, class: u32, at: usize, each: u32, machines: u32) {
+        let (pool, fit) = (self.cohorts[at].pool, self.cohorts[at].fit);
+        for (group, tally) in self.contributions(class) {
+            self.topology.add_total(group, tally.matched * each * machines);
+            let key = self.topology.groups[group as usize].key;
+            if key == Topology::HOST {
+                self.cohorts[at].host.add(group, tally.matched * each, tally.owners * each);
+            } else if let [domain] = *self.domains_of_fit(fit, pool, key)
+                && self.fit_passes(group, fit, pool)
+            {
+                self.topology.count(group, domain, tally.matched * each * machines, tally.owners * each * machines);
+            }
+        }
+    }
+
+    /// Records pods on an existing node.
+    pub(super) fn tally_on_room(&mut self, class: u32, at: usize, node: u32, count: u32, domains: &[Option<DomainId>]) {
+        let input = self.problem.input;
+        for (group, tally) in self.contributions(class) {
+            self.topology.add_total(group, tally.matched * count);
+            let spec = &self.topology.groups[group as usize];
+            if spec.key == Topology::HOST {
+                self.rooms[at].host.add(group, tally.matched * count, tally.owners * count);
+            } else if let Some(domain) = domains[usize::from(spec.key) - 1]
+                && super::problem::passes(&spec.filter, &input.nodes[node as usize], &self.fits)
+            {
+                self.topology.count(group, domain, tally.matched * count, tally.owners * count);
+            }
+        }
+    }
+
+    /// What one pod of `class` adds to which groups.
+    fn contributions(&self, class: u32) -> smallvec::SmallVec<[(u32, Tally); 4]> {
+        let needs = &self.problem.classes[class as usize];
+        let mut all: smallvec::SmallVec<[(u32, Tally); 4]> =
+            needs.meant_by.iter().map(|group| (*group, Tally { matched: 1, owners: 0 })).collect();
+        for owned in &needs.owned {
+            if self.topology.groups[owned.group as usize].anti {
+                match all.iter_mut().find(|(group, _)| *group == owned.group) {
+                    Some((_, tally)) => tally.owners += 1,
+                    None => all.push((owned.group, Tally { matched: 0, owners: 1 })),
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether machines with these options count for `group`.
+    fn fit_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
+        let problem = self.problem;
+        let pool = &problem.input.pools[at as usize];
+        let filter = self.topology.groups[group as usize].filter.clone();
+        if filter.tolerations.as_ref().is_some_and(|own| first_barring(&pool.taints, own).is_some()) {
+            return false;
+        }
+        let (Some(any_of), Some(market)) = (filter.any_of, &problem.markets[at as usize]) else { return true };
+        any_of.iter().any(|id| {
+            let theirs = self.fits.compile(*id, at, pool, market);
+            theirs.is_some_and(|theirs| self.fits.intersect(fit, theirs, market).is_some())
+        })
+    }
+
+    /// Gives pods of `class` room by choosing a larger machine for one that is to be bought anyway: what is left when no
+    /// further machine may be bought, or when the pods must stand beside others.
+    pub(super) fn grow(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs) -> u32 {
+        let counted = self.counted_keys(class);
+        let mut left = most;
+        for at in 0..self.cohorts.len() {
+            if left == 0 {
+                break;
+            }
+            let Some((fit, target, each)) = self.larger_target(class, at, pins, softs, &counted, left) else {
+                continue;
+            };
+            let one = self.split(at, 1);
+            self.retarget(one, target);
+            left -= self.join(class, one, fit, each);
+        }
+        most - left
+    }
+
+    fn larger_target(
+        &mut self,
+        class: u32,
+        at: usize,
+        pins: &[Pin],
+        softs: Softs,
+        counted: &[(KeyId, u32)],
+        most: u32,
+    ) -> Option<(FitId, u32, u32)> {
+        let problem = self.problem;
+        let needs = &problem.classes[class as usize];
+        let pool = self.cohorts[at].pool;
+        let market = problem.markets[pool as usize].as_ref()?;
+        let shape = &problem.input.shapes[needs.shape as usize];
+        let mut cap = self.host_cap(class, &self.cohorts[at].host, softs).min(most);
+        if !shape.host_ports.is_empty() {
+            cap = cap.min(u32::from(ports_free(&shape.host_ports, &self.cohorts[at].ports)));
+        }
+        if cap == 0 || self.ledger.is_fixed(pool) {
+            return None;
+        }
+        let own = self.cohorts[at].fit;
+        for theirs in self.class_fits(class, softs, pool).iter() {
+            let Some(fit) = self.fits.intersect(own, *theirs, market) else { continue };
+            let Some(fit) = self.pin_all(fit, pool, pins) else { continue };
+            let Some(fit) = self.pin_counted(fit, pool, counted) else { continue };
+            if let Some((target, each)) = self.best_growth(class, at, fit, cap) {
+                return Some((fit, target, each));
+            }
+        }
+        None
+    }
+
+    /// The machine that takes most pods, then the cheapest, within what the pool's limits leave.
+    fn best_growth(&self, class: u32, at: usize, fit: FitId, cap: u32) -> Option<(u32, u32)> {
+        let problem = self.problem;
+        let cohort = &self.cohorts[at];
+        let market = problem.markets[cohort.pool as usize].as_ref()?;
+        let request = &problem.classes[class as usize].request;
+        let options = self.fits.fit(fit);
+        let charge = &market.machines[cohort.target as usize].charge;
+        let limits = &self.limits[cohort.pool as usize];
+        let affordable = |kind: &usize| {
+            let more = market.machines[*kind].charge.iter().zip(charge).map(|(new, old)| new - old);
+            more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
+        };
+        let candidates = options.types.iter().filter(affordable).filter_map(|kind| {
+            let machine = &market.machines[kind];
+            let (_, price) = machine.cheapest_in(&options.slots)?;
+            let mut room: Amounts = machine.room.clone();
+            axis::take(&mut room, &cohort.used, 1);
+            let each = axis::times(request, &room, cap);
+            let each = self.flexible_count(cohort.pool, fit, &cohort.used, request, each);
+            (each > 0).then_some((std::cmp::Reverse(each), price, kind))
+        });
+        candidates.min().map(|(each, _, kind)| (u32::try_from(kind).unwrap_or(u32::MAX), each.0))
+    }
+
+    /// Changes the machine that cohort `at` fills, and what it is charged for.
+    pub(super) fn retarget(&mut self, at: usize, target: u32) {
+        let cohort = &mut self.cohorts[at];
+        let Some(market) = &self.problem.markets[cohort.pool as usize] else { return };
+        let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
+        let (old, new) = (&market.machines[cohort.target as usize], &market.machines[target as usize]);
+        for (left, (old, new)) in self.limits[cohort.pool as usize].iter_mut().zip(old.charge.iter().zip(&new.charge)) {
+            *left += (old - new) * machines;
+        }
+        cohort.target = target;
+        cohort.free = new.room.clone();
+        axis::take(&mut cohort.free, &cohort.used, 1);
+    }
+
+    /// Drops cohorts that no waiting pod could join, so that later classes do not ask them.
+    pub(super) fn prune(&mut self, least: &[i64]) {
+        let cohorts = &self.cohorts;
+        self.live.retain(|at| axis::fits(least, &cohorts[*at as usize].free));
+    }
+
+    /// Slots of `fit`, as a set.
+    pub(super) fn slots_of_fit(&self, fit: FitId) -> &BitSet {
+        &self.fits.fit(fit).slots
+    }
+}
+
+impl Packing<'_, '_> {
+    /// Lets every cohort be asked again.
+    pub(super) fn revive(&mut self) {
+        self.live = (0..u32::try_from(self.cohorts.len()).unwrap_or(u32::MAX)).collect();
+    }
+
+    /// Chooses the smallest machine that holds what stands on it, in pools with limits, so that what a machine was opened
+    /// with and does not use is there for pods that wait (L17).
+    pub(super) fn give_back(&mut self) {
+        for at in 0..self.cohorts.len() {
+            let pool = self.cohorts[at].pool;
+            if self.limits[pool as usize].is_empty() || self.ledger.is_fixed(pool) {
+                continue;
+            }
+            if let Some(target) = self.smallest_target(at) {
+                self.retarget(at, target);
+            }
+        }
+    }
+
+    fn smallest_target(&self, at: usize) -> Option<u32> {
+        let cohort = &self.cohorts[at];
+        let market = self.problem.markets[cohort.pool as usize].as_ref()?;
+        let options = self.fits.fit(cohort.fit);
+        let charge = &market.machines[cohort.target as usize].charge;
+        let smaller = |kind: &usize| {
+            let machine = &market.machines[*kind];
+            axis::fits(&cohort.used, &machine.room) && machine.charge.iter().zip(charge).all(|(new, old)| new <= old)
+        };
+        let rank = |kind: usize| {
+            let machine = &market.machines[kind];
+            let price = machine.cheapest_in(&options.slots)?.1;
+            Some((machine.charge.clone(), price, kind))
+        };
+        let best = options.types.iter().filter(smaller).filter_map(rank).min()?;
+        u32::try_from(best.2).ok()
+    }
+}

@@ -1,0 +1,310 @@
+//! From cohorts to a plan: the launch options of every machine, the zone where it is cheapest, and who stands on it.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::axis;
+use super::bits::BitSet;
+use super::classes::Class;
+use super::machines::{Cohort, Place};
+use super::market::Market;
+use super::packing::Packing;
+use super::rules::distinct_values;
+use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
+use crate::model::{CapacityType, Labels, MicroUsd, NodePool, Operator, Resources, Text};
+use crate::plan::{Plan, PlannedNode};
+
+/// Launch options that EC2 Fleet is given at most (Karpenter AWS §4.1).
+const MAX_OPTIONS: usize = 60;
+
+/// What machines of one cohort have in common.
+struct Shared {
+    types: Arc<[u32]>,
+    /// Zones at the least price, then the others.
+    best_zones: Vec<Text>,
+    other_zones: Vec<Text>,
+    price: MicroUsd,
+    capacity_type: CapacityType,
+    reservation: Option<Text>,
+    requests: Resources,
+    labels: Labels,
+}
+
+/// Turns the packing into a plan.
+pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
+    let places = pods_by_place(&packing);
+    let mut plan = Plan { order: places.order, placements: places.rooms, ..Plan::default() };
+    plan.placements.sort_unstable();
+    plan.unschedulable = places.waiting;
+    let mut machines: Vec<(u32, u32)> = (0..packing.home.len())
+        .map(|id| (places.machines[id].first().copied().unwrap_or(u32::MAX), id as u32))
+        .collect();
+    machines.sort_by_key(|(pod, id)| (packing.cohorts[packing.home[*id as usize] as usize].pool, *pod, *id));
+    let mut shared: BTreeMap<u32, Shared> = BTreeMap::new();
+    let mut labels: BTreeMap<(u32, Text), Arc<Labels>> = BTreeMap::new();
+    let mut names = Names::new(&packing);
+    for (_, id) in machines {
+        let home = packing.home[id as usize];
+        let pool = packing.cohorts[home as usize].pool;
+        let pods = &places.machines[id as usize];
+        if let Entry::Vacant(slot) = shared.entry(home) {
+            let Some(parts) = shared_of(&mut packing, home as usize, pods) else { continue };
+            slot.insert(parts);
+        }
+        let parts = &shared[&home];
+        let zones = zones_for(&packing, pool, parts);
+        packing.ledger.settled(pool, &zones[0]);
+        let labels = labels.entry((home, zones[0].clone())).or_insert_with(|| labels_in(parts, &zones)).clone();
+        let mut pods = pods.clone();
+        pods.sort_unstable();
+        plan.nodes.push(PlannedNode {
+            name: names.next(&packing.problem.input.pools[pool as usize].name),
+            pool,
+            capacity_type: parts.capacity_type,
+            zones,
+            types: parts.types.clone(),
+            price: parts.price,
+            reservation: parts.reservation.clone(),
+            pods,
+            labels,
+            taints: packing.problem.input.pools[pool as usize].taints.clone().into(),
+            requests: parts.requests.clone(),
+        });
+    }
+    plan
+}
+
+struct Places {
+    rooms: Vec<(u32, u32)>,
+    machines: Vec<Vec<u32>>,
+    order: Vec<u32>,
+    waiting: Vec<u32>,
+}
+
+/// Hands the pods of each class to the places that took them, in the order of the events.
+fn pods_by_place(packing: &Packing<'_, '_>) -> Places {
+    let classes = &packing.problem.classes;
+    let mut next = vec![0_usize; classes.len()];
+    let mut places = Places {
+        rooms: Vec::new(),
+        machines: vec![Vec::new(); packing.home.len()],
+        order: Vec::with_capacity(packing.problem.input.pods.len()),
+        waiting: Vec::new(),
+    };
+    for event in &packing.events {
+        let from = next[event.class as usize];
+        let pods = &classes[event.class as usize].pods[from..from + event.count as usize];
+        next[event.class as usize] += pods.len();
+        places.order.extend(pods);
+        match event.place {
+            Place::Room(at) => places.rooms.extend(pods.iter().map(|pod| (*pod, packing.rooms[at as usize].node))),
+            Place::New(id) => places.machines[id as usize].extend(pods),
+        }
+    }
+    let rest = |(class, from): (&Class, &usize)| class.pods[*from..].to_vec();
+    places.waiting = classes.iter().zip(&next).flat_map(rest).collect();
+    places.waiting.sort_unstable();
+    places
+}
+
+/// Numbers machines per pool, passing over names that nodes of the input have.
+struct Names {
+    taken: BTreeSet<Text>,
+    next: BTreeMap<Text, u32>,
+}
+
+impl Names {
+    fn new(packing: &Packing<'_, '_>) -> Self {
+        Self {
+            taken: packing.problem.input.nodes.iter().map(|node| node.name.clone()).collect(),
+            next: BTreeMap::new(),
+        }
+    }
+
+    fn next(&mut self, pool: &Text) -> Text {
+        let number = self.next.entry(pool.clone()).or_insert(0);
+        loop {
+            *number += 1;
+            let name = Text::from(format!("{pool}-{number}"));
+            if !self.taken.contains(&name) {
+                return name;
+            }
+        }
+    }
+}
+
+/// `None` only for a machine without any option, which packing never opens.
+fn shared_of(packing: &mut Packing<'_, '_>, home: usize, pods: &[u32]) -> Option<Shared> {
+    let problem = packing.problem;
+    let cohort = packing.cohorts[home].clone();
+    let pool = &problem.input.pools[cohort.pool as usize];
+    let market = problem.markets[cohort.pool as usize].as_ref()?;
+    let options = options_of(packing, &cohort, pool, market);
+    charge_largest(packing, &cohort, market, &options);
+    let slots = packing.slots_of_fit(cohort.fit).clone();
+    let first_option = *options.first()?;
+    let first = &market.machines[first_option];
+    let price = first.cheapest_in(&slots).map_or(MicroUsd(0), |(_, price)| price);
+    let at_best = first.prices.iter().filter(|(slot, p)| *p == price && slots.contains(usize::from(*slot)));
+    let mut best_zones: Vec<Text> = at_best.map(|(slot, _)| market.slots[usize::from(*slot)].zone.clone()).collect();
+    best_zones.sort();
+    best_zones.dedup();
+    let offered = |slot: &usize| options.iter().any(|at| market.machines[*at].slots.contains(*slot));
+    let zones: BTreeSet<Text> = slots.iter().filter(offered).map(|slot| market.slots[slot].zone.clone()).collect();
+    let a_slot = slots.iter().find(offered).map(|slot| &market.slots[slot]);
+    Some(Shared {
+        types: options.iter().map(|at| market.machines[*at].index).collect(),
+        other_zones: zones.into_iter().filter(|zone| !best_zones.contains(zone)).collect(),
+        best_zones,
+        price,
+        capacity_type: a_slot.map_or(CapacityType::OnDemand, |slot| slot.capacity_type),
+        reservation: a_slot.and_then(|slot| slot.reservation.clone()),
+        requests: requests_of(packing, pods, market, first_option),
+        labels: labels_of(packing, &cohort, pool, market, &options, &slots),
+    })
+}
+
+/// Cheapest first; every one carries what stands on the machine, and keeps the pool's limits, shares and `minValues`.
+fn options_of(packing: &Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, market: &Market) -> Vec<usize> {
+    let fit = packing.fits.fit(cohort.fit);
+    let target = &market.machines[cohort.target as usize];
+    let limits = &packing.limits[cohort.pool as usize];
+    let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
+    let within = |at: &usize| {
+        let more = market.machines[*at].charge.iter().zip(&target.charge).map(|(new, old)| (new - old) * machines);
+        more.zip(limits).all(|(more, left)| more <= 0 || more <= *left)
+    };
+    let same_share =
+        |at: &usize| !packing.ledger.is_fixed(cohort.pool) || market.machines[*at].vcpu_milli == target.vcpu_milli;
+    let mut options: Vec<(MicroUsd, usize)> = fit
+        .types
+        .iter()
+        .filter(|at| axis::fits(&cohort.used, &market.machines[*at].room))
+        .filter(|at| within(at) && same_share(at))
+        .filter_map(|at| Some((market.machines[at].cheapest_in(&fit.slots)?.1, at)))
+        .collect();
+    let min_values = packing.ledger.wants_min_values(cohort.pool);
+    if !min_values && options.iter().any(|(_, at)| !market.machines[*at].exotic) {
+        options.retain(|(_, at)| !market.machines[*at].exotic);
+    }
+    options.sort_unstable();
+    let all: Vec<usize> = options.into_iter().map(|(_, at)| at).collect();
+    if min_values { flexible(all, pool, market) } else { all.into_iter().take(MAX_OPTIONS).collect() }
+}
+
+/// The cheapest options that keep `minValues` within the number of options that a launch may have.
+fn flexible(all: Vec<usize>, pool: &NodePool, market: &Market) -> Vec<usize> {
+    let mut chosen: BTreeSet<usize> = BTreeSet::new();
+    for requirement in pool.requirements.iter() {
+        let Some(least) = requirement.min_values() else { continue };
+        for (place, at) in all.iter().enumerate() {
+            let machines: Vec<usize> = chosen.iter().map(|place| all[*place]).collect();
+            let have = distinct_values(pool, market, &machines, requirement).len();
+            if have >= least as usize {
+                break;
+            }
+            let with: Vec<usize> = machines.into_iter().chain([*at]).collect();
+            if distinct_values(pool, market, &with, requirement).len() > have {
+                chosen.insert(place);
+            }
+        }
+    }
+    chosen.insert(0);
+    for place in 0..all.len() {
+        if chosen.len() >= MAX_OPTIONS {
+            break;
+        }
+        chosen.insert(place);
+    }
+    chosen.into_iter().filter_map(|place| all.get(place).copied()).collect()
+}
+
+/// Charges the pool for the largest option instead of the target, so that limits hold whichever is launched.
+fn charge_largest(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market, options: &[usize]) {
+    let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
+    let target = &market.machines[cohort.target as usize].charge;
+    for (at, left) in packing.limits[cohort.pool as usize].iter_mut().enumerate() {
+        let largest = options.iter().map(|option| market.machines[*option].charge[at]).max().unwrap_or(target[at]);
+        *left -= (largest - target[at]) * machines;
+    }
+}
+
+/// The zone with the fewest machines of the pool among those with the least price, then the others by name.
+fn zones_for(packing: &Packing<'_, '_>, pool: u32, parts: &Shared) -> Arc<[Text]> {
+    let mut best = parts.best_zones.clone();
+    best.sort_by_key(|zone| (packing.ledger.in_zone(pool, zone), zone.clone()));
+    let mut rest: Vec<Text> = best.split_off(1.min(best.len()));
+    rest.extend(parts.other_zones.iter().cloned());
+    rest.sort();
+    best.into_iter().chain(rest).collect()
+}
+
+fn labels_in(parts: &Shared, zones: &Arc<[Text]>) -> Arc<Labels> {
+    let mut labels = parts.labels.clone();
+    if let [zone] = &**zones {
+        labels.insert(Text::from(ZONE), zone.clone());
+    }
+    Arc::new(labels)
+}
+
+/// Labels known and common to all options.
+fn labels_of(
+    packing: &Packing<'_, '_>,
+    cohort: &Cohort,
+    pool: &NodePool,
+    market: &Market,
+    options: &[usize],
+    slots: &BitSet,
+) -> Labels {
+    let mut labels = pool.labels.clone();
+    labels.insert(NODEPOOL.into(), pool.name.clone());
+    labels.insert(NODECLASS.into(), pool.node_class.clone());
+    for key in &market.type_keys {
+        let mut values = options.iter().map(|at| {
+            let kind = &pool.catalogue.types[market.machines[*at].index as usize];
+            kind.labels.get(key).and_then(|known| known.finite_values()).filter(|values| values.len() == 1)
+        });
+        if let Some(Some(first)) = values.next()
+            && values.all(|other| other == Some(first))
+        {
+            labels.extend(first.iter().map(|value| (key.clone(), value.clone())));
+        }
+    }
+    add_slot_labels(&mut labels, market, options, slots);
+    let open = &packing.fits.fit(cohort.fit).open_labels;
+    for requirement in open.iter().filter(|requirement| requirement.operator() != Operator::DoesNotExist) {
+        let unknown = !labels.contains_key(requirement.key()) && !requirement.allows_absence();
+        if unknown && let Some(value) = requirement.representative() {
+            labels.insert(requirement.key().clone(), value);
+        }
+    }
+    labels
+}
+
+fn add_slot_labels(labels: &mut Labels, market: &Market, options: &[usize], slots: &BitSet) {
+    let offered = |slot: &usize| options.iter().any(|at| market.machines[*at].slots.contains(*slot));
+    let used: Vec<_> = slots.iter().filter(offered).map(|slot| &market.slots[slot]).collect();
+    let Some(first) = used.first() else { return };
+    labels.insert(CAPACITY_TYPE.into(), first.capacity_type.as_str().into());
+    for (key, value) in &first.labels {
+        if used.iter().all(|slot| slot.labels.get(key) == Some(value)) {
+            labels.insert(key.clone(), value.clone());
+        }
+    }
+}
+
+/// What the pods of one machine and the daemons of its first option ask for.
+fn requests_of(packing: &Packing<'_, '_>, pods: &[u32], market: &Market, first: usize) -> Resources {
+    let input = packing.problem.input;
+    let mut sum = Resources::new();
+    for pod in pods {
+        sum.add(&input.shapes[input.pods[*pod as usize].shape as usize].requests);
+    }
+    for (daemon, suited) in &market.daemons {
+        if suited.contains(first) {
+            sum.add(&input.shapes[input.daemons[*daemon as usize].shape as usize].requests);
+        }
+    }
+    sum
+}

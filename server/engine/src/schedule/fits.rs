@@ -1,0 +1,209 @@
+//! Which machines of a pool satisfy a set of node requirements, computed once per distinct set.
+//!
+//! A [`Fit`] is a rectangle of launch options: types × slots, plus what is required of labels that neither decides. Fits
+//! and their intersections are interned, so that narrowing a node for one more pod is a table look-up.
+
+use rustc_hash::FxHashMap;
+
+use super::bits::BitSet;
+use super::market::Market;
+use crate::model::labels::{HOSTNAME, INITIALIZED, NODECLASS, NODEPOOL, REGISTERED};
+use crate::model::{NodePool, Requirement, Requirements, Text};
+
+/// The pseudo-label under which `matchFields` on `metadata.name` travel.
+pub(super) const NAME_FIELD: &str = "metadata.name";
+
+/// Index of an interned [`Fit`].
+pub(super) type FitId = u32;
+/// Index of interned node requirements.
+pub(super) type ReqId = u32;
+
+/// Launch options that are left.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Fit {
+    pub(super) types: BitSet,
+    pub(super) slots: BitSet,
+    /// What is required of labels that the pool leaves open; empty in nearly every cluster.
+    pub(super) open_labels: Requirements,
+}
+
+/// Interned requirements and fits.
+#[derive(Debug, Default)]
+pub(super) struct FitTable {
+    requirements: Vec<Requirements>,
+    requirement_ids: FxHashMap<Requirements, ReqId>,
+    fits: Vec<Fit>,
+    fit_ids: FxHashMap<Fit, FitId>,
+    compiled: FxHashMap<(ReqId, u32), Option<FitId>>,
+    intersections: FxHashMap<(FitId, FitId), Option<FitId>>,
+}
+
+impl FitTable {
+    pub(super) fn requirements(&self, id: ReqId) -> &Requirements {
+        &self.requirements[id as usize]
+    }
+
+    pub(super) fn fit(&self, id: FitId) -> &Fit {
+        &self.fits[id as usize]
+    }
+
+    pub(super) fn intern_requirements(&mut self, requirements: Requirements) -> ReqId {
+        if let Some(id) = self.requirement_ids.get(&requirements) {
+            return *id;
+        }
+        let id = u32::try_from(self.requirements.len()).unwrap_or(u32::MAX);
+        self.requirements.push(requirements.clone());
+        self.requirement_ids.insert(requirements, id);
+        id
+    }
+
+    pub(super) fn intern(&mut self, fit: Fit) -> FitId {
+        if let Some(id) = self.fit_ids.get(&fit) {
+            return *id;
+        }
+        let id = u32::try_from(self.fits.len()).unwrap_or(u32::MAX);
+        self.fits.push(fit.clone());
+        self.fit_ids.insert(fit, id);
+        id
+    }
+
+    /// The options of `pool` that satisfy requirements `id`, or `None` when there are none.
+    pub(super) fn compile(&mut self, id: ReqId, at: u32, pool: &NodePool, market: &Market) -> Option<FitId> {
+        if let Some(known) = self.compiled.get(&(id, at)) {
+            return *known;
+        }
+        let fit = compile(&self.requirements[id as usize], pool, market).map(|fit| self.intern(fit));
+        self.compiled.insert((id, at), fit);
+        fit
+    }
+
+    /// The options that both leave; both belong to one pool.
+    pub(super) fn intersect(&mut self, a: FitId, b: FitId, market: &Market) -> Option<FitId> {
+        if a == b {
+            return Some(a);
+        }
+        let key = (a.min(b), a.max(b));
+        if let Some(known) = self.intersections.get(&key) {
+            return *known;
+        }
+        let (left, right) = (&self.fits[a as usize], &self.fits[b as usize]);
+        let mut open_labels = left.open_labels.clone();
+        open_labels.add_all(&right.open_labels);
+        let slots = left.slots.intersection(&right.slots);
+        let types = offered_in(left.types.intersection(&right.types), &slots, market);
+        let possible = !types.is_empty() && !open_labels.is_impossible();
+        let fit = possible.then(|| self.intern(Fit { types, slots, open_labels }));
+        self.intersections.insert(key, fit);
+        fit
+    }
+
+    /// `id` cut down to `slots`.
+    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, market: &Market) -> Option<FitId> {
+        let fit = &self.fits[id as usize];
+        let slots = fit.slots.intersection(slots);
+        let types = offered_in(fit.types.clone(), &slots, market);
+        if types.is_empty() {
+            return None;
+        }
+        let open_labels = fit.open_labels.clone();
+        Some(self.intern(Fit { types, slots, open_labels }))
+    }
+}
+
+/// `types` without those that none of `slots` offers.
+fn offered_in(mut types: BitSet, slots: &BitSet, market: &Market) -> BitSet {
+    let gone: Vec<usize> = types.iter().filter(|at| !market.machines[*at].slots.meets(slots)).collect();
+    for at in gone {
+        types.remove(at);
+    }
+    types
+}
+
+fn compile(wanted: &Requirements, pool: &NodePool, market: &Market) -> Option<Fit> {
+    let mut fit = Fit {
+        types: BitSet::full(market.machines.len()),
+        slots: BitSet::full(market.slots.len()),
+        open_labels: Requirements::new(),
+    };
+    let suits = wanted.iter().all(|requirement| apply(&mut fit, requirement, false, pool, market))
+        && pool.requirements.iter().all(|requirement| apply(&mut fit, requirement, true, pool, market));
+    if !suits {
+        return None;
+    }
+    fit.types = offered_in(fit.types, &fit.slots, market);
+    (!fit.types.is_empty()).then_some(fit)
+}
+
+/// Narrows `fit` to what satisfies `requirement`; false when nothing does.
+fn apply(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool: &NodePool, market: &Market) -> bool {
+    if requirement.is_impossible() {
+        return false;
+    }
+    let key = requirement.key();
+    if let Some(value) = fixed_value(key, pool) {
+        return requirement.has(value);
+    }
+    if key.as_ref() == HOSTNAME || key.as_ref() == NAME_FIELD {
+        // A machine that does not exist has a name that nobody knows.
+        return requirement.finite_values().is_none() || requirement.allows_absence();
+    }
+    if market.is_slot_key(pool, key) {
+        for at in 0..market.slots.len() {
+            if !market.slots[at].satisfies(requirement) {
+                fit.slots.remove(at);
+            }
+        }
+        return !fit.slots.is_empty();
+    }
+    if market.type_keys.binary_search(key).is_ok() {
+        return narrow_types(fit, requirement, from_pool, pool, market);
+    }
+    match pool.requirements.get(key) {
+        Some(_) => {
+            fit.open_labels.add(requirement.clone());
+            !fit.open_labels.is_impossible()
+        }
+        None => requirement.allows_absence(),
+    }
+}
+
+/// Labels that every machine of the pool has.
+fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
+    match key.as_ref() {
+        NODEPOOL => Some(&pool.name),
+        NODECLASS => Some(&pool.node_class),
+        REGISTERED | INITIALIZED => Some("true"),
+        _ => None,
+    }
+}
+
+fn narrow_types(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool: &NodePool, market: &Market) -> bool {
+    let pool_own = pool.requirements.get(requirement.key());
+    for at in 0..market.machines.len() {
+        if !fit.types.contains(at) {
+            continue;
+        }
+        let kind = &pool.catalogue.types[market.machines[at].index as usize];
+        let suits = match kind.labels.get(requirement.key()) {
+            Some(known) => known.intersects(requirement) || (known.allows_absence() && requirement.allows_absence()),
+            // The type does not say; a pool that gives the label itself does.
+            None if from_pool => true,
+            None => pool_own.map_or(requirement.allows_absence(), |own| own.intersects(requirement)),
+        };
+        if !suits {
+            fit.types.remove(at);
+        }
+    }
+    let several = |values: Option<&std::collections::BTreeSet<Text>>| values.is_none_or(|values| values.len() > 1);
+    let open = fit.types.iter().any(|at| {
+        let kind = &pool.catalogue.types[market.machines[at].index as usize];
+        kind.labels.get(requirement.key()).map_or_else(
+            || pool_own.is_some_and(|own| several(own.finite_values())),
+            |known| !known.allows_absence() && several(known.finite_values()),
+        )
+    });
+    if open {
+        fit.open_labels.add(requirement.clone());
+    }
+    !fit.types.is_empty() && !fit.open_labels.is_impossible()
+}

@@ -1,0 +1,308 @@
+//! Buying: which machine to open for pods that no machine has room for, and how many of it.
+//!
+//! Pools are asked tier by tier; within a tier price decides. The capacity type is chosen first (reserved, spot,
+//! on-demand), then the machine with the least effective cost per pod: its price less what its spare room is worth to the
+//! demand that still waits, divided by the pods it takes.
+
+use super::axis;
+use super::bits::BitSet;
+use super::fits::FitId;
+use super::machines::Cohort;
+use super::market::{Machine, Market};
+use super::packing::{Packing, Pin, Softs};
+use super::topology::Topology;
+use crate::model::{CapacityType, MicroUsd};
+
+/// Spare room is worth a little less than room that is asked for, so that a machine of the right size wins over a larger
+/// one whose rest may stay empty.
+const SPARE_WORTH: f64 = 0.9;
+
+/// A machine that could be opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) pool: u32,
+    pub(super) fit: FitId,
+    pub(super) machine: u32,
+    pub(super) capacity_type: CapacityType,
+    /// Pods on each.
+    pub(super) each: u32,
+    /// How many at the most, for reasons other than demand.
+    pub(super) most: u32,
+    score: f64,
+    price: MicroUsd,
+}
+
+impl Packing<'_, '_> {
+    /// Opens machines for up to `count` pods of `class`; returns how many were placed.
+    pub(super) fn buy(&mut self, class: u32, count: u32, pins: &[Pin], softs: Softs) -> u32 {
+        let problem = self.problem;
+        for tier in &problem.tiers {
+            let mut best: Option<Choice> = None;
+            for pool in tier {
+                if let Some(choice) = self.choice_in(*pool, class, count, pins, softs)
+                    && best.as_ref().is_none_or(|known| better(&choice, known))
+                {
+                    best = Some(choice);
+                }
+            }
+            if let Some(choice) = best {
+                return self.open(choice, class, count);
+            }
+        }
+        0
+    }
+
+    /// Whether `count` pods could be bought for in the domains `pins` whatever else is bought: some pool sells machines for
+    /// them and no limit is near.
+    pub(super) fn can_always_buy(&mut self, class: u32, count: u32, softs: Softs, pins: &[Pin]) -> bool {
+        let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
+        pools.into_iter().any(|pool| {
+            self.limits_are_far(pool, class, count) && self.choice_in(pool, class, 1, pins, softs).is_some()
+        })
+    }
+
+    fn limits_are_far(&self, pool: u32, class: u32, count: u32) -> bool {
+        let Some(market) = &self.problem.markets[pool as usize] else { return false };
+        if self.ledger.is_fixed(pool) || self.nodes_left[pool as usize] < i64::from(count) {
+            return false;
+        }
+        let largest = |at: usize| market.machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
+        let asked = |name: &str| {
+            let place = self.problem.axis.position(name);
+            place.map_or(0, |place| self.problem.classes[class as usize].request[place])
+        };
+        let limits = self.limits[pool as usize].iter().zip(&market.limited).enumerate();
+        limits
+            .into_iter()
+            .all(|(at, (left, name))| left - largest(at) > asked(name).saturating_mul(2 * i64::from(count)))
+    }
+
+    /// The best machine that pool `pool` has for `class`.
+    fn choice_in(&mut self, pool: u32, class: u32, count: u32, pins: &[Pin], softs: Softs) -> Option<Choice> {
+        if self.nodes_left[pool as usize] < 1 {
+            return None;
+        }
+        let mut best: Option<Choice> = None;
+        for fit in self.pinned_fits(class, softs, pool, pins) {
+            let slots = self.slots_by_capacity(class, fit, pool);
+            for (capacity_type, slots) in slots {
+                let choice = self.choice_of(pool, class, count, fit, capacity_type, &slots, softs);
+                if let Some(choice) = choice {
+                    let rank = |c: &Choice| c.capacity_type;
+                    if best.as_ref().is_none_or(|known| (rank(&choice), false) < (rank(known), !better(&choice, known)))
+                    {
+                        best = Some(choice);
+                    }
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one evaluation of one rectangle of options; a struct would only rename them"
+    )]
+    fn choice_of(
+        &mut self,
+        pool: u32,
+        class: u32,
+        count: u32,
+        fit: FitId,
+        capacity_type: CapacityType,
+        slots: &BitSet,
+        softs: Softs,
+    ) -> Option<Choice> {
+        let problem = self.problem;
+        let market = problem.markets[pool as usize].as_ref()?;
+        let fit = self.fits.within_slots(fit, slots, market)?;
+        let fit = self.balanced(class, fit, pool)?;
+        let (cap, most) = self.fresh_cap(class, softs);
+        let cap = cap.min(count);
+        if cap == 0 {
+            return None;
+        }
+        for exotic in [false, true] {
+            let best = self.best_machine(pool, class, fit, cap, count, exotic);
+            if let Some((machine, each, score, price)) = best {
+                return Some(Choice { pool, fit, machine, capacity_type, each, most, score, price });
+            }
+        }
+        None
+    }
+
+    /// (machine, pods on each, score, price) with the least score; ordinary machines or exotic ones.
+    fn best_machine(
+        &self,
+        pool: u32,
+        class: u32,
+        fit: FitId,
+        cap: u32,
+        count: u32,
+        exotic: bool,
+    ) -> Option<(u32, u32, f64, MicroUsd)> {
+        let problem = self.problem;
+        let market = problem.markets[pool as usize].as_ref()?;
+        let request = &problem.classes[class as usize].request;
+        let options = self.fits.fit(fit);
+        let ignore_exotic = self.ledger.wants_min_values(pool);
+        let nothing = problem.axis.zero();
+        let spot = options.slots.iter().all(|slot| market.slots[slot].capacity_type == CapacityType::Spot);
+        let mut best: Option<(u32, u32, f64, MicroUsd)> = None;
+        for at in options.types.iter() {
+            let machine = &market.machines[at];
+            if (machine.exotic != exotic && !ignore_exotic) || !self.within_limits(pool, machine) {
+                continue;
+            }
+            if spot && !self.spot_share_allows(pool, machine.vcpu_milli) {
+                continue;
+            }
+            let Some((_, price)) = machine.cheapest_in(&options.slots) else { continue };
+            let each = axis::times(request, &machine.room, cap);
+            let each = self.flexible_count(pool, fit, &nothing, request, each);
+            if each == 0 {
+                continue;
+            }
+            let score = self.score(class, machine, price, each, count);
+            let key = (score, price);
+            if best.as_ref().is_none_or(|(_, _, known, known_price)| less(key, (*known, *known_price))) {
+                best = Some((u32::try_from(at).unwrap_or(u32::MAX), each, score, price));
+            }
+        }
+        best
+    }
+
+    fn within_limits(&self, pool: u32, machine: &Machine) -> bool {
+        machine.charge.iter().zip(&self.limits[pool as usize]).all(|(charge, left)| charge <= left)
+    }
+
+    /// Effective cost of one pod on `machine`, in micro-dollars per hour.
+    fn score(&self, class: u32, machine: &Machine, price: MicroUsd, each: u32, count: u32) -> f64 {
+        let request = &self.problem.classes[class as usize].request;
+        let machines = f64::from(count.div_ceil(each));
+        let mut spare_worth = 0.0;
+        for (at, worth) in self.problem.worth.iter().enumerate() {
+            let spare = (machine.room[at] - request[at] * i64::from(each)).max(0) as f64;
+            let waiting = ((self.rest[at] - request[at] as f64 * f64::from(count)) / machines).max(0.0);
+            spare_worth += worth * spare.min(waiting);
+        }
+        (price.0 as f64 - SPARE_WORTH * spare_worth) / f64::from(each)
+    }
+
+    /// How many pods of `class` an empty machine takes by rules between pods, and how many such machines may be opened.
+    fn fresh_cap(&self, class: u32, softs: Softs) -> (u32, u32) {
+        let needs = &self.problem.classes[class as usize];
+        let shape = &self.problem.input.shapes[needs.shape as usize];
+        let cap = self.host_cap(class, &super::machines::HostTallies::default(), softs);
+        let together = needs.owned.iter().any(|owned| {
+            owned.key == Topology::HOST
+                && matches!(owned.rule, super::classes::Rule::With { .. })
+                && super::packing::in_force(owned.soft, softs)
+        });
+        (if shape.host_ports.is_empty() { cap } else { cap.min(1) }, if together { 1 } else { u32::MAX })
+    }
+
+    /// Opens the machines of `choice`.
+    fn open(&mut self, choice: Choice, class: u32, count: u32) -> u32 {
+        let Some(market) = &self.problem.markets[choice.pool as usize] else { return 0 };
+        let wanted = (count / choice.each).max(1);
+        let each = choice.each.min(count);
+        let mut machines = wanted.min(choice.most).min(self.limit_on_machines(&choice, market));
+        let Some(fit) = self.settle(&choice, class, market, &mut machines) else { return 0 };
+        let machine = &market.machines[choice.machine as usize];
+        for (left, charge) in self.limits[choice.pool as usize].iter_mut().zip(&machine.charge) {
+            *left -= charge * i64::from(machines);
+        }
+        self.nodes_left[choice.pool as usize] -= i64::from(machines);
+        let first = u32::try_from(self.home.len()).unwrap_or(u32::MAX);
+        self.home.resize(self.home.len() + machines as usize, 0);
+        let cohort = Cohort {
+            ids: (first..first + machines).collect(),
+            pool: choice.pool,
+            target: choice.machine,
+            fit,
+            free: machine.room.clone(),
+            used: self.problem.axis.zero(),
+            ports: market.daemon_ports.clone(),
+            host: super::machines::HostTallies::default(),
+        };
+        let zone = self.only_zone(fit, market);
+        self.ledger.opened(choice.pool, choice.capacity_type, machine.vcpu_milli, zone, i64::from(machines));
+        let at = self.add_cohort(cohort);
+        self.join(class, at, fit, each)
+    }
+
+    fn limit_on_machines(&self, choice: &Choice, market: &Market) -> u32 {
+        let machine = &market.machines[choice.machine as usize];
+        let by_charge = machine.charge.iter().zip(&self.limits[choice.pool as usize]);
+        let by_charge = by_charge.filter(|(charge, _)| **charge > 0).map(|(charge, left)| left / charge);
+        let least = by_charge.chain([self.nodes_left[choice.pool as usize]]).min().unwrap_or(i64::MAX);
+        let one_by_one = self.ledger.is_stateful(choice.pool);
+        u32::try_from(least.max(0)).unwrap_or(u32::MAX).min(if one_by_one { 1 } else { u32::MAX })
+    }
+
+    /// Settles what must be one thing on each machine: the reservation it draws on, and the domain of every key under
+    /// which its pods are counted. Fewer machines may result.
+    fn settle(&mut self, choice: &Choice, class: u32, market: &Market, machines: &mut u32) -> Option<FitId> {
+        let mut fit = choice.fit;
+        if choice.capacity_type == CapacityType::Reserved {
+            let machine = &market.machines[choice.machine as usize];
+            let (slot, _) = machine.cheapest_in(self.slots_of_fit(fit))?;
+            let mut only = BitSet::empty(market.slots.len());
+            only.insert(usize::from(slot));
+            fit = self.fits.within_slots(fit, &only, market)?;
+            let left = self.reservations.get_mut(market.slots[usize::from(slot)].reservation.as_ref()?)?;
+            *machines = (*machines).min(u32::try_from(*left).unwrap_or(0));
+            *left -= i64::from(*machines);
+        }
+        for (key, group) in self.counted_keys(class) {
+            let domains = self.domains_of_fit(fit, choice.pool, key);
+            let offered: Vec<_> = domains
+                .iter()
+                .copied()
+                .filter(|domain| self.offers(fit, choice, Pin { key, domain: *domain }, market))
+                .collect();
+            if let Some(domain) = offered.iter().copied().min_by_key(|domain| {
+                (self.topology.tally(group, *domain).matched, self.topology.domain_name(key, *domain).clone())
+            }) {
+                *machines = (*machines).min(machines.div_ceil(u32::try_from(offered.len()).unwrap_or(1)));
+                fit = self.pin(fit, choice.pool, Pin { key, domain })?;
+            }
+        }
+        (*machines > 0).then_some(fit)
+    }
+
+    fn offers(&mut self, fit: FitId, choice: &Choice, pin: Pin, market: &Market) -> bool {
+        self.pin(fit, choice.pool, pin).is_some_and(|fit| {
+            let options = self.fits.fit(fit);
+            let target = choice.machine as usize;
+            options.types.contains(target) && market.machines[target].slots.meets(&options.slots)
+        })
+    }
+
+    /// The cheapest price at which `class` can be bought for in the domain `pin`, for ranking; dear when it cannot.
+    pub(super) fn domain_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
+        let problem = self.problem;
+        let request = &problem.classes[class as usize].request;
+        let mut least = i64::MAX;
+        for pool in problem.tiers.iter().flatten().copied() {
+            let Some(market) = &problem.markets[pool as usize] else { continue };
+            for fit in self.pinned_fits(class, softs, pool, &[pin]) {
+                let options = self.fits.fit(fit);
+                let fitting = options.types.iter().filter(|at| axis::fits(request, &market.machines[*at].room));
+                let prices = fitting.filter_map(|at| market.machines[at].cheapest_in(&options.slots));
+                least = prices.map(|(_, price)| price.0).min().unwrap_or(i64::MAX).min(least);
+            }
+        }
+        least
+    }
+}
+
+fn better(choice: &Choice, known: &Choice) -> bool {
+    less((choice.score, choice.price), (known.score, known.price))
+}
+
+fn less(a: (f64, MicroUsd), b: (f64, MicroUsd)) -> bool {
+    a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).is_lt()
+}

@@ -1,0 +1,299 @@
+//! The packing as it grows: which pods have a place, what is left, and the order in which it came about.
+//!
+//! Classes are placed one after another. For each, [`Packing::place`] asks the nodes that exist, then the machines that
+//! are to be bought anyway, then buys. Preferences narrow the choice and are given up lightest first; they never make a
+//! pod pass by room that is there (L21).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::bits::BitSet;
+use super::classes::{Class, Rule};
+use super::fits::{FitId, FitTable, ReqId};
+use super::machines::{Cohort, Event, HostTallies, Room};
+use super::problem::{Problem, Start};
+use super::topology::{DomainId, KeyId, Topology};
+use crate::model::{Text, Toleration};
+
+/// A machine must be in this domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Pin {
+    pub(super) key: KeyId,
+    pub(super) domain: DomainId,
+}
+
+/// A set of a class's preferences, by index; those beyond 64 are never in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Softs(u64);
+
+impl Softs {
+    pub(super) fn has(self, at: usize) -> bool {
+        at < 64 && self.0 & (1 << at) != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn with(self, at: usize) -> Self {
+        if at < 64 { Self(self.0 | 1 << at) } else { self }
+    }
+
+    fn without(self, at: usize) -> Self {
+        if at < 64 { Self(self.0 & !(1 << at)) } else { self }
+    }
+}
+
+/// How far a placement may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reach {
+    /// Nodes that exist.
+    Rooms,
+    /// Machines that are to be bought anyway.
+    Cohorts,
+    /// More machines.
+    Buy,
+}
+
+type OpenRooms<'i> = FxHashMap<(SmallVec<[ReqId; 1]>, &'i [Toleration]), Rc<BitSet>>;
+type ClassFits = Rc<[FitId]>;
+
+/// The state of one packing.
+#[derive(Debug)]
+pub(super) struct Packing<'p, 'i> {
+    pub(super) problem: &'p Problem<'i>,
+    pub(super) fits: FitTable,
+    pub(super) topology: Topology,
+    pub(super) rooms: Vec<Room>,
+    pub(super) cohorts: Vec<Cohort>,
+    pub(super) limits: Vec<Vec<i64>>,
+    pub(super) nodes_left: Vec<i64>,
+    pub(super) reservations: BTreeMap<Text, i64>,
+    pub(super) events: Vec<Event>,
+    /// For each machine bought, by number, the index of its cohort.
+    pub(super) home: Vec<u32>,
+    /// Demand that has no place yet, in the order of the axis.
+    pub(super) rest: Vec<f64>,
+    /// Whether the minimum of a spread constraint is taken over the domains that have a machine, as kube-scheduler takes
+    /// it, instead of over all domains that could have one. The narrower reading serves pods that nothing else places.
+    pub(super) present_domains_only: bool,
+    /// Whether `PreferNoSchedule` taints are kept clear of.
+    pub(super) avoid_discouraged: bool,
+    pub(super) open_rooms: OpenRooms<'i>,
+    pub(super) class_fits: FxHashMap<(u32, Softs, u32), ClassFits>,
+    pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
+    pub(super) universes: FxHashMap<(u32, usize), Rc<[DomainId]>>,
+    /// Cohorts that may have room for somebody, by index.
+    pub(super) live: Vec<u32>,
+    /// Machines per pool and zone, for the rules that look at them.
+    pub(super) ledger: super::rules::Ledger,
+}
+
+impl<'p, 'i> Packing<'p, 'i> {
+    pub(super) fn new(problem: &'p Problem<'i>, start: Start) -> Self {
+        let mut rest = vec![0.0; problem.axis.len()];
+        for class in &problem.classes {
+            for (sum, ask) in rest.iter_mut().zip(&class.request) {
+                *sum += *ask as f64 * class.pods.len() as f64;
+            }
+        }
+        Self {
+            problem,
+            fits: start.fits,
+            topology: start.topology,
+            rooms: start.rooms,
+            cohorts: Vec::new(),
+            limits: start.limits,
+            nodes_left: start.nodes_left,
+            reservations: start.reservations,
+            events: Vec::new(),
+            home: Vec::new(),
+            rest,
+            present_domains_only: false,
+            avoid_discouraged: true,
+            open_rooms: FxHashMap::default(),
+            class_fits: FxHashMap::default(),
+            fit_domains: FxHashMap::default(),
+            universes: FxHashMap::default(),
+            live: Vec::new(),
+            ledger: super::rules::Ledger::of(problem.input),
+        }
+    }
+
+    /// Places as many of `count` pods of `class` as have a place; returns how many.
+    pub(super) fn place(&mut self, class: u32, count: u32) -> u32 {
+        let needs = &self.problem.classes[class as usize];
+        if !needs.possible || needs.alternatives.is_empty() {
+            return 0;
+        }
+        let mut left = count;
+        for avoid in [true, false] {
+            self.avoid_discouraged = avoid;
+            if !self.rooms.is_empty() {
+                left -= self.place_softly(class, left, Reach::Rooms);
+            }
+            left -= self.place_softly(class, left, Reach::Buy);
+            if left == 0 {
+                break;
+            }
+        }
+        self.forget_demand(class, count - left);
+        count - left
+    }
+
+    /// Places under as many preferences as can be kept, giving them up lightest first.
+    fn place_softly(&mut self, class: u32, count: u32, reach: Reach) -> u32 {
+        let problem = self.problem;
+        let needs = &problem.classes[class as usize];
+        let mut allowed = (0..needs.softs.len()).fold(Softs::default(), Softs::with);
+        let mut left = count;
+        while left > 0 {
+            let softs = self.keepable(class, allowed, reach);
+            let mut got = 0;
+            if reach == Reach::Buy {
+                // Hostname preferences choose among the machines that are bought anyway and never buy one.
+                let host = |at: &usize| needs.softs[*at].host;
+                let wide = (0..needs.softs.len()).filter(host).fold(softs, Softs::without);
+                if wide != softs {
+                    got = self.place_under(class, left, softs, Reach::Cohorts);
+                }
+                got += self.place_under(class, left - got, wide, Reach::Buy);
+            } else {
+                got = self.place_under(class, left, softs, reach);
+            }
+            left -= got;
+            if got == 0 {
+                let Some(lightest) = lightest(needs, softs) else { break };
+                allowed = allowed.without(lightest);
+            }
+        }
+        count - left
+    }
+
+    /// The preferences out of `allowed` that can be kept together, heaviest first.
+    fn keepable(&mut self, class: u32, allowed: Softs, reach: Reach) -> Softs {
+        let needs = &self.problem.classes[class as usize];
+        if allowed.is_empty() || reach != Reach::Buy {
+            return allowed;
+        }
+        let mut order: Vec<usize> = (0..needs.softs.len()).filter(|at| allowed.has(*at)).collect();
+        order.sort_by_key(|at| (-needs.softs[*at].weight, *at));
+        let mut kept = Softs::default();
+        for at in order {
+            if needs.softs[at].host || self.is_thinkable(class, kept.with(at)) {
+                kept = kept.with(at);
+            }
+        }
+        kept
+    }
+
+    /// Whether some pool has options and some domain is allowed under `softs`, resources apart.
+    fn is_thinkable(&mut self, class: u32, softs: Softs) -> bool {
+        let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
+        let constrained = self.wide_rules(class, softs);
+        let tuples =
+            if constrained.is_empty() { vec![SmallVec::new()] } else { self.targets(class, softs, &constrained) };
+        tuples.iter().any(|pins| pools.iter().any(|pool| !self.pinned_fits(class, softs, *pool, pins).is_empty()))
+    }
+
+    fn forget_demand(&mut self, class: u32, count: u32) {
+        let needs = &self.problem.classes[class as usize];
+        for (sum, ask) in self.rest.iter_mut().zip(&needs.request) {
+            *sum -= *ask as f64 * f64::from(count);
+        }
+    }
+
+    /// Places up to `count` pods under exactly these preferences.
+    fn place_under(&mut self, class: u32, count: u32, softs: Softs, reach: Reach) -> u32 {
+        if count == 0 {
+            return 0;
+        }
+        let rules = self.wide_rules(class, softs);
+        if rules.is_empty() {
+            self.fill(class, count, &[], softs, reach)
+        } else {
+            self.spread_over(class, count, softs, reach, &rules)
+        }
+    }
+
+    /// Fills what `reach` allows, in order, in the domains `pins`.
+    pub(super) fn fill(&mut self, class: u32, count: u32, pins: &[Pin], softs: Softs, reach: Reach) -> u32 {
+        let mut left = count;
+        if reach == Reach::Rooms {
+            return self.fill_rooms(class, left, pins, softs);
+        }
+        left -= self.fill_cohorts(class, left, pins, softs);
+        if reach == Reach::Cohorts {
+            return count - left;
+        }
+        while left > 0 {
+            let got = self.buy(class, left, pins, softs);
+            if got == 0 {
+                break;
+            }
+            left -= got;
+        }
+        if left > 0 {
+            left -= self.grow(class, left, pins, softs);
+        }
+        count - left
+    }
+
+    /// How many pods of `class` the hostname rules allow on a machine with these tallies.
+    pub(super) fn host_cap(&self, class: u32, host: &HostTallies, softs: Softs) -> u32 {
+        let needs = &self.problem.classes[class as usize];
+        let mut cap = u32::MAX;
+        for owned in needs.owned.iter().filter(|owned| owned.key == Topology::HOST && in_force(owned.soft, softs)) {
+            let tally = host.get(owned.group);
+            cap = cap.min(match owned.rule {
+                Rule::Spread { max_skew, selfish, .. } => {
+                    self.host_spread_cap(owned.group, tally.matched, max_skew, selfish)
+                }
+                Rule::With { .. } if tally.matched > 0 => u32::MAX,
+                Rule::With { bootstrap } if bootstrap && self.topology.total(owned.group) == 0 => u32::MAX,
+                Rule::With { .. } => 0,
+                Rule::Without { .. } if tally.matched > 0 => 0,
+                Rule::Without { selfish } => {
+                    if selfish {
+                        1
+                    } else {
+                        u32::MAX
+                    }
+                }
+            });
+        }
+        let refused = |group: &u32| {
+            let spec = &self.topology.groups[*group as usize];
+            spec.anti && spec.key == Topology::HOST && host.get(*group).owners > 0
+        };
+        if needs.meant_by.iter().any(refused) { 0 } else { cap }
+    }
+
+    /// An empty machine can always be made, so the least count is zero; only for pods that nothing else places is it the
+    /// least count of the machines that are there.
+    fn host_spread_cap(&self, group: u32, matched: u32, max_skew: u32, selfish: bool) -> u32 {
+        let least = if self.present_domains_only { self.least_on_hosts(group) } else { 0 };
+        match (selfish, matched <= max_skew + least) {
+            (true, _) => (max_skew + least).saturating_sub(matched),
+            (false, true) => u32::MAX,
+            (false, false) => 0,
+        }
+    }
+
+    fn least_on_hosts(&self, group: u32) -> u32 {
+        let rooms = self.rooms.iter().map(|room| room.host.get(group).matched);
+        rooms.chain(self.cohorts.iter().map(|cohort| cohort.host.get(group).matched)).min().unwrap_or(0)
+    }
+}
+
+/// Whether a rule counts under `softs`: hard rules always do.
+pub(super) fn in_force(soft: Option<u8>, softs: Softs) -> bool {
+    soft.is_none_or(|at| softs.has(usize::from(at)))
+}
+
+fn lightest(needs: &Class, softs: Softs) -> Option<usize> {
+    (0..needs.softs.len()).filter(|at| softs.has(*at)).min_by_key(|at| (needs.softs[*at].weight, *at))
+}

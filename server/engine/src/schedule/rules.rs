@@ -1,0 +1,296 @@
+//! Rules beyond resources and labels that decide what a pool may open: capacity types, opt-in annotations, `minValues`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::axis;
+use super::bits::BitSet;
+use super::fits::FitId;
+use super::market::Market;
+use super::packing::Packing;
+use crate::input::{MinValuesPolicy, PlanningInput};
+use crate::model::labels::{ARCH, CAPACITY_TYPE, ZONE};
+use crate::model::resources::CPU;
+use crate::model::{CapacityType, NodePool, NodeStage, Operator, Requirement, Text};
+
+/// What the opt-in rules of one pool look at.
+#[derive(Debug, Clone, Default)]
+struct Account {
+    /// Rules that depend on what else is opened, so that machines are opened one by one.
+    stateful: bool,
+    min_values: bool,
+    shares: bool,
+    on_demand: i64,
+    spot_vcpu: i64,
+    all_vcpu: i64,
+    zones: BTreeMap<Text, i64>,
+}
+
+/// Machines per pool, as far as rules look at them.
+#[derive(Debug, Clone)]
+pub(super) struct Ledger(Vec<Account>);
+
+impl Ledger {
+    pub(super) fn of(input: &PlanningInput) -> Self {
+        Self(input.pools.iter().map(|pool| account_of(input, pool)).collect())
+    }
+
+    /// Whether machines of `pool` are opened one by one.
+    pub(super) fn is_stateful(&self, pool: u32) -> bool {
+        self.0[pool as usize].stateful
+    }
+
+    /// Whether the size of a machine of `pool` is settled when it is opened (its vCPUs are part of a share).
+    pub(super) fn is_fixed(&self, pool: u32) -> bool {
+        self.0[pool as usize].shares
+    }
+
+    pub(super) fn wants_min_values(&self, pool: u32) -> bool {
+        self.0[pool as usize].min_values
+    }
+
+    /// Machines that `pool` has in `zone`.
+    pub(super) fn in_zone(&self, pool: u32, zone: &str) -> i64 {
+        self.0[pool as usize].zones.get(zone).copied().unwrap_or(0)
+    }
+
+    /// Counts machines that were opened.
+    pub(super) fn opened(
+        &mut self,
+        pool: u32,
+        capacity: CapacityType,
+        vcpu_milli: i64,
+        zone: Option<Text>,
+        count: i64,
+    ) {
+        let account = &mut self.0[pool as usize];
+        account.add(capacity, vcpu_milli, count);
+        if let Some(zone) = zone {
+            *account.zones.entry(zone).or_insert(0) += count;
+        }
+    }
+
+    /// Counts a machine whose zone is settled when the plan is finished.
+    pub(super) fn settled(&mut self, pool: u32, zone: &Text) {
+        *self.0[pool as usize].zones.entry(zone.clone()).or_insert(0) += 1;
+    }
+}
+
+impl Account {
+    fn add(&mut self, capacity: CapacityType, vcpu_milli: i64, count: i64) {
+        self.all_vcpu += vcpu_milli * count;
+        match capacity {
+            CapacityType::Spot => self.spot_vcpu += vcpu_milli * count,
+            CapacityType::OnDemand => self.on_demand += count,
+            CapacityType::Reserved => {}
+        }
+    }
+}
+
+fn account_of(input: &PlanningInput, pool: &NodePool) -> Account {
+    let shares = pool.rules.spot_max_percent.is_some();
+    let mut account = Account {
+        stateful: shares || pool.rules.on_demand_min_nodes.is_some() || pool.rules.zone_balance,
+        min_values: pool.requirements.iter().any(|requirement| requirement.min_values().is_some()),
+        shares,
+        ..Account::default()
+    };
+    let own = |node: &&crate::model::Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
+    for node in input.nodes.iter().filter(own) {
+        let capacity = match node.labels.get(CAPACITY_TYPE).map(AsRef::as_ref) {
+            Some("spot") => CapacityType::Spot,
+            Some("reserved") => CapacityType::Reserved,
+            _ => CapacityType::OnDemand,
+        };
+        account.add(capacity, node.capacity.get(CPU), 1);
+        if let Some(zone) = node.labels.get(ZONE) {
+            *account.zones.entry(zone.clone()).or_insert(0) += 1;
+        }
+    }
+    account
+}
+
+impl Packing<'_, '_> {
+    /// `fit` under the opt-in rules that depend on the pod alone: safe architectures.
+    pub(super) fn apply_rules(&mut self, class: u32, fit: FitId, at: u32) -> Option<FitId> {
+        let problem = self.problem;
+        let pool = &problem.input.pools[at as usize];
+        let safe = &pool.rules.safe_architectures;
+        if safe.is_empty() || problem.classes[class as usize].names_arch {
+            return Some(fit);
+        }
+        let market = problem.markets[at as usize].as_ref()?;
+        let wanted = Requirement::new(ARCH, Operator::In, safe.iter().cloned());
+        let id = self.fits.intern_requirements([wanted].into_iter().collect());
+        let narrowed = self.fits.compile(id, at, pool, market)?;
+        self.fits.intersect(fit, narrowed, market)
+    }
+
+    /// The slots of `fit` by capacity type, in the order in which they are to be used: reserved, spot, on-demand.
+    pub(super) fn slots_by_capacity(&mut self, class: u32, fit: FitId, at: u32) -> Vec<(CapacityType, BitSet)> {
+        let problem = self.problem;
+        let Some(market) = &problem.markets[at as usize] else { return Vec::new() };
+        let all = self.slots_of_fit(fit).clone();
+        let mut reserved = all.intersection(market.slots_of(CapacityType::Reserved));
+        for slot in reserved.clone().iter() {
+            let id = market.slots[slot].reservation.as_ref();
+            if id.is_none_or(|id| self.reservations.get(id).copied().unwrap_or(0) < 1) {
+                reserved.remove(slot);
+            }
+        }
+        let spot = all.intersection(market.slots_of(CapacityType::Spot));
+        let on_demand = all.intersection(market.slots_of(CapacityType::OnDemand));
+        let floor = self.below_on_demand_floor(at);
+        let may_wait = problem.classes[class as usize].waits.contains(&at) && self.allows_spot(class, at);
+        let allowed_spot =
+            if floor { BitSet::empty(market.slots.len()) } else { self.spot_within_share(at, spot.clone(), market) };
+        let kept_off = floor || (!spot.is_empty() && allowed_spot.is_empty());
+        let mut order = vec![(CapacityType::Reserved, reserved), (CapacityType::Spot, allowed_spot)];
+        if !may_wait || kept_off {
+            order.push((CapacityType::OnDemand, on_demand));
+        }
+        order.retain(|(_, slots)| !slots.is_empty());
+        self.drop_dear_spot(fit, market, &mut order);
+        order
+    }
+
+    /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6).
+    fn drop_dear_spot(&self, fit: FitId, market: &Market, order: &mut Vec<(CapacityType, BitSet)>) {
+        let options = self.fits.fit(fit);
+        let cheapest = |slots: &BitSet| {
+            options.types.iter().filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
+        };
+        let price_of = |wanted: CapacityType| {
+            order.iter().find(|(kind, _)| *kind == wanted).and_then(|(_, slots)| cheapest(slots))
+        };
+        if let (Some(spot), Some(on_demand)) = (price_of(CapacityType::Spot), price_of(CapacityType::OnDemand))
+            && spot > on_demand
+        {
+            order.retain(|(kind, _)| *kind != CapacityType::Spot);
+        }
+    }
+
+    /// Whether the pod's own constraints and the pool allow spot, whether or not any is for sale.
+    fn allows_spot(&self, class: u32, at: u32) -> bool {
+        let pool = &self.problem.input.pools[at as usize];
+        let allows = |requirement: Option<&Requirement>| requirement.is_none_or(|requirement| requirement.has("spot"));
+        let alternatives = &self.problem.classes[class as usize].alternatives;
+        allows(pool.requirements.get(CAPACITY_TYPE))
+            && alternatives.iter().any(|id| allows(self.fits.requirements(*id).get(CAPACITY_TYPE)))
+    }
+
+    fn below_on_demand_floor(&self, at: u32) -> bool {
+        let floor = self.problem.input.pools[at as usize].rules.on_demand_min_nodes;
+        floor.is_some_and(|floor| self.ledger.0[at as usize].on_demand < floor)
+    }
+
+    /// Spot slots, unless no spot machine however small stays within the share.
+    fn spot_within_share(&self, at: u32, slots: BitSet, market: &Market) -> BitSet {
+        let smallest = market.machines.iter().filter(|machine| machine.slots.meets(&slots)).map(|m| m.vcpu_milli).min();
+        match smallest {
+            Some(smallest) if self.spot_share_allows(at, smallest) => slots,
+            _ => BitSet::empty(market.slots.len()),
+        }
+    }
+
+    /// Whether a spot machine of this size keeps the pool's spot share.
+    pub(super) fn spot_share_allows(&self, at: u32, vcpu_milli: i64) -> bool {
+        let Some(percent) = self.problem.input.pools[at as usize].rules.spot_max_percent else { return true };
+        let account = &self.ledger.0[at as usize];
+        (account.spot_vcpu + vcpu_milli) * 100 <= (account.all_vcpu + vcpu_milli) * percent
+    }
+
+    /// `fit` in the zone that `zone-balance` asks for next: the usable zone with the fewest machines.
+    pub(super) fn balanced(&mut self, class: u32, fit: FitId, at: u32) -> Option<FitId> {
+        let problem = self.problem;
+        let pool = &problem.input.pools[at as usize];
+        if !pool.rules.zone_balance {
+            return Some(fit);
+        }
+        let market = problem.markets[at as usize].as_ref()?;
+        let usable = self.usable_zones(class, at, market);
+        let least = usable.iter().map(|zone| self.ledger.in_zone(at, zone)).min().unwrap_or(0);
+        let offered = self.zones_of_fit(fit, market);
+        let zone = offered
+            .into_iter()
+            .filter(|zone| self.ledger.in_zone(at, zone) <= least + 1)
+            .min_by_key(|zone| (self.ledger.in_zone(at, zone), zone.clone()))?;
+        let mut slots = BitSet::empty(market.slots.len());
+        market.slots.iter().enumerate().filter(|(_, slot)| slot.zone == zone).for_each(|(slot, _)| slots.insert(slot));
+        self.fits.within_slots(fit, &slots, market)
+    }
+
+    /// Zones in which pods of `class` could run on machines of the pool, whatever other pods say.
+    fn usable_zones(&mut self, class: u32, at: u32, market: &Market) -> BTreeSet<Text> {
+        let fits = self.class_fits(class, super::packing::Softs::default(), at);
+        fits.iter().flat_map(|fit| self.zones_of_fit(*fit, market)).collect()
+    }
+
+    /// Zones in which some option of `fit` is offered.
+    pub(super) fn zones_of_fit(&self, fit: FitId, market: &Market) -> BTreeSet<Text> {
+        let options = self.fits.fit(fit);
+        let offered = |slot: &usize| options.types.iter().any(|kind| market.machines[kind].slots.contains(*slot));
+        options.slots.iter().filter(offered).map(|slot| market.slots[slot].zone.clone()).collect()
+    }
+
+    /// The zone of `fit` when it has only one.
+    pub(super) fn only_zone(&self, fit: FitId, market: &Market) -> Option<Text> {
+        let mut zones = self.zones_of_fit(fit, market).into_iter();
+        zones.next().filter(|_| zones.next().is_none())
+    }
+
+    /// The largest number up to `count` for which `minValues` hold over the options that still fit `used` and that many
+    /// times `request` (Karpenter core §2.6).
+    pub(super) fn flexible_count(&self, pool: u32, fit: FitId, used: &[i64], request: &[i64], count: u32) -> u32 {
+        let strict = self.problem.input.policy.min_values == MinValuesPolicy::Strict;
+        if count == 0 || !strict || !self.ledger.wants_min_values(pool) {
+            return count;
+        }
+        let holds = |count: u32| {
+            let mut sum: axis::Amounts = used.iter().copied().collect();
+            axis::add(&mut sum, request, count);
+            self.min_values_hold(pool, fit, &sum)
+        };
+        // Fewer pods leave more options, so the bound can be found by halving.
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if holds(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    fn min_values_hold(&self, at: u32, fit: FitId, used: &[i64]) -> bool {
+        let pool = &self.problem.input.pools[at as usize];
+        let Some(market) = &self.problem.markets[at as usize] else { return false };
+        let options = self.fits.fit(fit);
+        let fitting: Vec<usize> = options
+            .types
+            .iter()
+            .filter(|kind| axis::fits(used, &market.machines[*kind].room) && self.within_limits_of(at, *kind, market))
+            .collect();
+        pool.requirements
+            .iter()
+            .filter_map(|requirement| Some((requirement, requirement.min_values()?)))
+            .all(|(requirement, least)| distinct_values(pool, market, &fitting, requirement).len() >= least as usize)
+    }
+
+    fn within_limits_of(&self, pool: u32, kind: usize, market: &Market) -> bool {
+        market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).all(|(charge, left)| charge <= left)
+    }
+}
+
+/// The different values of a requirement's key among these machines.
+pub(super) fn distinct_values(
+    pool: &NodePool,
+    market: &Market,
+    machines: &[usize],
+    requirement: &Requirement,
+) -> BTreeSet<Text> {
+    let mut values = BTreeSet::new();
+    for at in machines {
+        let kind = &pool.catalogue.types[market.machines[*at].index as usize];
+        let known = kind.labels.get(requirement.key()).and_then(Requirement::finite_values);
+        values.extend(known.into_iter().flatten().filter(|value| requirement.has(value)).cloned());
+    }
+    values
+}
