@@ -5,3 +5,4 @@
 
 pub mod catalogue;
 pub mod provider;
+pub mod simulated;

@@ -1,0 +1,108 @@
+use engine::model::{CapacityType, Text, Timestamp};
+
+use super::*;
+
+fn request(token: &str, types: &[&str]) -> LaunchRequest {
+    let option = |kind: &&str| Override { instance_type: Text::from(*kind), zone: Text::from("us-east-1a") };
+    LaunchRequest {
+        token: Text::from(token),
+        cluster: Text::from("c1"),
+        claim: Text::from("pool-abcde"),
+        pool: Text::from("pool"),
+        node_class: Text::from("default"),
+        capacity_type: CapacityType::Spot,
+        overrides: types.iter().map(option).collect(),
+        reservation: None,
+    }
+}
+
+fn cloud(weather: Weather) -> SimulatedCloud {
+    SimulatedCloud::new(weather, None)
+}
+
+#[test]
+fn one_token_buys_one_machine_however_often_it_is_sent() {
+    let mut cloud = cloud(Weather::default());
+    let first = cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
+    let again = cloud.launch(&request("t", &["m5.large"]), Timestamp(9)).unwrap();
+    assert_eq!(first.instance.id, again.instance.id);
+    assert_eq!(cloud.book().sold(), 1);
+}
+
+#[test]
+fn a_token_with_other_parameters_is_refused() {
+    let mut cloud = cloud(Weather::default());
+    cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
+    let other = cloud.launch(&request("t", &["c5.large"]), Timestamp(1));
+    assert_eq!(other, Err(CloudError::IdempotentParameterMismatch { token: Text::from("t") }));
+    assert_eq!(cloud.book().sold(), 1);
+}
+
+#[test]
+fn the_first_option_with_capacity_is_sold_and_those_before_it_are_told() {
+    let short = Shortage { instance_type: Some(Text::from("m5.large")), ..Shortage::default() };
+    let mut cloud = cloud(Weather { shortages: vec![short], ..Weather::default() });
+    let outcome = cloud.launch(&request("t", &["m5.large", "c5.large"]), Timestamp(0)).unwrap();
+    assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
+    assert_eq!(outcome.sold_out, request("t", &["m5.large"]).overrides);
+}
+
+#[test]
+fn without_any_capacity_nothing_is_sold() {
+    let mut cloud = cloud(Weather { no_capacity: true, ..Weather::default() });
+    let wish = request("t", &["m5.large"]);
+    assert_eq!(cloud.launch(&wish, Timestamp(0)), Err(CloudError::NoCapacity { sold_out: wish.overrides.clone() }));
+    assert_eq!((cloud.book().sold(), cloud.book().refused), (0, 1));
+}
+
+#[test]
+fn calls_beyond_the_bucket_are_told_when_to_come_back() {
+    let mut cloud = cloud(Weather { calls: Bucket::new(2, 500), ..Weather::default() });
+    assert!(cloud.launch(&request("a", &["x"]), Timestamp(0)).is_ok());
+    assert!(cloud.launch(&request("b", &["x"]), Timestamp(0)).is_ok());
+    let third = cloud.launch(&request("c", &["x"]), Timestamp(0));
+    // The bucket is empty and gets one call per 500 ms; one is added for rounding.
+    assert_eq!(third, Err(CloudError::RequestLimitExceeded { retry_after_ms: 501 }));
+    assert!(cloud.launch(&request("c", &["x"]), Timestamp(501)).is_ok());
+}
+
+#[test]
+fn a_spot_machine_is_warned_two_minutes_before_its_end() {
+    let weather = Weather { boot_ms: (10, 10), shutdown_ms: 5, ..Weather::default() };
+    let mut cloud = cloud(weather);
+    let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
+    assert!(matches!(cloud.tick(Timestamp(10)).as_slice(), [CloudEvent::Running(_)]));
+    assert!(cloud.interrupt(&id, Timestamp(1_000)));
+    let warned = cloud.tick(Timestamp(1_000));
+    assert!(matches!(warned.as_slice(), [CloudEvent::Interrupted { at: Timestamp(121_000), .. }]), "{warned:?}");
+    assert!(cloud.tick(Timestamp(121_004)).is_empty());
+    assert!(matches!(cloud.tick(Timestamp(121_005)).as_slice(), [CloudEvent::Terminated(_)]));
+    assert_eq!(cloud.book().alive().count(), 0);
+}
+
+#[test]
+fn a_lost_answer_may_hide_a_machine_and_the_same_request_finds_it() {
+    let mut cloud = cloud(Weather { lost_answers_percent: 100, ..Weather::default() });
+    let mut tries = 0;
+    while cloud.book().sold() == 0 {
+        tries += 1;
+        assert!(tries < 100, "half of the lost answers come after the purchase");
+        assert!(matches!(cloud.launch(&request("t", &["x"]), Timestamp(0)), Err(CloudError::Unknown { .. })));
+    }
+    cloud.weather_mut().lost_answers_percent = 0;
+    let found = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap();
+    assert_eq!(cloud.book().entries().map(|entry| &entry.instance.id).collect::<Vec<_>>(), [&found.instance.id]);
+}
+
+#[test]
+fn terminating_is_told_once_it_is_over() {
+    let mut cloud = cloud(Weather { shutdown_ms: 100, boot_ms: (60, 60), ..Weather::default() });
+    let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
+    cloud.terminate(&id, Timestamp(10)).unwrap();
+    cloud.terminate(&id, Timestamp(50)).unwrap();
+    let events = cloud.tick(Timestamp(110));
+    // It would have booted at 60, but it was going down since 10; it is gone at 10 + 100.
+    assert!(matches!(events.as_slice(), [CloudEvent::Terminated(_)]), "{events:?}");
+    assert!(matches!(cloud.terminate(&id, Timestamp(200)), Err(CloudError::NotFound { .. })));
+    assert_eq!(cloud.list("c1", Timestamp(200)).count(), 0);
+}
