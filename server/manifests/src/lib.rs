@@ -4,8 +4,11 @@
 //! Pure: no files, no network, no clock. Whoever calls [`read`] has opened the files; what comes out depends on the
 //! bytes and the [`Options`] alone, never on the order of sources or documents.
 //!
-//! Reading order: [`document`] (bytes to objects), [`cursor`] (typed looks at an object, errors with paths).
+//! Reading order: [`document`] (bytes to objects), [`cursor`] (typed looks at an object, errors with paths), `inventory` (which
+//! objects there are, each once), [`pod`] and [`cluster`] (Kubernetes objects), [`karpenter`] (Karpenter's), `assemble`
+//! (all of it together). [`legacy`] makes today's objects of older ones, [`fields`] explains every field.
 
+mod assemble;
 pub mod cluster;
 pub mod cursor;
 pub mod document;
@@ -23,6 +26,13 @@ pub use cursor::{Cursor, Problems, Site};
 pub use document::Document;
 pub use error::InputError;
 
+use engine::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
+use engine::model::Timestamp;
+
+use self::document::Allowance;
+use self::inventory::Inventory;
+use self::notes::Notes;
+
 /// One input as the caller opened it.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -30,4 +40,74 @@ pub struct Source {
     pub name: String,
     /// Its content.
     pub bytes: Vec<u8>,
+}
+
+/// What the operator decided.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The region; `None` looks for it in the input.
+    pub region: Option<String>,
+    /// A catalogue in place of the built-in one.
+    pub catalogue: Option<Source>,
+    /// Machines that are left in capacity reservations, by id.
+    pub reservations: Vec<(String, i64)>,
+    /// Refuse what is understood although it is wrong for its version.
+    pub strict: bool,
+    /// Soft constraints.
+    pub preferences: PreferencePolicy,
+    /// `minValues` that cannot be met.
+    pub min_values: MinValuesPolicy,
+    /// Steps that the search for cheaper packings may take.
+    pub search_steps: u64,
+    /// Seed of the search.
+    pub seed: u64,
+    /// The moment that opt-in waits are judged by.
+    pub now: Timestamp,
+    /// No machine with more vCPUs than this, in any pool.
+    pub max_node_vcpu: Option<i64>,
+    /// No fewer new nodes than this, in every pool.
+    pub min_nodes: Option<i64>,
+}
+
+/// What was read.
+#[derive(Debug, Clone)]
+pub struct Captured {
+    /// What planning looks at.
+    pub input: PlanningInput,
+    /// What the reader should know, sorted, without doubles.
+    pub notes: Vec<String>,
+    /// The region that is planned in.
+    pub region: String,
+}
+
+/// Reads `sources` into one planning input. The order of sources and documents changes nothing.
+///
+/// # Errors
+/// Everything that an API server would refuse and everything that contradicts itself, in order of source and document, at
+/// most [`cursor::MAX_ERRORS`].
+pub fn read(sources: &[Source], options: &Options) -> Result<Captured, Vec<InputError>> {
+    let (problems, mut notes) = (Problems::default(), Notes::default());
+    let documents = parse_all(sources, &problems);
+    if !problems.is_empty() {
+        return Err(problems.into_errors());
+    }
+    let inventory = Inventory::new(documents, &problems, &mut notes);
+    let mut captured = assemble::assemble(&inventory, options, &problems, &mut notes);
+    if !problems.is_empty() {
+        return Err(problems.into_errors());
+    }
+    captured.notes = notes.into_lines();
+    Ok(captured)
+}
+
+fn parse_all(sources: &[Source], problems: &Problems) -> Vec<Document> {
+    let allowance = Allowance::default();
+    let mut documents = Vec::new();
+    for source in sources {
+        match document::parse(source, &allowance) {
+            Ok(parsed) => documents.extend(parsed),
+            Err(errors) => errors.into_iter().for_each(|error| problems.add(error)),
+        }
+    }
+    documents
 }

@@ -13,6 +13,7 @@ pub mod volumes;
 
 use std::collections::BTreeSet;
 
+use engine::model::labels::ZONE;
 use engine::model::{Labels, PodShape, SelectorOperator, Text};
 
 use self::pod_affinity::KeyedTerm;
@@ -86,6 +87,15 @@ impl PodSpec {
         }
         shape.spread = self.spread.iter().map(|keyed| keyed.merged(labels)).collect();
         shape
+    }
+
+    /// Zones that the specification names.
+    #[must_use]
+    pub fn zones(&self) -> Vec<Text> {
+        let terms = self.base.node_affinity.iter().flat_map(|term| &term.expressions);
+        let listed = terms.filter(|expression| expression.key().as_ref() == ZONE);
+        let listed = listed.filter_map(|expression| expression.finite_values()).flatten();
+        self.base.node_selector.get(ZONE).into_iter().chain(listed).cloned().collect()
     }
 
     /// The same with more tolerations.

@@ -1,0 +1,186 @@
+//! Everything that was read becomes one planning input.
+//!
+//! Reading order: [`assemble`] here; then [`region`] and [`pools`] (where, and what can be bought there), [`nodes`],
+//! [`pods`] with [`owners`], [`priority`], [`volumes`] and [`expand`].
+
+mod expand;
+mod nodes;
+mod owners;
+mod pods;
+mod pools;
+mod priority;
+mod region;
+mod tables;
+mod volumes;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use cloud::catalogue::Snapshot;
+use engine::input::{PlanningInput, Policy};
+use engine::model::labels::HOSTNAME;
+use engine::model::{DaemonSet, Node, NodePool, NodeStage, Text};
+
+use self::owners::Owners;
+use self::pods::Reader;
+use self::pools::Shop;
+use self::region::Search;
+use self::tables::Tables;
+use self::volumes::Volumes;
+use crate::cluster::{Cluster, each};
+use crate::cursor::Problems;
+use crate::inventory::Inventory;
+use crate::karpenter::{
+    NodeClaimManifest, NodeClassManifest, NodeOverlayManifest, NodePoolManifest, well_known_labels,
+};
+use crate::kinds::Kind;
+use crate::notes::Notes;
+use crate::{Captured, InputError, Options};
+
+/// Karpenter's objects.
+#[derive(Debug)]
+struct Karpenter {
+    pools: Vec<NodePoolManifest>,
+    classes: Vec<NodeClassManifest>,
+    claims: Vec<NodeClaimManifest>,
+    overlays: Vec<NodeOverlayManifest>,
+}
+
+impl Karpenter {
+    fn read(inventory: &Inventory, problems: &Problems, notes: &mut Notes) -> Self {
+        let pools = each(inventory, Kind::NodePool, problems, |_, at| {
+            let mut lines = Vec::new();
+            (NodePoolManifest::read(at, &mut lines), lines)
+        });
+        let mut read = Self {
+            pools: Vec::new(),
+            classes: some(each(inventory, Kind::Ec2NodeClass, problems, |_, at| NodeClassManifest::read(at))),
+            claims: some(each(inventory, Kind::NodeClaim, problems, |_, at| NodeClaimManifest::read(at))),
+            overlays: some(each(inventory, Kind::NodeOverlay, problems, |_, at| NodeOverlayManifest::read(at))),
+        };
+        for (pool, lines) in pools {
+            read.pools.extend(pool);
+            lines.into_iter().for_each(|line| notes.line(line));
+        }
+        read
+    }
+}
+
+fn some<T>(items: Vec<Option<T>>) -> Vec<T> {
+    items.into_iter().flatten().collect()
+}
+
+/// The planning input of `inventory`. What is wrong goes to `problems`; the result means nothing then.
+pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
+    let cluster = Cluster::read(inventory, problems, notes);
+    let mut karpenter = Karpenter::read(inventory, problems, notes);
+    apply_reservations(&mut karpenter.classes, options, notes);
+    let nothing =
+        |region: Text| Captured { input: PlanningInput::default(), notes: Vec::new(), region: region.to_string() };
+    let Some(snapshot) = snapshot(options, problems) else { return nothing(Text::default()) };
+    let search = Search::new(&snapshot, &cluster, &karpenter.claims, &karpenter.classes, &karpenter.pools);
+    let wanted = options.region.as_deref().map(Text::from);
+    let region = search.region(wanted.as_ref(), problems, notes);
+    if !problems.is_empty() {
+        return nothing(region);
+    }
+    let zones = search.zones(&region, zones_of_pods(&cluster));
+    let shop = Shop { snapshot: &snapshot, region: &region, zones: &zones };
+    let Karpenter { pools, classes, claims, overlays } = karpenter;
+    let mut pools = pools::build_pools(shop, pools, &classes, &overlays, notes);
+    pools.iter_mut().for_each(|pool| tighten(pool, options));
+    let nodes = nodes::build(&cluster, &claims, &pools, notes);
+    let input = populate(&cluster, nodes, pools, options, problems, notes);
+    Captured { input, notes: Vec::new(), region: region.to_string() }
+}
+
+/// Machines that are left in reservations, where the operator knows better than the status.
+fn apply_reservations(classes: &mut [NodeClassManifest], options: &Options, notes: &mut Notes) {
+    for (id, count) in &options.reservations {
+        let entries = classes.iter_mut().flat_map(|class| &mut class.settings.reservations);
+        let mut entries = entries.filter(|entry| entry.id.as_ref() == id).peekable();
+        if entries.peek().is_none() {
+            notes.line(format!("--reservation {id}={count}: no EC2NodeClass has that reservation in its status"));
+        }
+        entries.for_each(|entry| entry.count = Some(*count));
+    }
+}
+
+fn snapshot(options: &Options, problems: &Problems) -> Option<Cow<'static, Snapshot>> {
+    let (read, name) = match &options.catalogue {
+        Some(source) => {
+            (Snapshot::parse(&source.bytes).map(Cow::Owned).map_err(|error| error.to_string()), source.name.as_str())
+        }
+        None => (Snapshot::builtin().map(Cow::Borrowed).map_err(ToString::to_string), "built-in catalogue"),
+    };
+    read.map_err(|message| problems.add(InputError::of_source(name, message))).ok()
+}
+
+fn zones_of_pods(cluster: &Cluster) -> impl Iterator<Item = Text> + '_ {
+    let templates = cluster.workloads.iter().map(|workload| &workload.template.spec);
+    let zones: BTreeSet<Text> =
+        cluster.pods.iter().map(|pod| &pod.spec).chain(templates).flat_map(|spec| spec.zones()).collect();
+    zones.into_iter()
+}
+
+/// Flags hold for all pools: the smaller machine and the larger number of nodes count.
+fn tighten(pool: &mut NodePool, options: &Options) {
+    let rules = &mut pool.rules;
+    rules.max_node_vcpu = [rules.max_node_vcpu, options.max_node_vcpu].into_iter().flatten().min();
+    rules.min_nodes = rules.min_nodes.max(options.min_nodes);
+}
+
+fn populate(
+    cluster: &Cluster,
+    mut nodes: Vec<Node>,
+    pools: Vec<NodePool>,
+    options: &Options,
+    problems: &Problems,
+    notes: &mut Notes,
+) -> PlanningInput {
+    let staying = nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
+    let hosts: BTreeSet<Text> = staying.filter_map(|node| node.labels.get(HOSTNAME).cloned()).collect();
+    let mut reader = Reader {
+        cluster,
+        owners: Owners::new(&cluster.workloads),
+        volumes: Volumes::new(cluster, hosts),
+        tables: Tables::default(),
+        notes,
+        problems,
+        pods: Vec::new(),
+    };
+    reader.read(&mut nodes);
+    let daemons = daemons(cluster, &mut reader);
+    let Reader { tables, pods, .. } = reader;
+    PlanningInput {
+        shapes: tables.shapes.into_values(),
+        label_sets: tables.labels.into_values(),
+        volume_sets: tables.volumes.into_values(),
+        pods,
+        nodes,
+        pools,
+        daemons,
+        namespaces: cluster.namespaces.clone(),
+        policy: policy(options),
+        now: options.now,
+    }
+}
+
+fn daemons(cluster: &Cluster, reader: &mut Reader<'_>) -> Vec<DaemonSet> {
+    let staying = cluster.daemons.iter().filter(|daemon| !daemon.meta.deleting);
+    let read = |daemon: &crate::cluster::workload::DaemonObject| {
+        let pod = reader.prototype(&daemon.meta.namespace, &daemon.template.spec, &daemon.template.labels);
+        DaemonSet { namespace: pod.namespace, name: daemon.meta.name.clone(), shape: pod.shape, labels: pod.labels }
+    };
+    staying.map(read).collect()
+}
+
+fn policy(options: &Options) -> Policy {
+    Policy {
+        preferences: options.preferences,
+        min_values: options.min_values,
+        well_known_labels: well_known_labels(),
+        search_steps: options.search_steps,
+        seed: options.seed,
+    }
+}

@@ -1,0 +1,160 @@
+//! Replicas that a workload still lacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::model::{Pod, Text};
+
+use super::pods::Reader;
+use super::volumes::Mounter;
+use crate::cluster::storage::ClaimSpec;
+use crate::cluster::workload::{JobProgress, Workload};
+use crate::kinds::Kind;
+use crate::pod::DEFAULT_SCHEDULER;
+use crate::pod::volumes::PodVolume;
+
+/// Pods of one workload in the input.
+#[derive(Debug, Default)]
+pub struct Owned {
+    /// Names of pods that run or will run.
+    pub live: BTreeSet<Text>,
+    /// Pods that ended well.
+    pub succeeded: i64,
+}
+
+/// (namespace, `Kind/name`).
+pub type WorkloadKey = (Text, Text);
+
+/// How many pods `workload` lacks beside those that it owns.
+fn lacking(workload: &Workload, owned: &Owned) -> i64 {
+    let wanted = workload.job.map_or(workload.replicas, |job| wanted_of_job(workload.replicas, job, owned));
+    if workload.meta.deleting { 0 } else { (wanted - owned.live.len() as i64).max(0) }
+}
+
+/// A Job without completions is done when one pod has ended well.
+fn wanted_of_job(parallelism: i64, job: JobProgress, owned: &Owned) -> i64 {
+    let done = job.succeeded.max(owned.succeeded);
+    let left = match job.completions {
+        Some(completions) => completions - done,
+        None if done > 0 => 0,
+        None => parallelism,
+    };
+    if job.rests { 0 } else { parallelism.min(left).max(0) }
+}
+
+impl Reader<'_> {
+    /// Adds the replicas that workloads lack beside those they own. `taken` are the names of pods, by namespace and name.
+    pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, Owned>, taken: &mut BTreeSet<(Text, Text)>) {
+        let none = Owned::default();
+        let cluster = self.cluster;
+        for workload in &cluster.workloads {
+            if self.owners.expands_elsewhere(workload) {
+                continue;
+            }
+            let title: Text = format!("{}/{}", workload.kind_name, workload.meta.name).into();
+            let owned = owned.get(&(workload.meta.namespace.clone(), title.clone())).unwrap_or(&none);
+            let count = lacking(workload, owned);
+            if count > 0 && !self.is_left_aside(workload, &title, count) {
+                self.add_replicas(workload, &title, owned, count, taken);
+            }
+        }
+    }
+
+    /// Templates that are gated, bound by name, or for another scheduler are none of ours.
+    fn is_left_aside(&mut self, workload: &Workload, title: &str, count: i64) -> bool {
+        let spec = &workload.template.spec;
+        let object = format!("{} ({count} replicas)", place(workload, title));
+        if spec.node_name.is_some() {
+            self.notes.add("pods whose template names a node are not planned", &object);
+        } else if spec.gated {
+            self.notes.add("gated pods wait for their scheduling gates and are not planned", &object);
+        } else if spec.scheduler.as_ref() != DEFAULT_SCHEDULER {
+            self.notes.add(&format!("pods of another scheduler ({}) are left to it", spec.scheduler), &object);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn add_replicas(
+        &mut self,
+        workload: &Workload,
+        title: &Text,
+        owned: &Owned,
+        count: i64,
+        taken: &mut BTreeSet<(Text, Text)>,
+    ) {
+        if !self.allow(count, workload) {
+            return;
+        }
+        let mut labels = workload.template.labels.clone();
+        if workload.kind == Kind::Job {
+            for key in ["batch.kubernetes.io/job-name", "job-name"] {
+                labels.entry(key.into()).or_insert_with(|| workload.meta.name.clone());
+            }
+        }
+        let mut planned = self.prototype(&workload.meta.namespace, &workload.template.spec, &labels);
+        planned.workload = title.clone();
+        let own_volumes = !workload.claims.is_empty()
+            || workload.template.spec.volumes.iter().any(|volume| matches!(volume, PodVolume::Ephemeral { .. }));
+        if !own_volumes {
+            planned.volumes = self.replica_volumes(workload, "", &[]);
+        }
+        let mut ordinals = missing_ordinals(workload, owned);
+        let mut next = workload.first_ordinal;
+        for _ in 0..count {
+            let ordinal = ordinals.next();
+            let name = free_name(workload, ordinal, &mut next, taken);
+            let volumes = if own_volumes {
+                let claims = claims_of(workload, ordinal, &name);
+                self.replica_volumes(workload, &name, &claims)
+            } else {
+                planned.volumes
+            };
+            self.pods.push(Pod { name, volumes, ..planned.clone() });
+        }
+    }
+
+    fn replica_volumes(&mut self, workload: &Workload, name: &str, templates: &[(Text, ClaimSpec)]) -> Option<u32> {
+        let pod = Mounter { namespace: &workload.meta.namespace, name, templates };
+        let needs = self.volumes.of(pod, &workload.template.spec.volumes);
+        self.tables.volumes(needs)
+    }
+}
+
+fn place(workload: &Workload, title: &str) -> String {
+    match title.split_once('/') {
+        Some((kind, name)) => format!("{kind}/{}/{name}", workload.meta.namespace),
+        None => title.to_owned(),
+    }
+}
+
+/// Ordinals of a StatefulSet that no live pod has; endless for other workloads, which have none.
+fn missing_ordinals<'w>(workload: &'w Workload, owned: &'w Owned) -> impl Iterator<Item = i64> + 'w {
+    let last = if workload.kind == Kind::StatefulSet { workload.first_ordinal + workload.replicas } else { 0 };
+    let name = |ordinal: i64| Text::from(format!("{}-{ordinal}", workload.meta.name));
+    (workload.first_ordinal..last).filter(move |ordinal| !owned.live.contains(&name(*ordinal)))
+}
+
+/// The name of the next replica: that of its ordinal, else the next number that is free.
+fn free_name(workload: &Workload, ordinal: Option<i64>, next: &mut i64, taken: &mut BTreeSet<(Text, Text)>) -> Text {
+    let named = |number: i64| (workload.meta.namespace.clone(), Text::from(format!("{}-{number}", workload.meta.name)));
+    if let Some(ordinal) = ordinal {
+        let key = named(ordinal);
+        if taken.insert(key.clone()) {
+            return key.1;
+        }
+    }
+    loop {
+        let key = named(*next);
+        *next += 1;
+        if taken.insert(key.clone()) {
+            return key.1;
+        }
+    }
+}
+
+/// The claims that a StatefulSet makes for a replica.
+fn claims_of(workload: &Workload, ordinal: Option<i64>, name: &str) -> Vec<(Text, ClaimSpec)> {
+    let pod = ordinal.map_or_else(|| name.to_owned(), |ordinal| format!("{}-{ordinal}", workload.meta.name));
+    workload.claims.iter().map(|(claim, spec)| (format!("{claim}-{pod}").into(), spec.clone())).collect()
+}

@@ -1,0 +1,182 @@
+//! Nodes, and NodeClaims that have no Node yet.
+
+use std::collections::BTreeMap;
+
+use engine::model::labels::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED};
+use engine::model::{Effect, InstanceType, Labels, Node, NodePool, NodeStage, Requirements, Resources, Taint, Text};
+
+use crate::cluster::node::NodeObject;
+use crate::cluster::{Cluster, with_canonical_keys};
+use crate::karpenter::NodeClaimManifest;
+use crate::notes::Notes;
+
+/// The taint that Karpenter puts on nodes that go.
+const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Taints that go away by themselves while a node starts (Karpenter: known ephemeral taints).
+const EPHEMERAL: [(&str, Effect); 5] = [
+    ("node.kubernetes.io/not-ready", Effect::NoSchedule),
+    ("node.kubernetes.io/not-ready", Effect::NoExecute),
+    ("node.kubernetes.io/unreachable", Effect::NoSchedule),
+    ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule),
+    ("karpenter.sh/unregistered", Effect::NoExecute),
+];
+const EPHEMERAL_PREFIX: &str = "readiness.k8s.io/";
+
+/// All nodes, sorted by name, without pods.
+pub fn build(cluster: &Cluster, claims: &[NodeClaimManifest], pools: &[NodePool], notes: &mut Notes) -> Vec<Node> {
+    let mut nodes: BTreeMap<Text, Node> = BTreeMap::new();
+    let mut started = vec![false; claims.len()];
+    for object in &cluster.nodes {
+        let claim = claims.iter().position(|claim| belongs(claim, object));
+        if let Some(at) = claim {
+            started[at] = true;
+        }
+        let mut node = existing(object, claim.map(|at| &claims[at]), pools);
+        node.attach_limits = cluster.attach_limits.get(&node.name).cloned().unwrap_or_default();
+        if node.allocatable.is_empty() {
+            notes.add("nodes have no status.allocatable, so nothing fits on them", &node.name);
+        }
+        nodes.insert(node.name.clone(), node);
+    }
+    for (claim, _) in claims.iter().zip(&started).filter(|(_, started)| !**started) {
+        if let Some(node) = in_flight(claim, pools, notes)
+            && !nodes.contains_key(&node.name)
+        {
+            nodes.insert(node.name.clone(), node);
+        }
+    }
+    nodes.into_values().collect()
+}
+
+fn belongs(claim: &NodeClaimManifest, node: &NodeObject) -> bool {
+    let same_machine = claim.provider_id.is_some() && claim.provider_id == node.provider_id;
+    same_machine || claim.node_name.as_ref() == Some(&node.meta.name)
+}
+
+fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[NodePool]) -> Node {
+    let mut labels = object.meta.labels.clone();
+    for (key, value) in claim.map(|claim| with_canonical_keys(claim.labels.clone())).into_iter().flatten() {
+        labels.entry(key).or_insert(value);
+    }
+    let pool = labels.get(NODEPOOL).cloned();
+    let ours = pool.is_some() || claim.is_some();
+    let is = |label: &str| labels.get(label).is_some_and(|value| value.as_ref() == "true");
+    let initialized = !ours || is(INITIALIZED);
+    let going = object.meta.deleting
+        || claim.is_some_and(|claim| claim.deleted.is_some())
+        || object.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
+    let stage = match (going, initialized) {
+        (true, _) => NodeStage::Deleting,
+        (false, true) => NodeStage::Initialized,
+        (false, false) => NodeStage::Registered,
+    };
+    let startup = startup_taints(claim, pool.as_ref(), pools);
+    let taints = match claim {
+        Some(claim) if !initialized && !is(REGISTERED) => claim.taints.clone(),
+        _ if initialized => object.taints.clone(),
+        _ => lasting(&object.taints, startup),
+    };
+    let promised = claim.filter(|_| !initialized);
+    let fill = |own: &Resources, promised: Option<&Resources>| filled(own.clone(), promised);
+    let allocatable = fill(&object.allocatable, promised.map(|claim| &claim.allocatable));
+    let capacity = fill(&object.capacity, promised.map(|claim| &claim.capacity));
+    Node {
+        name: object.meta.name.clone(),
+        pool: pool.filter(|_| ours),
+        labels,
+        taints,
+        unschedulable: object.unschedulable,
+        capacity: if capacity.is_empty() { allocatable.clone() } else { capacity },
+        allocatable,
+        stage,
+        pods: Vec::new(),
+        attach_limits: Vec::new(),
+        created: object.meta.created,
+    }
+}
+
+/// What is missing or zero on a node that is not initialised is taken from its NodeClaim.
+fn filled(mut own: Resources, promised: Option<&Resources>) -> Resources {
+    for (name, amount) in promised.map(Resources::iter).into_iter().flatten() {
+        if own.get(name) == 0 {
+            own.set(name.clone(), amount);
+        }
+    }
+    own
+}
+
+fn startup_taints<'a>(claim: Option<&'a NodeClaimManifest>, pool: Option<&Text>, pools: &'a [NodePool]) -> &'a [Taint] {
+    let of_pool = || pools.iter().find(|known| Some(&known.name) == pool).map(|pool| pool.startup_taints.as_slice());
+    claim.map(|claim| claim.startup_taints.as_slice()).or_else(of_pool).unwrap_or_default()
+}
+
+/// Taints that will still be there when the node is initialised. Taints match by key and effect.
+fn lasting(taints: &[Taint], startup: &[Taint]) -> Vec<Taint> {
+    let passes = |taint: &&Taint| {
+        let ephemeral = EPHEMERAL.iter().any(|(key, effect)| taint.key.as_ref() == *key && taint.effect == *effect);
+        let starting = startup.iter().any(|other| other.key == taint.key && other.effect == taint.effect);
+        !ephemeral && !starting && !taint.key.starts_with(EPHEMERAL_PREFIX)
+    };
+    taints.iter().filter(passes).cloned().collect()
+}
+
+/// The node that `claim` promises.
+fn in_flight(claim: &NodeClaimManifest, pools: &[NodePool], notes: &mut Notes) -> Option<Node> {
+    if claim.deleted.is_some() {
+        notes.add("NodeClaims without a Node are being deleted and give no room", &claim.name);
+        return None;
+    }
+    let mut labels = promised_labels(claim);
+    let (mut allocatable, mut capacity) = (claim.allocatable.clone(), claim.capacity.clone());
+    if allocatable.is_empty() {
+        let Some(machine) = machine_of(&labels, claim.pool.as_ref(), pools) else {
+            notes.add(
+                "NodeClaims have neither status.allocatable nor one known instance type, and give no room",
+                &claim.name,
+            );
+            return None;
+        };
+        (allocatable, capacity) = (machine.allocatable.clone(), machine.capacity.clone());
+        add_fixed(&mut labels, &machine.labels);
+    }
+    Some(Node {
+        name: claim.name.clone(),
+        pool: claim.pool.clone(),
+        labels,
+        taints: claim.taints.clone(),
+        unschedulable: false,
+        capacity: if capacity.is_empty() { allocatable.clone() } else { capacity },
+        allocatable,
+        stage: NodeStage::InFlight,
+        pods: Vec::new(),
+        attach_limits: Vec::new(),
+        created: claim.created,
+    })
+}
+
+/// Labels of the claim, what its requirements leave no choice about, and its own name as host name.
+fn promised_labels(claim: &NodeClaimManifest) -> Labels {
+    let mut labels = with_canonical_keys(claim.labels.clone());
+    let requirements: Requirements = claim.requirements.iter().cloned().collect();
+    add_fixed(&mut labels, &requirements);
+    labels.insert(HOSTNAME.into(), claim.name.clone());
+    labels
+}
+
+fn add_fixed(labels: &mut Labels, requirements: &Requirements) {
+    for requirement in requirements.iter() {
+        if let Some(values) = requirement.finite_values()
+            && let (1, Some(value)) = (values.len(), values.first())
+        {
+            labels.entry(requirement.key().clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// The type that the labels name, from the catalogue of the claim's pool.
+fn machine_of<'p>(labels: &Labels, pool: Option<&Text>, pools: &'p [NodePool]) -> Option<&'p InstanceType> {
+    let name = labels.get(INSTANCE_TYPE)?;
+    let pool = pools.iter().find(|known| Some(&known.name) == pool)?;
+    let at = pool.catalogue.types.binary_search_by(|machine| machine.name.cmp(name)).ok()?;
+    pool.catalogue.types.get(at)
+}

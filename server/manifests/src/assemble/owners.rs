@@ -1,0 +1,68 @@
+//! Who owns a pod: through ReplicaSets to Deployments.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::model::Text;
+
+use crate::cluster::pods::PodObject;
+use crate::cluster::workload::Workload;
+use crate::kinds::Kind;
+
+/// A name in a namespace.
+type Key = (Text, Text);
+
+/// Answers who owns what.
+#[derive(Debug, Default)]
+pub struct Owners {
+    deployments: BTreeSet<Key>,
+    /// ReplicaSets of the input and the Deployment that owns each.
+    replica_sets: BTreeMap<Key, Option<Text>>,
+}
+
+impl Owners {
+    /// Answers from the `workloads` of the input.
+    #[must_use]
+    pub fn new(workloads: &[Workload]) -> Self {
+        let mut owners = Self::default();
+        for workload in workloads {
+            let key = (workload.meta.namespace.clone(), workload.meta.name.clone());
+            if workload.kind == Kind::Deployment {
+                owners.deployments.insert(key);
+            } else if workload.kind == Kind::ReplicaSet {
+                owners.replica_sets.insert(key, workload.meta.owned_by("Deployment").cloned());
+            }
+        }
+        owners
+    }
+
+    /// The workload of `pod` as `Kind/name`.
+    #[must_use]
+    pub fn workload(&self, pod: &PodObject) -> Text {
+        let Some(owner) = &pod.meta.owner else { return format!("Pod/{}", pod.meta.name).into() };
+        if owner.kind.as_ref() == "ReplicaSet"
+            && let Some(deployment) = self.deployment(pod, &owner.name)
+        {
+            return format!("Deployment/{deployment}").into();
+        }
+        format!("{}/{}", owner.kind, owner.name).into()
+    }
+
+    /// The Deployment behind the ReplicaSet `name`; of a ReplicaSet that is not in the input, the Deployment of the input whose
+    /// name it carries before the template hash.
+    fn deployment(&self, pod: &PodObject, name: &Text) -> Option<Text> {
+        let namespace = &pod.meta.namespace;
+        if let Some(deployment) = self.replica_sets.get(&(namespace.clone(), name.clone())) {
+            return deployment.clone();
+        }
+        let hash = pod.meta.labels.get("pod-template-hash")?;
+        let deployment: Text = name.strip_suffix(hash.as_ref())?.strip_suffix('-')?.into();
+        self.deployments.contains(&(namespace.clone(), deployment.clone())).then_some(deployment)
+    }
+
+    /// Whether `workload` makes its pods for a Deployment of the input.
+    #[must_use]
+    pub fn expands_elsewhere(&self, workload: &Workload) -> bool {
+        let deployment = workload.meta.owned_by("Deployment").filter(|_| workload.kind == Kind::ReplicaSet);
+        deployment.is_some_and(|name| self.deployments.contains(&(workload.meta.namespace.clone(), name.clone())))
+    }
+}

@@ -1,0 +1,226 @@
+//! Pods of the input: bound, promised, left aside or to be planned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
+
+use super::expand::{Owned, WorkloadKey};
+use super::owners::Owners;
+use super::priority;
+use super::tables::Tables;
+use super::volumes::{Mounter, Volumes};
+use crate::InputError;
+use crate::cluster::Cluster;
+use crate::cluster::pods::PodObject;
+use crate::cluster::storage::ClaimSpec;
+use crate::cluster::workload::Workload;
+use crate::cursor::Problems;
+use crate::kinds::Kind;
+use crate::notes::Notes;
+use crate::pod::{DEFAULT_SCHEDULER, PodSpec};
+
+/// Pods that one run plans at most.
+const MOST_PODS: i64 = 1_000_000;
+
+/// Turns the cluster's pods and workloads into the engine's.
+#[derive(Debug)]
+pub struct Reader<'c> {
+    /// Everything that was read.
+    pub cluster: &'c Cluster,
+    /// Who owns what.
+    pub owners: Owners,
+    /// What volumes ask for.
+    pub volumes: Volumes<'c>,
+    /// Shared tables.
+    pub tables: Tables,
+    /// What the reader should know.
+    pub notes: &'c mut Notes,
+    /// What is wrong.
+    pub problems: &'c Problems,
+    /// Pods to plan, so far.
+    pub pods: Vec<Pod>,
+}
+
+impl Reader<'_> {
+    /// Sorts out every pod, then adds the replicas that workloads lack. Pods that take room are put on `nodes`.
+    pub fn read(&mut self, nodes: &mut [Node]) {
+        let cluster = self.cluster;
+        let index: BTreeMap<Text, usize> = nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
+        let mut owned: BTreeMap<WorkloadKey, Owned> = BTreeMap::new();
+        let mut taken = BTreeSet::new();
+        for pod in &cluster.pods {
+            taken.insert((pod.meta.namespace.clone(), pod.meta.name.clone()));
+            let moved = !pod.finished && self.sort_out(pod, &index, nodes);
+            let workload = self.owners.workload(pod);
+            let owned = owned.entry((pod.meta.namespace.clone(), workload)).or_default();
+            if pod.is_active() || moved {
+                owned.live.insert(pod.meta.name.clone());
+            }
+            owned.succeeded += i64::from(pod.succeeded);
+        }
+        self.expand(&owned, &mut taken);
+        self.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        for node in nodes {
+            node.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        }
+    }
+
+    /// Whether `count` more pods may be planned; reports it when not.
+    pub fn allow(&mut self, count: i64, workload: &Workload) -> bool {
+        let fits = self.pods.len() as i64 + count <= MOST_PODS;
+        if !fits {
+            self.problems.add(InputError {
+                source: "input".to_owned(),
+                document: 0,
+                object: Some(format!("{}/{}", workload.kind_name, workload.meta.title())),
+                path: "spec.replicas".to_owned(),
+                message: format!("lacks {count} pods; all workloads together, at most {MOST_PODS} pods are planned"),
+            });
+        }
+        fits
+    }
+
+    /// Deals with one pod that has not ended. Answers whether it is planned although it may be terminating.
+    fn sort_out(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
+        if let Some(name) = &pod.spec.node_name {
+            let Some(node) = index.get(name).and_then(|at| nodes.get_mut(*at)) else {
+                let what = format!("pods run on Node/{name}, which is not in the input, and are not looked at");
+                self.notes.add(&what, &pod.meta.title());
+                return false;
+            };
+            return self.bind(pod, node);
+        }
+        if pod.meta.deleting
+            || pod.mirror
+            || pod.meta.owned_by("DaemonSet").is_some()
+            || self.promised(pod, index, nodes)
+        {
+            return false;
+        }
+        if !self.left_aside(pod) {
+            self.plan(pod, None);
+        }
+        false
+    }
+
+    /// Puts `pod` on the node that it is nominated for, when that node can still take it.
+    fn promised(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
+        let Some(name) = &pod.nominated else { return false };
+        let node = index.get(name).and_then(|at| nodes.get_mut(*at)).filter(|node| node.stage != NodeStage::Deleting);
+        let Some(node) = node else {
+            self.notes.add(
+                "pods are nominated for a node that is gone or going, and are planned as if they were not",
+                &pod.meta.title(),
+            );
+            return false;
+        };
+        let bound = self.bound(pod, false);
+        node.pods.push(bound);
+        self.notes.add(
+            "pods are promised to a node (status.nominatedNodeName); they take room there and are not planned again",
+            &pod.meta.title(),
+        );
+        true
+    }
+
+    fn left_aside(&mut self, pod: &PodObject) -> bool {
+        if pod.spec.gated {
+            self.notes.add("gated pods wait for their scheduling gates and are not planned", &pod.meta.title());
+        } else if pod.spec.scheduler.as_ref() != DEFAULT_SCHEDULER {
+            self.notes
+                .add(&format!("pods of another scheduler ({}) are left to it", pod.spec.scheduler), &pod.meta.title());
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Puts `pod` on its node; when the node goes and the pod can move it is planned as well.
+    fn bind(&mut self, pod: &PodObject, node: &mut Node) -> bool {
+        let leaving = node.stage == NodeStage::Deleting && pod.is_movable() && !self.held(pod) && !self.left_aside(pod);
+        let bound = self.bound(pod, leaving);
+        node.pods.push(bound);
+        if leaving {
+            self.plan(pod, Some(node.name.clone()));
+        }
+        leaving
+    }
+
+    /// Whether do-not-disrupt or a disruption budget keeps `pod` where it is (Karpenter: currently reschedulable pods).
+    fn held(&mut self, pod: &PodObject) -> bool {
+        let guards = self.cluster.budgets.iter().filter(|budget| {
+            budget.namespace == pod.meta.namespace
+                && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.meta.labels))
+        });
+        let blocking: Vec<_> = guards.filter(|budget| !(budget.frees_unhealthy && pod.unready)).collect();
+        let blocked = pod.is_active() && (blocking.len() > 1 || blocking.iter().any(|budget| budget.blocks));
+        if pod.do_not_disrupt || blocked {
+            let why = if pod.do_not_disrupt { "karpenter.sh/do-not-disrupt" } else { "a PodDisruptionBudget" };
+            self.notes.add(
+                &format!("pods of nodes that are being deleted are held by {why} and not planned"),
+                &pod.meta.title(),
+            );
+        }
+        pod.do_not_disrupt || blocked
+    }
+
+    fn plan(&mut self, pod: &PodObject, leaves: Option<Text>) {
+        let mut planned = self.prototype(&pod.meta.namespace, &pod.spec, &pod.meta.labels);
+        let claims = self.claims(pod);
+        let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };
+        let needs = self.volumes.of(mounter, &pod.spec.volumes);
+        planned.volumes = self.tables.volumes(needs);
+        planned.name = pod.meta.name.clone();
+        planned.created = pod.meta.created;
+        planned.workload = self.owners.workload(pod);
+        planned.leaves = leaves;
+        self.pods.push(planned);
+    }
+
+    /// Claims that the pod's StatefulSet made for it.
+    fn claims(&self, pod: &PodObject) -> Vec<(Text, ClaimSpec)> {
+        let Some(owner) = pod.meta.owned_by("StatefulSet") else { return Vec::new() };
+        let mut workloads = self.cluster.workloads.iter();
+        let owner = workloads.find(|workload| {
+            workload.kind == Kind::StatefulSet
+                && workload.meta.namespace == pod.meta.namespace
+                && workload.meta.name == *owner
+        });
+        let claims = owner.map(|workload| workload.claims.as_slice()).unwrap_or_default();
+        claims.iter().map(|(claim, spec)| (format!("{claim}-{}", pod.meta.name).into(), spec.clone())).collect()
+    }
+
+    /// A pod with `spec` and `labels`, without name, volumes and workload.
+    pub fn prototype(&mut self, namespace: &Text, spec: &PodSpec, labels: &Labels) -> Pod {
+        let priority = priority::resolve(spec, &self.cluster.priorities);
+        let shape = spec.shape(labels, *priority.as_ref().unwrap_or(&0));
+        Pod {
+            namespace: namespace.clone(),
+            name: Text::default(),
+            shape: self.tables.shapes.index(shape),
+            labels: self.tables.labels.index(labels.clone()),
+            volumes: None,
+            created: None,
+            workload: Text::default(),
+            leaves: None,
+            invalid: spec.invalid.clone().or(priority.err()),
+        }
+    }
+
+    fn bound(&mut self, pod: &PodObject, leaving: bool) -> BoundPod {
+        let prototype = self.prototype(&pod.meta.namespace, &pod.spec, &pod.meta.labels);
+        let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
+        let attached = self.volumes.attached(mounter, &pod.spec.volumes);
+        let daemon = pod.meta.owned_by("DaemonSet").map(|name| Text::from(format!("{}/{name}", pod.meta.namespace)));
+        BoundPod {
+            namespace: prototype.namespace,
+            name: pod.meta.name.clone(),
+            shape: prototype.shape,
+            labels: prototype.labels,
+            volumes: self.tables.volumes(attached),
+            daemon,
+            terminating: pod.meta.deleting,
+            leaving,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! NodePools with what they can buy: one catalogue for each distinct NodeClass configuration, changed by overlays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud::catalogue::overlay::preview_prices;
+use cloud::catalogue::{
+    Market, NodeClassSettings, Overlay, PriceChange, Snapshot, apply_overlays, build, settle_overlays,
+};
+use engine::model::offering::SharedCatalogue;
+use engine::model::{Catalogue, MicroUsd, NodePool, Text};
+
+use crate::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
+use crate::karpenter::{NodeClassManifest, NodePoolManifest};
+use crate::notes::Notes;
+
+/// Where catalogues come from.
+#[derive(Debug, Clone, Copy)]
+pub struct Shop<'s> {
+    /// Figures about machines.
+    pub snapshot: &'s Snapshot,
+    /// The region.
+    pub region: &'s str,
+    /// Zones that the input names.
+    pub zones: &'s [Text],
+}
+
+/// The engine's pools, sorted by name.
+pub fn build_pools(
+    shop: Shop<'_>,
+    manifests: Vec<NodePoolManifest>,
+    classes: &[NodeClassManifest],
+    overlays: &[NodeOverlayManifest],
+    notes: &mut Notes,
+) -> Vec<NodePool> {
+    let class_of = |pool: &NodePoolManifest| classes.iter().find(|class| class.name == pool.class.name);
+    let settings: Vec<NodeClassSettings> =
+        manifests.iter().map(|pool| class_of(pool).map(|class| class.settings.clone()).unwrap_or_default()).collect();
+    let catalogues = catalogues(shop, &manifests, &settings, overlays, notes);
+    let mut pools: Vec<NodePool> = manifests
+        .into_iter()
+        .zip(catalogues)
+        .map(|(pool, catalogue)| {
+            let class = class_of(&pool);
+            pool.into_pool(class, catalogue)
+        })
+        .collect();
+    pools.sort_by(|a, b| a.name.cmp(&b.name));
+    pools
+}
+
+/// A catalogue for each pool, shared where settings are equal and no overlay tells pools apart.
+fn catalogues(
+    shop: Shop<'_>,
+    pools: &[NodePoolManifest],
+    settings: &[NodeClassSettings],
+    overlays: &[NodeOverlayManifest],
+    notes: &mut Notes,
+) -> Vec<SharedCatalogue> {
+    let overlays = usable(overlays, notes);
+    let base = unchanged(shop, settings, BTreeMap::new(), notes);
+    if overlays.is_empty() {
+        return base;
+    }
+    let sides = |base: &[SharedCatalogue]| {
+        let pairs: Vec<_> =
+            pools.iter().zip(base).map(|(pool, catalogue)| (&pool.requirements, catalogue.as_ref())).collect();
+        settle_overlays(&pairs, &overlays)
+    };
+    let mut settled = sides(&base);
+    let previews = preview_prices(&settled);
+    let base = if previews.is_empty() { base } else { unchanged(shop, settings, previews, notes) };
+    settled = sides(&base);
+    settled.notes.iter().for_each(|note| notes.line(note.clone()));
+    let change = |(pool, catalogue): (&NodePoolManifest, SharedCatalogue)| {
+        let changed = apply_overlays(&catalogue, &pool.requirements, &settled.overlays);
+        if changed == *catalogue { catalogue } else { Arc::new(changed) }
+    };
+    pools.iter().zip(base).map(change).collect()
+}
+
+/// A catalogue for each of `settings`, before overlays; equal settings share one.
+fn unchanged(
+    shop: Shop<'_>,
+    settings: &[NodeClassSettings],
+    previews: BTreeMap<Text, MicroUsd>,
+    notes: &mut Notes,
+) -> Vec<SharedCatalogue> {
+    let market = Market { extra_zones: shop.zones, preview_prices: previews, ..Market::new(shop.region) };
+    let mut built: Vec<(&NodeClassSettings, Arc<Catalogue>)> = Vec::new();
+    let mut catalogues = Vec::new();
+    for settings in settings {
+        if let Some((_, catalogue)) = built.iter().find(|(known, _)| *known == settings) {
+            catalogues.push(catalogue.clone());
+            continue;
+        }
+        let one = build(shop.snapshot, &market, settings);
+        one.notes.iter().for_each(|note| notes.line(note.clone()));
+        let catalogue = Arc::new(one.catalogue);
+        built.push((settings, catalogue.clone()));
+        catalogues.push(catalogue);
+    }
+    catalogues
+}
+
+fn usable(overlays: &[NodeOverlayManifest], notes: &mut Notes) -> Vec<Overlay> {
+    let mut usable = Vec::new();
+    for overlay in overlays {
+        if let Some(reason) = &overlay.invalid {
+            notes.line(format!("NodeOverlay/{} is not used: {reason}", overlay.name));
+            continue;
+        }
+        usable.push(Overlay {
+            name: overlay.name.clone(),
+            weight: overlay.weight,
+            requirements: overlay.requirements.iter().cloned().collect(),
+            price: overlay.price.map(price_change),
+            capacity: overlay.capacity.clone(),
+        });
+    }
+    usable
+}
+
+/// A millionth of a percent is a hundredth of a millionth of the whole.
+fn price_change(written: Written) -> PriceChange {
+    match written {
+        Written::Absolute(micros) => PriceChange::Set(MicroUsd(micros)),
+        Written::Add(micros) => PriceChange::Add(MicroUsd(micros)),
+        Written::Percent(millionths) => PriceChange::AddMillionths(millionths / 100),
+    }
+}

@@ -1,0 +1,173 @@
+//! Which region the input is in, and which zones it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud::catalogue::Snapshot;
+use engine::model::labels::{REGION, ZONE};
+use engine::model::{Labels, Requirements, Text};
+
+use crate::InputError;
+use crate::cluster::{Cluster, with_canonical_keys};
+use crate::cursor::Problems;
+use crate::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
+use crate::notes::Notes;
+
+/// The region when nothing names one.
+const FALLBACK: &str = "us-east-1";
+
+/// Region names found, each with one place that names it.
+type Witnesses = BTreeMap<Text, String>;
+
+/// Looks for the region in what was read.
+#[derive(Debug)]
+pub struct Search<'s> {
+    snapshot: &'s Snapshot,
+    /// Named by machines and subnets, which are somewhere.
+    facts: Witnesses,
+    /// Named by what pools ask for.
+    wishes: Witnesses,
+    zones: BTreeSet<Text>,
+}
+
+impl<'s> Search<'s> {
+    /// Looks at nodes, claims, subnets and pools.
+    #[must_use]
+    pub fn new(
+        snapshot: &'s Snapshot,
+        cluster: &Cluster,
+        claims: &[NodeClaimManifest],
+        classes: &[NodeClassManifest],
+        pools: &[NodePoolManifest],
+    ) -> Self {
+        let mut search = Self { snapshot, facts: Witnesses::new(), wishes: Witnesses::new(), zones: BTreeSet::new() };
+        for node in &cluster.nodes {
+            search.see_labels(&node.meta.labels, &format!("Node/{}", node.meta.name));
+        }
+        for claim in claims {
+            search.see_labels(&with_canonical_keys(claim.labels.clone()), &format!("NodeClaim/{}", claim.name));
+        }
+        for class in classes {
+            for zone in class.settings.zones.iter().flatten() {
+                search.see_zone(&zone.name, &format!("a subnet of EC2NodeClass/{}", class.name), true);
+            }
+        }
+        for pool in pools {
+            search.see_requirements(&pool.requirements, &format!("NodePool/{}", pool.name));
+        }
+        search
+    }
+
+    fn see_labels(&mut self, labels: &Labels, place: &str) {
+        match labels.get(REGION) {
+            Some(region) => {
+                self.facts.entry(region.clone()).or_insert_with(|| place.to_owned());
+                self.zones.extend(labels.get(ZONE).cloned());
+            }
+            None => {
+                if let Some(zone) = labels.get(ZONE) {
+                    self.see_zone(zone, place, true);
+                }
+            }
+        }
+    }
+
+    fn see_zone(&mut self, zone: &Text, place: &str, fact: bool) {
+        self.zones.insert(zone.clone());
+        if let Some(region) = self.region_of(zone) {
+            let witnesses = if fact { &mut self.facts } else { &mut self.wishes };
+            witnesses.entry(region).or_insert_with(|| place.to_owned());
+        }
+    }
+
+    fn see_requirements(&mut self, requirements: &Requirements, place: &str) {
+        let values = |key: &str| requirements.get(key).and_then(|r| r.finite_values()).cloned().unwrap_or_default();
+        for region in values(REGION) {
+            self.wishes.entry(region).or_insert_with(|| place.to_owned());
+        }
+        for zone in values(ZONE) {
+            self.see_zone(&zone, place, false);
+        }
+    }
+
+    /// The region that has `zone`: as the catalogue says, else by the spelling of zones of EC2 (`us-east-1a`,
+    /// `us-west-2-lax-1a`).
+    fn region_of(&self, zone: &str) -> Option<Text> {
+        self.snapshot.region_of_zone(zone).cloned().or_else(|| spelt_region(zone))
+    }
+
+    /// The region; contradictions are reported.
+    pub fn region(&self, wanted: Option<&Text>, problems: &Problems, notes: &mut Notes) -> Text {
+        let mut found = self.facts.clone();
+        if wanted.is_none() {
+            for (region, place) in &self.wishes {
+                found.entry(region.clone()).or_insert_with(|| place.clone());
+            }
+        }
+        let refuse = |message: String| problems.add(InputError::of_source("input", message));
+        let first = found.keys().next().cloned();
+        match wanted {
+            Some(wanted) => {
+                if let Some((region, place)) = found.iter().find(|(region, _)| *region != wanted) {
+                    refuse(format!("--region is {wanted}, but {place} is in {region}; one run plans one region"));
+                }
+                wanted.clone()
+            }
+            None if found.len() > 1 => {
+                let places: Vec<String> = found.iter().map(|(region, place)| format!("{region} ({place})")).collect();
+                refuse(format!("found {} regions: {}; one run plans one region", found.len(), places.join(", ")));
+                first.unwrap_or_else(|| FALLBACK.into())
+            }
+            None => first.unwrap_or_else(|| self.assumed(notes)),
+        }
+    }
+
+    /// The only region of the catalogue, else the fallback.
+    fn assumed(&self, notes: &mut Notes) -> Text {
+        if let [only] = self.snapshot.regions() {
+            return only.name.clone();
+        }
+        notes.line(format!("nothing in the input names a region, {FALLBACK} is assumed; --region sets another"));
+        FALLBACK.into()
+    }
+
+    /// Zones of `region` that the input names, and those that `pods` name.
+    #[must_use]
+    pub fn zones(&self, region: &str, pods: impl Iterator<Item = Text>) -> Vec<Text> {
+        let of_pods = pods.filter(|zone| self.region_of(zone).as_deref() == Some(region));
+        let elsewhere = |zone: &Text| self.region_of(zone).is_some_and(|other| other.as_ref() != region);
+        let zones: BTreeSet<Text> = self.zones.iter().filter(|zone| !elsewhere(zone)).cloned().chain(of_pods).collect();
+        zones.into_iter().collect()
+    }
+}
+
+/// The region in the name of a zone: words up to the first number, without the letter after it.
+fn spelt_region(zone: &str) -> Option<Text> {
+    let digit = zone.find(|c: char| c.is_ascii_digit())?;
+    let number = zone[digit..].find(|c: char| !c.is_ascii_digit()).map(|end| digit + end)?;
+    let words = zone[..digit].strip_suffix('-')?;
+    let lower = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let regional = words.contains('-') && words.split('-').all(lower);
+    let rest = &zone[number..];
+    let zonal = rest.starts_with('-') || (rest.len() == 1 && rest.bytes().all(|byte| byte.is_ascii_lowercase()));
+    (regional && zonal).then(|| zone[..number].into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_of_ec2_carry_their_region() {
+        for (zone, region) in [
+            ("us-east-1a", Some("us-east-1")),
+            ("us-gov-west-1b", Some("us-gov-west-1")),
+            ("us-west-2-lax-1a", Some("us-west-2")),
+            ("ap-southeast-10c", Some("ap-southeast-10")),
+            ("rack-7", None),
+            ("zone1", None),
+            ("us-east-1", None),
+        ] {
+            assert_eq!(spelt_region(zone).as_deref(), region, "{zone}");
+        }
+    }
+}

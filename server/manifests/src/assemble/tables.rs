@@ -1,0 +1,56 @@
+//! Shared tables: equal shapes, label sets and volume needs are kept once and named by index.
+
+use std::hash::Hash;
+
+use engine::model::{Labels, PodShape, VolumeAlternatives};
+use rustc_hash::FxHashMap;
+
+/// Values kept once each, by index in order of arrival.
+#[derive(Debug)]
+pub struct Table<T> {
+    values: Vec<T>,
+    indices: FxHashMap<T, u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), indices: FxHashMap::default() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    /// The index of `value`.
+    pub fn index(&mut self, value: T) -> u32 {
+        if let Some(index) = self.indices.get(&value) {
+            return *index;
+        }
+        let index = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        self.values.push(value.clone());
+        self.indices.insert(value, index);
+        index
+    }
+
+    /// The values, by index.
+    #[must_use]
+    pub fn into_values(self) -> Vec<T> {
+        self.values
+    }
+}
+
+/// The tables of a planning input.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Shapes of pods.
+    pub shapes: Table<PodShape>,
+    /// Label sets of pods.
+    pub labels: Table<Labels>,
+    /// Volume needs of pods.
+    pub volumes: Table<VolumeAlternatives>,
+}
+
+impl Tables {
+    /// The index of `needs`, `None` when there are none.
+    pub fn volumes(&mut self, needs: VolumeAlternatives) -> Option<u32> {
+        (needs != VolumeAlternatives::default()).then(|| self.volumes.index(needs))
+    }
+}

@@ -1,0 +1,207 @@
+//! What a pod's volumes ask of its node (Karpenter: volume topology and PVC validation; kube-scheduler: VolumeBinding,
+//! VolumeZone, NodeVolumeLimits).
+
+use std::collections::BTreeSet;
+
+use engine::model::labels::HOSTNAME;
+use engine::model::{Operator, Requirement, Requirements, Text, VolumeAlternatives};
+
+use crate::cluster::Cluster;
+use crate::cluster::storage::{ClaimSpec, EBS_DRIVER, StorageClass, Volume};
+use crate::pod::volumes::PodVolume;
+
+/// Combinations of several volumes' alternatives that are kept.
+const MOST_ALTERNATIVES: usize = 512;
+
+/// Answers for all pods of a cluster.
+#[derive(Debug)]
+pub struct Volumes<'c> {
+    cluster: &'c Cluster,
+    /// Host names of nodes that stay; volumes of other hosts can be mounted nowhere, as far as their host name goes.
+    hosts: BTreeSet<Text>,
+    default_class: Option<&'c StorageClass>,
+}
+
+/// The pod whose volumes are looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Mounter<'p> {
+    /// Namespace.
+    pub namespace: &'p Text,
+    /// Name.
+    pub name: &'p str,
+    /// Claims that a StatefulSet makes for it: (name of the claim, what it will be).
+    pub templates: &'p [(Text, ClaimSpec)],
+}
+
+/// What one volume asks for: alternatives, and what is attached.
+struct Need {
+    alternatives: Vec<Requirements>,
+    attachment: Option<(Text, Text)>,
+}
+
+impl<'c> Volumes<'c> {
+    /// Answers from the claims, volumes and classes of `cluster`.
+    #[must_use]
+    pub fn new(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
+        let defaults = cluster.classes.values().filter(|class| class.is_default);
+        let default_class = defaults.min_by_key(|class| (std::cmp::Reverse(class.created), class.name.clone()));
+        Self { cluster, hosts, default_class }
+    }
+
+    /// What the volumes of `pod` ask for.
+    #[must_use]
+    pub fn of(&self, pod: Mounter<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
+        let mut all = VolumeAlternatives::default();
+        let mut alternatives = vec![Requirements::new()];
+        for volume in self.claimed(pod, volumes) {
+            match self.need(pod, &volume) {
+                Ok(need) => {
+                    alternatives = cross(&alternatives, &need.alternatives);
+                    all.attachments.extend(need.attachment);
+                }
+                Err(reason) => all.blocked = all.blocked.or(Some(reason.into())),
+            }
+        }
+        all.attachments.sort();
+        all.attachments.dedup();
+        let unconstrained = alternatives.iter().all(Requirements::is_empty);
+        all.any_of = if unconstrained { Vec::new() } else { alternatives };
+        all
+    }
+
+    /// What is attached to the node of a pod that runs there already; nothing else about its volumes matters.
+    #[must_use]
+    pub fn attached(&self, pod: Mounter<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
+        VolumeAlternatives { any_of: Vec::new(), blocked: None, ..self.of(pod, volumes) }
+    }
+
+    /// The pod's volumes and those that its StatefulSet adds, each once.
+    fn claimed(&self, pod: Mounter<'_>, volumes: &[PodVolume]) -> Vec<PodVolume> {
+        let mut all: Vec<PodVolume> = Vec::new();
+        let added = pod.templates.iter().map(|(name, _)| PodVolume::Claim(name.clone()));
+        for volume in volumes.iter().cloned().chain(added) {
+            if !all.contains(&volume) {
+                all.push(volume);
+            }
+        }
+        all
+    }
+
+    fn need(&self, pod: Mounter<'_>, volume: &PodVolume) -> Result<Need, String> {
+        let (name, template) = match volume {
+            PodVolume::Ebs(id) => {
+                return Ok(Need { alternatives: free(), attachment: Some((EBS_DRIVER.into(), id.clone())) });
+            }
+            PodVolume::Claim(name) => {
+                let template = pod.templates.iter().find(|(made, _)| made == name).map(|(_, template)| template);
+                (name.clone(), template)
+            }
+            PodVolume::Ephemeral { volume, template } => (Text::from(format!("{}-{volume}", pod.name)), Some(template)),
+        };
+        let key = (pod.namespace.clone(), name);
+        let title = format!("PersistentVolumeClaim/{}/{}", key.0, key.1);
+        let Some(claim) = self.cluster.claims.get(&key) else {
+            let template = template.ok_or_else(|| format!("{title} is not in the input"))?;
+            return self.unbound(&title, &key, template);
+        };
+        if claim.deleting {
+            return Err(format!("{title} is being deleted"));
+        }
+        if claim.lost {
+            return Err(format!("{title} has lost its volume (phase Lost)"));
+        }
+        match &claim.spec.volume {
+            Some(volume) if claim.bound => self.bound(&title, volume),
+            Some(volume) => Err(format!(
+                "{title} names PersistentVolume/{volume} but is not bound to it yet (annotation pv.kubernetes.io/bind-completed is missing)"
+            )),
+            None => self.unbound(&title, &key, &claim.spec),
+        }
+    }
+
+    fn bound(&self, title: &str, name: &Text) -> Result<Need, String> {
+        let missing = || format!("{title} is bound to PersistentVolume/{name}, which is not in the input");
+        let volume = self.cluster.volumes.get(name).ok_or_else(missing)?;
+        if volume.deleting {
+            return Err(format!("{title} is bound to PersistentVolume/{name}, which is being deleted"));
+        }
+        Ok(Need { alternatives: self.places(volume), attachment: volume.attachment.clone() })
+    }
+
+    /// Each term of the volume's node affinity is an alternative.
+    fn places(&self, volume: &Volume) -> Vec<Requirements> {
+        if volume.terms.is_empty() {
+            return vec![volume.zones.clone()];
+        }
+        let place = |term: &engine::model::NodeSelectorTerm| {
+            let mut requirements: Requirements = term.expressions.iter().cloned().collect();
+            for name in &term.names {
+                let names = name.finite_values().into_iter().flatten().cloned();
+                requirements.add(Requirement::new(HOSTNAME, Operator::In, names));
+            }
+            if volume.on_host && !self.names_a_host(&requirements) {
+                requirements.remove(HOSTNAME);
+            }
+            requirements.add_all(&volume.zones);
+            requirements
+        };
+        volume.terms.iter().map(place).collect()
+    }
+
+    /// A volume on the disk of a node that stays is where that node is. That of a node that is gone no longer says where
+    /// (Karpenter drops the host name of such volumes in every case; kube-scheduler never does).
+    fn names_a_host(&self, requirements: &Requirements) -> bool {
+        let hosts = requirements.get(HOSTNAME).and_then(Requirement::finite_values);
+        hosts.is_some_and(|hosts| hosts.iter().any(|host| self.hosts.contains(host)))
+    }
+
+    fn unbound(&self, title: &str, key: &(Text, Text), spec: &ClaimSpec) -> Result<Need, String> {
+        let class = match &spec.class {
+            None => self.default_class.ok_or_else(|| {
+                format!("{title} names no storage class, and no StorageClass of the input is the default")
+            })?,
+            Some(name) if name.is_empty() => {
+                return Err(format!("{title} is not bound and wants no storage class, so nothing provisions it"));
+            }
+            Some(name) => self
+                .cluster
+                .classes
+                .get(name)
+                .ok_or_else(|| format!("{title} names StorageClass/{name}, which is not in the input"))?,
+        };
+        if !class.waits {
+            return Err(format!(
+                "{title} is not bound, and StorageClass/{} binds at once (volumeBindingMode Immediate), before any pod is placed",
+                class.name
+            ));
+        }
+        let alternatives = if class.topologies.is_empty() { free() } else { class.topologies.clone() };
+        let attachment = Some((class.driver.clone(), Text::from(format!("{}/{}", key.0, key.1))));
+        Ok(Need { alternatives, attachment })
+    }
+}
+
+fn free() -> Vec<Requirements> {
+    vec![Requirements::new()]
+}
+
+/// Every combination, without those that contradict themselves. When all do they stay, so that the contradiction can be told.
+fn cross(left: &[Requirements], right: &[Requirements]) -> Vec<Requirements> {
+    let mut seen = BTreeSet::new();
+    let mut combined = Vec::new();
+    for one in left {
+        for other in right {
+            let mut both = one.clone();
+            both.add_all(other);
+            if seen.insert(both.clone()) {
+                combined.push(both);
+            }
+        }
+    }
+    let possible = |combination: &Requirements| combination.iter().all(|r| r.is_satisfiable() || r.allows_absence());
+    if combined.iter().any(possible) {
+        combined.retain(possible);
+    }
+    combined.truncate(MOST_ALTERNATIVES);
+    combined
+}
