@@ -1,0 +1,55 @@
+//! Pods that no rule between pods can tell apart: same namespace, same shape, same labels.
+
+use rustc_hash::FxHashMap;
+
+use crate::input::PlanningInput;
+use crate::model::Text;
+
+/// What pods of one class have in common.
+pub(super) struct Class<'a> {
+    pub(super) namespace: &'a Text,
+    pub(super) shape: u32,
+    pub(super) labels: u32,
+}
+
+/// Classes, numbered in the order in which their first pods were shown.
+#[derive(Default)]
+pub(super) struct Classes<'a> {
+    pub(super) list: Vec<Class<'a>>,
+    ids: FxHashMap<(u32, u32, u32), u32>,
+    namespaces: FxHashMap<&'a str, u32>,
+    latest: Option<(&'a Text, u32)>,
+}
+
+impl<'a> Classes<'a> {
+    /// Classes of the pods to place, and of each its class.
+    pub(super) fn of_pods(input: &'a PlanningInput) -> (Self, Vec<u32>) {
+        let mut classes = Self::default();
+        let of = input.pods.iter().map(|pod| classes.id(&pod.namespace, pod.shape, pod.labels)).collect();
+        (classes, of)
+    }
+
+    /// The class of a pod with these parts.
+    pub(super) fn id(&mut self, namespace: &'a Text, shape: u32, labels: u32) -> u32 {
+        let space = self.namespace(namespace);
+        let next = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+        let id = *self.ids.entry((space, shape, labels)).or_insert(next);
+        if id == next {
+            self.list.push(Class { namespace, shape, labels });
+        }
+        id
+    }
+
+    /// Pods come sorted by namespace, so the latest one is nearly always the right one.
+    fn namespace(&mut self, namespace: &'a Text) -> u32 {
+        if let Some((text, id)) = self.latest
+            && text == namespace
+        {
+            return id;
+        }
+        let next = u32::try_from(self.namespaces.len()).unwrap_or(u32::MAX);
+        let id = *self.namespaces.entry(namespace.as_ref()).or_insert(next);
+        self.latest = Some((namespace, id));
+        id
+    }
+}
