@@ -1,0 +1,240 @@
+//! A simulated cluster: workloads, a scheduler, kubelets, DaemonSets and the hands that carry instructions out, as one
+//! state machine on somebody else's clock.
+//!
+//! [`SimulatedCluster::instruct`] does what an agent would do against an API server, [`SimulatedCluster::tick`] lets time
+//! pass, and both fill an outbox of [`Change`]s: what a watch would have shown. NodePools are not its business; whoever
+//! runs it tells them apart. Its [`ClusterBook`] knows which pods ever ran.
+//!
+//! The scheduler looks at taints, selectors, required node affinity, host ports and resources, and prefers nodes with more
+//! room, as kube-scheduler does by default. Constraints between pods are the planner's alone.
+//!
+//! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join, pods that start), `hands`
+//! (instructions), [`book`].
+
+pub mod book;
+mod hands;
+mod kubelet;
+mod scheduler;
+pub mod settings;
+mod workload;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud::simulated::Dice;
+use engine::cluster::{
+    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodKey,
+    PodRecord,
+};
+use engine::model::{Resources, Text, Timestamp};
+
+pub use book::ClusterBook;
+pub use hands::Answer;
+pub use settings::ClusterSettings;
+pub use workload::Workload;
+
+/// What a watch, or an instruction that takes its time, shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// An object changed.
+    Observed(Observation),
+    /// The drain of this NodeClaim's Node is over.
+    Drained {
+        /// NodeClaim.
+        claim: Text,
+    },
+}
+
+/// A cluster by seed.
+#[derive(Debug)]
+pub struct SimulatedCluster {
+    settings: ClusterSettings,
+    dice: Dice,
+    pods: BTreeMap<PodKey, PodRecord>,
+    nodes: BTreeMap<Text, NodeRecord>,
+    claims: BTreeMap<Text, ClaimRecord>,
+    daemons: Vec<DaemonRecord>,
+    namespaces: BTreeSet<Text>,
+    workloads: BTreeMap<Text, workload::Owned>,
+    /// Pods on each node; follows `pods`.
+    on_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    /// Pods that wait for a node; follows `pods`.
+    unbound: BTreeSet<PodKey>,
+    /// What each node has left; follows `pods`.
+    room: BTreeMap<Text, Resources>,
+    /// Drains under way: NodeClaim, and when pods go regardless.
+    drains: BTreeMap<Text, Option<Timestamp>>,
+    agenda: BTreeSet<(Timestamp, u64, Turn)>,
+    turns: u64,
+    /// Whether the scheduler may find something to do.
+    dirty: bool,
+    outbox: Vec<Change>,
+    book: ClusterBook,
+}
+
+/// What happens by itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// The machine of a NodeClaim joins.
+    Join(Text),
+    /// A node becomes ready.
+    Ready(Text),
+    /// A node's startup taints are taken off by whoever put them into the NodePool.
+    Start(Text),
+    /// A pod runs.
+    Run(PodKey, Text),
+    /// A terminating pod is gone.
+    Vanish(PodKey, Text),
+    /// A drain is looked at.
+    Drain(Text),
+}
+
+impl SimulatedCluster {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(settings: ClusterSettings) -> Self {
+        Self {
+            dice: Dice::new(settings.seed).child("cluster"),
+            settings,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            daemons: Vec::new(),
+            namespaces: BTreeSet::new(),
+            workloads: BTreeMap::new(),
+            on_node: BTreeMap::new(),
+            unbound: BTreeSet::new(),
+            room: BTreeMap::new(),
+            drains: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            turns: 0,
+            dirty: false,
+            outbox: Vec::new(),
+            book: ClusterBook::default(),
+        }
+    }
+
+    /// Adds a DaemonSet; its pods come to every node that suits them.
+    pub fn add_daemon(&mut self, daemon: DaemonRecord) {
+        self.add_namespace(&daemon.namespace);
+        self.tell(Object::Daemon(daemon.clone()));
+        self.daemons.push(daemon);
+        for node in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            self.start_daemons(&node, Timestamp::default());
+        }
+    }
+
+    fn add_namespace(&mut self, name: &Text) {
+        if self.namespaces.insert(name.clone()) {
+            let namespace = self.namespace(name);
+            self.tell(Object::Namespace(namespace));
+        }
+    }
+
+    fn namespace(&self, name: &Text) -> NamespaceRecord {
+        let label = (Text::from("kubernetes.io/metadata.name"), name.clone());
+        NamespaceRecord { name: name.clone(), labels: [label].into_iter().collect() }
+    }
+
+    /// Everything there is, as a first list would show it. The outbox is emptied: the snapshot covers it, except drains
+    /// that are over, which stay.
+    pub fn snapshot(&mut self) -> ClusterSnapshot {
+        self.outbox.retain(|change| matches!(change, Change::Drained { .. }));
+        ClusterSnapshot {
+            pods: self.pods.values().cloned().collect(),
+            nodes: self.nodes.values().cloned().collect(),
+            claims: self.claims.values().cloned().collect(),
+            pools: Vec::new(),
+            daemons: self.daemons.clone(),
+            namespaces: self.namespaces.iter().map(|name| self.namespace(name)).collect(),
+        }
+    }
+
+    /// When something happens by itself next.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Timestamp> {
+        self.agenda.first().map(|(at, _, _)| *at)
+    }
+
+    /// Lets time pass until `now`; what changed since the last call comes out.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Change> {
+        while self.agenda.first().is_some_and(|(at, _, _)| *at <= now) {
+            if let Some((at, _, turn)) = self.agenda.pop_first() {
+                self.turn(turn, at);
+                self.schedule(at);
+            }
+        }
+        self.schedule(now);
+        std::mem::take(&mut self.outbox)
+    }
+
+    fn turn(&mut self, turn: Turn, at: Timestamp) {
+        match turn {
+            Turn::Join(claim) => self.join(&claim, at),
+            Turn::Ready(node) => self.become_ready(&node, at),
+            Turn::Start(node) => self.lift_startup_taints(&node, at),
+            Turn::Run(pod, uid) => self.run(&pod, &uid, at),
+            Turn::Vanish(pod, uid) => self.vanish(&pod, &uid, at),
+            Turn::Drain(claim) => self.continue_drain(&claim, at),
+        }
+    }
+
+    fn plan_turn(&mut self, now: Timestamp, wait_ms: i64, turn: Turn) {
+        self.turns += 1;
+        self.agenda.insert((Timestamp(now.0.saturating_add(wait_ms)), self.turns, turn));
+    }
+
+    fn tell(&mut self, object: Object) {
+        self.outbox.push(Change::Observed(Observation::upsert(object)));
+    }
+
+    fn tell_gone(&mut self, key: Key) {
+        self.outbox.push(Change::Observed(Observation::Delete(key)));
+    }
+
+    fn tell_node(&mut self, name: &Text) {
+        if let Some(node) = self.nodes.get(name).cloned() {
+            self.tell(Object::Node(node));
+        }
+    }
+
+    /// Pods, by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.pods.values()
+    }
+
+    /// Nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.nodes.values()
+    }
+
+    /// NodeClaims, by name.
+    pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
+        self.claims.values()
+    }
+
+    /// Pods that wait for a node.
+    pub fn waiting(&self) -> impl Iterator<Item = &PodKey> {
+        self.unbound.iter()
+    }
+
+    /// Nodes of a NodeClaim that hold nothing but DaemonSet pods.
+    pub fn empty_nodes(&self) -> impl Iterator<Item = &Text> {
+        let provided: BTreeSet<&Text> = self.claims.values().map(|claim| &claim.provider_id).collect();
+        let claimed = self.nodes.values().filter(move |node| provided.contains(&node.provider_id));
+        claimed.map(|node| &node.name).filter(|name| self.holds_nothing(name))
+    }
+
+    fn holds_nothing(&self, node: &Text) -> bool {
+        let pods = self.on_node.get(node).into_iter().flatten();
+        pods.filter_map(|key| self.pods.get(key)).all(|pod| pod.daemon.is_some())
+    }
+
+    /// What really happened, whatever anybody believes.
+    #[must_use]
+    pub fn book(&self) -> &ClusterBook {
+        &self.book
+    }
+}
+
+#[cfg(test)]
+mod tests;

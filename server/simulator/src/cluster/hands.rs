@@ -1,0 +1,175 @@
+//! What an agent does against the API server when it is told to. Everything may be done twice.
+
+use engine::cluster::{ClaimRecord, Key, Object, PodKey, PodRecord};
+use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
+use engine::model::labels::{INITIALIZED, REGISTERED};
+use engine::model::{Effect, Labels, Taint, Text, Timestamp};
+
+use super::{Change, SimulatedCluster, Turn};
+use engine::cluster::planning::UNREGISTERED;
+
+/// Taint of a node that is being drained.
+const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Between two looks at a drain, in milliseconds.
+const DRAIN_POLL_MS: i64 = 1_000;
+
+/// What came of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// It takes time; [`Change::Drained`] tells when it is done.
+    Later,
+}
+
+impl SimulatedCluster {
+    /// Does what an agent was told.
+    ///
+    /// # Errors
+    /// In a sentence, when the object that it is about is not there.
+    pub fn instruct(&mut self, instruction: &Instruction, now: Timestamp) -> Result<Answer, String> {
+        match instruction {
+            Instruction::CreateClaim(order) => self.create_claim(order, now),
+            Instruction::MarkLaunched { claim, facts } => return self.mark_launched(claim, facts, now),
+            Instruction::RegisterNode { node, labels, taints, .. } => return self.register(node, labels, taints, now),
+            Instruction::InitializeNode { node, .. } => return self.initialize(node),
+            Instruction::Drain { claim, node, deadline, .. } => return Ok(self.drain(claim, node, *deadline, now)),
+            Instruction::DeleteClaim { claim, node, .. } => self.delete_claim(claim, node.as_ref(), now),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn create_claim(&mut self, order: &ClaimOrder, now: Timestamp) {
+        if self.claims.contains_key(&order.name) {
+            return;
+        }
+        let claim = ClaimRecord {
+            name: order.name.clone(),
+            pool: order.pool.clone(),
+            node_class: order.node_class.clone(),
+            labels: order.labels.clone(),
+            taints: order.taints.clone(),
+            startup_taints: order.startup_taints.clone(),
+            requirements: order.requirements.clone(),
+            requests: order.requests.clone(),
+            ours: true,
+            created: Some(now),
+            termination_grace_period_ms: order.termination_grace_period_ms,
+            ..ClaimRecord::default()
+        };
+        self.claims.insert(claim.name.clone(), claim.clone());
+        self.tell(Object::Claim(claim));
+    }
+
+    fn mark_launched(&mut self, name: &Text, facts: &LaunchedFacts, now: Timestamp) -> Result<Answer, String> {
+        let claim = self.claims.get_mut(name).ok_or_else(|| format!("there is no NodeClaim {name}"))?;
+        if claim.provider_id != facts.provider_id {
+            claim.provider_id = facts.provider_id.clone();
+            claim.labels.extend(facts.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+            claim.capacity = facts.capacity.clone();
+            claim.allocatable = facts.allocatable.clone();
+            let claim = claim.clone();
+            self.tell(Object::Claim(claim));
+            let wait = self.dice.child("join").child(name).between(self.settings.join_ms);
+            self.plan_turn(now, wait, Turn::Join(name.clone()));
+        }
+        Ok(Answer::Done)
+    }
+
+    fn register(&mut self, name: &Text, labels: &Labels, taints: &[Taint], now: Timestamp) -> Result<Answer, String> {
+        let node = self.nodes.get_mut(name).ok_or_else(|| format!("there is no Node {name}"))?;
+        if !node.is_registered() {
+            node.labels.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+            node.labels.insert(Text::from(REGISTERED), Text::from("true"));
+            for taint in taints {
+                let same = |known: &Taint| known.key == taint.key && known.effect == taint.effect;
+                if !node.taints.iter().any(same) {
+                    node.taints.push(taint.clone());
+                }
+            }
+            node.taints.retain(|taint| taint.key.as_ref() != UNREGISTERED);
+            self.dirty = true;
+            self.tell_node(name);
+            self.start_daemons(name, now);
+            let wait = self.dice.child("startup").child(name).between(self.settings.startup_ms);
+            self.plan_turn(now, wait, Turn::Start(name.clone()));
+        }
+        Ok(Answer::Done)
+    }
+
+    fn initialize(&mut self, name: &Text) -> Result<Answer, String> {
+        let node = self.nodes.get_mut(name).ok_or_else(|| format!("there is no Node {name}"))?;
+        if !node.is_initialized() {
+            node.labels.insert(Text::from(INITIALIZED), Text::from("true"));
+            self.dirty = true;
+            self.tell_node(name);
+        }
+        Ok(Answer::Done)
+    }
+
+    fn drain(&mut self, claim: &Text, name: &Text, deadline: Option<Timestamp>, now: Timestamp) -> Answer {
+        let Some(node) = self.nodes.get_mut(name) else { return Answer::Done };
+        if node.taints.iter().all(|taint| taint.key.as_ref() != DISRUPTED) {
+            let effect = Effect::NoSchedule;
+            node.taints.push(Taint { key: Text::from(DISRUPTED), value: Text::default(), effect });
+            self.tell_node(name);
+        }
+        if self.drains.insert(claim.clone(), deadline).is_none() {
+            self.continue_drain(claim, now);
+        }
+        Answer::Later
+    }
+
+    pub(super) fn continue_drain(&mut self, claim: &Text, now: Timestamp) {
+        let Some(deadline) = self.drains.get(claim).copied() else { return };
+        let over = deadline.is_some_and(|deadline| deadline <= now);
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id);
+        let node = self.nodes.values().find(|node| Some(&node.provider_id) == provider).map(|node| node.name.clone());
+        let leaving: Vec<PodRecord> = node
+            .iter()
+            .flat_map(|node| self.on_node.get(node))
+            .flatten()
+            .filter_map(|key| self.pods.get(key))
+            .filter(|pod| pod.daemon.is_none())
+            .cloned()
+            .collect();
+        if leaving.is_empty() {
+            self.drains.remove(claim);
+            self.outbox.push(Change::Drained { claim: claim.clone() });
+            return;
+        }
+        for pod in leaving.iter().filter(|pod| !pod.terminating && (over || !pod.refuses_disruption(now))) {
+            self.book.pods_evicted += 1;
+            self.terminate_pod(&pod.key, now);
+        }
+        self.plan_turn(now, DRAIN_POLL_MS, Turn::Drain(claim.clone()));
+    }
+
+    fn delete_claim(&mut self, claim: &Text, node: Option<&Text>, now: Timestamp) {
+        let provider = self.claims.get(claim).map(|claim| claim.provider_id.clone()).filter(|id| !id.is_empty());
+        let joined = self.nodes.values().find(|node| Some(&node.provider_id) == provider.as_ref());
+        let names = [node.cloned(), joined.map(|node| node.name.clone())];
+        for name in names.into_iter().flatten() {
+            self.remove_node(&name, now);
+        }
+        self.drains.remove(claim);
+        if self.claims.remove(claim).is_some() {
+            self.tell_gone(Key::Claim(claim.clone()));
+        }
+    }
+
+    fn remove_node(&mut self, name: &Text, now: Timestamp) {
+        if self.nodes.remove(name).is_none() {
+            return;
+        }
+        self.book.left(name);
+        self.room.remove(name);
+        self.tell_gone(Key::Node(name.clone()));
+        let pods: Vec<PodKey> = self.on_node.remove(name).into_iter().flatten().collect();
+        for key in pods {
+            if let Some(uid) = self.pods.get(&key).map(|pod| pod.uid.clone()) {
+                self.vanish(&key, &uid, now);
+            }
+        }
+    }
+}

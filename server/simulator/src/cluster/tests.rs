@@ -1,0 +1,128 @@
+use std::sync::Arc;
+
+use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
+use engine::model::{Labels, PodShape, Requirements, Resources, Text, Timestamp};
+
+use super::*;
+
+fn resources(cpu: i64) -> Resources {
+    Resources::from_iter([("cpu", cpu), ("pods", 10)])
+}
+
+fn workload(name: &str, cpu: i64) -> Workload {
+    let requests = Resources::from_iter([("cpu", cpu), ("pods", 1)]);
+    Workload {
+        namespace: Text::from("default"),
+        name: Text::from(name),
+        shape: Arc::new(PodShape { requests, ..PodShape::default() }),
+        labels: Arc::new(Labels::new()),
+        do_not_disrupt: None,
+    }
+}
+
+fn settings() -> ClusterSettings {
+    let ms = (100, 100);
+    ClusterSettings { seed: 1, join_ms: (1000, 1000), ready_ms: ms, startup_ms: ms, start_ms: ms, grace_ms: ms }
+}
+
+fn claim(name: &str) -> Text {
+    Text::from(name)
+}
+
+fn order(name: &str) -> ClaimOrder {
+    ClaimOrder {
+        name: claim(name),
+        pool: Text::from("pool"),
+        node_class: Text::from("default"),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        requests: Resources::new(),
+        expire_after_ms: None,
+        termination_grace_period_ms: None,
+    }
+}
+
+/// A cluster with one ready and registered node of `cpu` at 2000 ms.
+fn with_node(cpu: i64) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(settings());
+    cluster.instruct(&Instruction::CreateClaim(order("a")), Timestamp(0)).unwrap();
+    let facts = LaunchedFacts {
+        provider_id: Text::from("aws:///z/i-1"),
+        labels: Labels::new(),
+        capacity: resources(cpu),
+        allocatable: resources(cpu),
+    };
+    cluster.instruct(&Instruction::MarkLaunched { claim: claim("a"), facts }, Timestamp(0)).unwrap();
+    cluster.tick(Timestamp(1500));
+    let register = Instruction::RegisterNode {
+        claim: claim("a"),
+        node: Text::from("ip-a"),
+        labels: Labels::new(),
+        taints: Vec::new(),
+    };
+    cluster.instruct(&register, Timestamp(1600)).unwrap();
+    cluster.tick(Timestamp(2000));
+    cluster
+}
+
+#[test]
+fn a_pod_without_a_node_is_called_unschedulable() {
+    let mut cluster = SimulatedCluster::new(settings());
+    cluster.scale(&workload("web", 100), 1, Timestamp(0));
+    cluster.tick(Timestamp(0));
+    assert!(cluster.pods().all(PodRecord::is_provisionable));
+    assert_eq!(cluster.book().never_ran().count(), 1);
+}
+
+#[test]
+fn pods_run_on_a_registered_node_as_far_as_there_is_room() {
+    let mut cluster = with_node(1000);
+    // 1000 m of CPU hold two pods of 400 m.
+    cluster.scale(&workload("web", 400), 3, Timestamp(2000));
+    cluster.tick(Timestamp(2000));
+    cluster.tick(Timestamp(3000));
+    assert_eq!((cluster.book().pods_ran, cluster.waiting().count()), (2, 1));
+}
+
+#[test]
+fn nothing_is_bound_before_the_node_is_registered() {
+    let mut cluster = SimulatedCluster::new(settings());
+    cluster.instruct(&Instruction::CreateClaim(order("a")), Timestamp(0)).unwrap();
+    let facts = LaunchedFacts {
+        provider_id: Text::from("aws:///z/i-1"),
+        labels: Labels::new(),
+        capacity: resources(1000),
+        allocatable: resources(1000),
+    };
+    cluster.instruct(&Instruction::MarkLaunched { claim: claim("a"), facts }, Timestamp(0)).unwrap();
+    cluster.scale(&workload("web", 100), 1, Timestamp(0));
+    cluster.tick(Timestamp(60_000));
+    assert_eq!((cluster.nodes().count(), cluster.waiting().count()), (1, 1));
+}
+
+#[test]
+fn a_drained_node_is_empty_and_its_pods_are_made_anew() {
+    let mut cluster = with_node(1000);
+    cluster.scale(&workload("web", 400), 2, Timestamp(2000));
+    cluster.tick(Timestamp(3000));
+    let reason = Text::from("test");
+    let drain = Instruction::Drain { claim: claim("a"), node: Text::from("ip-a"), deadline: None, reason };
+    assert_eq!(cluster.instruct(&drain, Timestamp(3000)), Ok(Answer::Later));
+    let changes = cluster.tick(Timestamp(10_000));
+    assert!(changes.contains(&Change::Drained { claim: claim("a") }));
+    assert_eq!((cluster.book().pods_evicted, cluster.waiting().count()), (2, 2));
+    assert_eq!(cluster.empty_nodes().count(), 1);
+}
+
+#[test]
+fn deleting_a_claim_removes_its_node_and_may_be_done_twice() {
+    let mut cluster = with_node(1000);
+    let delete = Instruction::DeleteClaim { claim: claim("a"), node: None, reason: Text::from("test") };
+    for _ in 0..2 {
+        assert_eq!(cluster.instruct(&delete, Timestamp(3000)), Ok(Answer::Done));
+    }
+    assert_eq!((cluster.nodes().count(), cluster.claims().count()), (0, 0));
+    assert_eq!(cluster.book().nodes_removed, 1);
+}
