@@ -1,0 +1,158 @@
+//! Whether a machine that stands already, or is planned already, could take one more pod.
+
+use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, ZONE};
+use crate::model::requirements::label_satisfies;
+use crate::model::resources::ATTACHABLE_VOLUMES_PREFIX;
+use crate::model::taints::first_barring;
+use crate::model::{Effect, HostPort, Node, NodeStage, Operator, Requirement, Requirements, Resources, Taint, Text};
+use crate::plan::{PlannedNode, ReasonCode};
+
+use super::ask::{Alternative, Ask};
+use super::catalogue::Market;
+use super::topology::Topology;
+use super::world::{Load, World, node_label};
+
+/// The first thing that bars `ask` from an existing node; room for resources is tried last but for topology, because a
+/// node that misses only room is the one worth naming. `None` when the pod fits.
+pub(super) fn node_refuses(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> Option<ReasonCode> {
+    let node = &world.input.nodes[at as usize];
+    if let Some(code) = bars_whatever_the_room(world, ask, at) {
+        return Some(code);
+    }
+    if !ask.shape.requests.fits(world.room(at)) {
+        return Some(ReasonCode::Resources);
+    }
+    topology_refuses(topology, node)
+}
+
+/// Everything but room and topology.
+pub(super) fn bars_whatever_the_room(world: &World<'_>, ask: &Ask<'_>, at: u32) -> Option<ReasonCode> {
+    let node = &world.input.nodes[at as usize];
+    if node.stage == NodeStage::Deleting || tainted(node, ask) {
+        return Some(ReasonCode::Taints);
+    }
+    if !ask.alternatives().iter().any(|way| way_suits(way, node)) {
+        return Some(ReasonCode::Requirements);
+    }
+    let load = &world.loads[at as usize];
+    if ports_taken(&load.ports, ask) {
+        return Some(ReasonCode::HostPorts);
+    }
+    let place = |volumes: &Requirements| volumes.iter().all(|r| label_satisfies(&node.labels, r));
+    if !ask.volume_alternatives().iter().any(place) || !attaches(node, load, ask) {
+        return Some(ReasonCode::Volumes);
+    }
+    None
+}
+
+/// The code of the topology rule that bars the node.
+pub(super) fn topology_refuses(topology: &Topology, node: &Node) -> Option<ReasonCode> {
+    let site = topology.site(|key| node_label(node, key).cloned());
+    topology.barrier(&site).map(super::reason::barrier_code)
+}
+
+fn tainted(node: &Node, ask: &Ask<'_>) -> bool {
+    let cordon = Taint { key: "node.kubernetes.io/unschedulable".into(), value: "".into(), effect: Effect::NoSchedule };
+    let cordoned = node.unschedulable && first_barring(std::slice::from_ref(&cordon), &ask.shape.tolerations).is_some();
+    cordoned || first_barring(&node.taints, &ask.shape.tolerations).is_some()
+}
+
+fn way_suits(way: &Alternative, node: &Node) -> bool {
+    way.contradiction.is_none()
+        && way.requirements.iter().all(|r| label_satisfies(&node.labels, r))
+        && way.names.iter().all(|names| names.has(&node.name))
+}
+
+fn ports_taken(taken: &[HostPort], ask: &Ask<'_>) -> bool {
+    ask.shape.host_ports.iter().any(|own| taken.iter().any(|port| own.conflicts_with(port)))
+}
+
+fn attaches(node: &Node, load: &Load, ask: &Ask<'_>) -> bool {
+    node.attach_limits.iter().all(|(driver, limit)| {
+        let of_driver = |(of, _): &&(Text, Text)| of == driver;
+        let there = load.attached.iter().filter(of_driver).count();
+        let more = ask.volumes.attachments.iter().filter(of_driver).filter(|v| !load.attached.contains(v)).count();
+        more == 0 || i64::try_from(there + more).unwrap_or(i64::MAX) <= *limit
+    })
+}
+
+/// What pods can still use of the planned node `at`, once for each launch option that `ask` leaves it. Empty when no
+/// option and no zone would do.
+pub(super) fn planned_rooms(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> Vec<Resources> {
+    let node = &world.plan.nodes[at as usize];
+    let pool = &world.input.pools[node.pool as usize];
+    let load = &world.planned[at as usize];
+    if first_barring(&node.taints, &ask.shape.tolerations).is_some() || ports_taken(&load.ports, ask) {
+        return Vec::new();
+    }
+    let mut market = Market::new(world, ask, node.pool);
+    market.joins = true;
+    let mut rooms = Vec::new();
+    for zone in node.zones.iter().filter(|zone| zone_admitted(world, topology, at, zone)) {
+        for merged in ask.alternatives().iter().filter_map(|way| merge(world, node, zone, way)) {
+            for volumes in ask.volume_alternatives() {
+                let Some(merged) = with_volumes(&merged, &volumes) else { continue };
+                let matching = world.types(node.pool, &merged);
+                for &t in node.types.iter().filter(|t| matching.contains(t)) {
+                    let instance = &pool.catalogue.types[t as usize];
+                    let on_sale = instance.offerings.iter().any(|o| market.closed(instance, o, &merged).is_none());
+                    let freed = &world.freed(node.pool)[t as usize];
+                    let daemon_ports: Vec<HostPort> = freed.ports.iter().map(|(port, _)| port.clone()).collect();
+                    if on_sale && !ports_taken(&daemon_ports, ask) && attaches_planned(&instance.allocatable, load, ask)
+                    {
+                        let mut room = freed.room.clone();
+                        room.subtract(&load.requests);
+                        rooms.push(room);
+                    }
+                }
+            }
+        }
+    }
+    rooms
+}
+
+fn zone_admitted(world: &World<'_>, topology: &Topology, at: u32, zone: &Text) -> bool {
+    if topology.keys.is_empty() {
+        return true;
+    }
+    let labels = world.planned_labels(at);
+    let site = topology.site(|key| if key.as_ref() == ZONE { Some(zone.clone()) } else { labels.get(key).cloned() });
+    topology.barrier(&site).is_none()
+}
+
+/// What the planned node promises, in `zone`, together with one way of the pod.
+fn merge(world: &World<'_>, node: &PlannedNode, zone: &Text, way: &Alternative) -> Option<Requirements> {
+    let pool = &world.input.pools[node.pool as usize];
+    if way.contradiction.is_some() || way.names.iter().any(|names| names.finite_values().is_some()) {
+        return None;
+    }
+    let mut promised = world.pools[node.pool as usize].base.clone();
+    promised.add_all(&Requirements::from_labels(&node.labels));
+    promised.add(Requirement::equals(ZONE, zone.clone()));
+    promised.add(Requirement::new(CAPACITY_TYPE, Operator::In, [node.capacity_type.as_str().into()]));
+    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(world.input, pool, key);
+    if promised.first_incompatible(&way.requirements, known).is_some() {
+        return None;
+    }
+    promised.add_all(&way.requirements);
+    promised.remove(HOSTNAME);
+    Some(promised)
+}
+
+fn with_volumes(merged: &Requirements, volumes: &Requirements) -> Option<Requirements> {
+    if merged.first_incompatible(volumes, |_| true).is_some() {
+        return None;
+    }
+    let mut merged = merged.clone();
+    merged.add_all(volumes);
+    Some(merged)
+}
+
+fn attaches_planned(allocatable: &Resources, load: &Load, ask: &Ask<'_>) -> bool {
+    ask.drivers().into_iter().all(|driver| {
+        let limit = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
+        let of_driver = |(of, _): &&(Text, Text)| of == driver;
+        let all = load.attached.union(&ask.volumes.attachments.iter().cloned().collect()).filter(of_driver).count();
+        !allocatable.contains(&limit) || i64::try_from(all).unwrap_or(i64::MAX) <= allocatable.get(&limit)
+    })
+}

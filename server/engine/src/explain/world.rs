@@ -1,0 +1,302 @@
+//! The finished plan as a world to try pods against: what room is left where, who lives where, what limits leave.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::input::PlanningInput;
+use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
+use crate::model::resources::NODES;
+use crate::model::{HostPort, Labels, Node, NodePool, NodeStage, PodShape, Requirement, Requirements, Resources, Text};
+use crate::plan::{Plan, PlannedNode};
+
+use super::daemons;
+
+/// A machine that pods live on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
+    /// A node of the input.
+    Node(u32),
+    /// A node of the plan.
+    Planned(u32),
+}
+
+/// What pods and daemons take of one machine.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// Sum of requests.
+    pub requests: Resources,
+    /// Host ports that are taken.
+    pub ports: Vec<HostPort>,
+    /// Volumes attached, by driver.
+    pub attached: BTreeSet<(Text, Text)>,
+}
+
+/// Pods that look alike to every topology rule, and where they live.
+#[derive(Debug)]
+pub(super) struct Resident {
+    /// Namespace.
+    pub namespace: Text,
+    /// Index of the label set.
+    pub labels: u32,
+    /// Index of the shape.
+    pub shape: u32,
+    /// A pod of the kind, for messages: `namespace/name`.
+    pub example: String,
+    /// How many live where.
+    pub places: BTreeMap<Place, i64>,
+}
+
+/// A pool as planning sees it.
+#[derive(Debug)]
+pub(super) struct PoolView {
+    /// What every node of the pool satisfies.
+    pub base: Requirements,
+    /// What its nodes use of its limits, planned ones by their largest option.
+    pub used: Resources,
+    /// Whether each type satisfies the pool, and what pods find free on it. Computed when first asked for.
+    pub free: OnceCell<Vec<daemons::Freed>>,
+}
+
+/// Types by pool and requirements; looked up, never walked through.
+type Matches = FxHashMap<(u32, Requirements), Rc<[u32]>>;
+
+/// The finished plan, ready for trials.
+#[derive(Debug)]
+pub(super) struct World<'a> {
+    /// What was planned from.
+    pub input: &'a PlanningInput,
+    /// What was planned.
+    pub plan: &'a Plan,
+    /// Loads of the input's nodes, daemons that are still to come included.
+    pub loads: Vec<Load>,
+    /// Loads of planned nodes, daemons apart: they depend on the type.
+    pub planned: Vec<Load>,
+    /// Pools.
+    pub pools: Vec<PoolView>,
+    /// Everybody who counts for topology rules.
+    pub residents: Vec<Resident>,
+    /// Machines that the plan draws from each reservation.
+    pub drawn: BTreeMap<Text, i64>,
+    rooms: OnceCell<Vec<Resources>>,
+    most: OnceCell<Vec<Resources>>,
+    matches: RefCell<Matches>,
+}
+
+impl<'a> World<'a> {
+    /// The world after `plan`, as a pod that has no place in it sees it.
+    pub(super) fn new(input: &'a PlanningInput, plan: &'a Plan) -> Self {
+        Self::without(input, plan, None)
+    }
+
+    /// The world after `plan` had it not placed the pod `except`.
+    pub(super) fn without(input: &'a PlanningInput, plan: &'a Plan, except: Option<u32>) -> Self {
+        let mut world = Self {
+            input,
+            plan,
+            loads: input.nodes.iter().map(|_| Load::default()).collect(),
+            planned: plan.nodes.iter().map(|_| Load::default()).collect(),
+            pools: input.pools.iter().map(|pool| view(input, plan, pool)).collect(),
+            residents: Vec::new(),
+            drawn: BTreeMap::new(),
+            rooms: OnceCell::new(),
+            most: OnceCell::new(),
+            matches: RefCell::default(),
+        };
+        for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
+            *world.drawn.entry(reservation).or_insert(0) += 1;
+        }
+        world.settle(except);
+        world
+    }
+
+    /// Puts everybody where they live.
+    fn settle(&mut self, except: Option<u32>) {
+        let mut census = Census::default();
+        let input = self.input;
+        for (at, node) in (0_u32..).zip(&input.nodes) {
+            let load = &mut self.loads[at as usize];
+            for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+                load.take(input, pod.shape, pod.volumes);
+                if !pod.terminating {
+                    let who = || format!("{}/{}", pod.namespace, pod.name);
+                    census.count(&pod.namespace, pod.labels, pod.shape, Place::Node(at), who);
+                }
+            }
+            for shape in daemons::still_to_come(input, node) {
+                load.take(input, shape, None);
+            }
+        }
+        let placed = self.plan.placements.iter().map(|&(pod, node)| (pod, Place::Node(node)));
+        let on = |(at, node): (u32, &'a PlannedNode)| node.pods.iter().map(move |&pod| (pod, Place::Planned(at)));
+        for (pod, place) in placed.chain((0_u32..).zip(&self.plan.nodes).flat_map(on)) {
+            if Some(pod) == except {
+                continue;
+            }
+            let pod = &input.pods[pod as usize];
+            let load = match place {
+                Place::Node(node) => &mut self.loads[node as usize],
+                Place::Planned(node) => &mut self.planned[node as usize],
+            };
+            load.take(input, pod.shape, pod.volumes);
+            census.count(&pod.namespace, pod.labels, pod.shape, place, || format!("{}/{}", pod.namespace, pod.name));
+        }
+        self.residents = census.residents;
+    }
+
+    /// Pools that pending pods may be planned on: all but the static ones.
+    pub(super) fn open_pools(&self) -> impl Iterator<Item = (u32, &'a NodePool)> {
+        (0_u32..).zip(&self.input.pools).filter(|(_, pool)| pool.replicas.is_none())
+    }
+
+    /// What pods can still use of an existing node.
+    pub(super) fn room(&self, node: u32) -> &Resources {
+        let room = |(node, load): (&Node, &Load)| {
+            let mut room = node.allocatable.clone();
+            room.subtract(&load.requests);
+            room
+        };
+        &self.rooms.get_or_init(|| self.input.nodes.iter().zip(&self.loads).map(room).collect())[node as usize]
+    }
+
+    /// The most of each resource that some option of a planned node has left; a bound that is quick to look at.
+    pub(super) fn most_room(&self, planned: u32) -> &Resources {
+        let most = |(node, load): (&PlannedNode, &Load)| {
+            let mut most = Resources::new();
+            for &option in node.types.iter() {
+                most.raise_to(&self.freed(node.pool)[option as usize].room);
+            }
+            most.subtract(&load.requests);
+            most
+        };
+        &self.most.get_or_init(|| self.plan.nodes.iter().zip(&self.planned).map(most).collect())[planned as usize]
+    }
+
+    /// What the type offers to pods of `pool`, its DaemonSets taken off.
+    pub(super) fn freed(&self, pool: u32) -> &[daemons::Freed] {
+        let view = &self.pools[pool as usize];
+        view.free.get_or_init(|| daemons::free_of_daemons(self.input, &self.input.pools[pool as usize], &view.base))
+    }
+
+    /// Types of `pool` that agree with `merged`, offerings apart.
+    pub(super) fn types(&self, pool: u32, merged: &Requirements) -> Rc<[u32]> {
+        if let Some(known) = self.matches.borrow().get(&(pool, merged.clone())) {
+            return Rc::clone(known);
+        }
+        let found: Rc<[u32]> = super::catalogue::matching(self, pool, merged).into();
+        self.matches.borrow_mut().insert((pool, merged.clone()), Rc::clone(&found));
+        found
+    }
+
+    /// What is left of the limit `resource` of `pool`; `None` without such a limit.
+    pub(super) fn left(&self, pool: u32, resource: &str) -> Option<i64> {
+        let limits = &self.input.pools[pool as usize].limits;
+        limits.contains(resource).then(|| limits.get(resource) - self.pools[pool as usize].used.get(resource))
+    }
+
+    /// Machines that are left of a reservation.
+    pub(super) fn left_in(&self, reservation: &crate::model::Reservation) -> i64 {
+        reservation.remaining - self.drawn.get(&reservation.id).copied().unwrap_or(0)
+    }
+
+    /// The domains of `key` that a place is in, or may end up in: several only for a planned node whose zone is open.
+    pub(super) fn domains(&self, place: Place, key: &str) -> Vec<&'a Text> {
+        match place {
+            Place::Node(at) => node_label(&self.input.nodes[at as usize], key).into_iter().collect(),
+            Place::Planned(at) => {
+                let node = &self.plan.nodes[at as usize];
+                match key {
+                    HOSTNAME => vec![&node.name],
+                    ZONE => node.zones.iter().collect(),
+                    _ => node.labels.get(key).into_iter().collect(),
+                }
+            }
+        }
+    }
+
+    /// The labels of a planned node, hostname, zone (where it is decided) and capacity type included.
+    pub(super) fn planned_labels(&self, at: u32) -> Labels {
+        let node = &self.plan.nodes[at as usize];
+        let mut labels = (*node.labels).clone();
+        labels.insert(HOSTNAME.into(), node.name.clone());
+        labels.insert(CAPACITY_TYPE.into(), node.capacity_type.as_str().into());
+        if let [zone] = node.zones.as_ref() {
+            labels.insert(ZONE.into(), zone.clone());
+        }
+        labels
+    }
+}
+
+/// The value of `key` on a node; its name stands in for a missing hostname.
+pub(super) fn node_label<'n>(node: &'n Node, key: &str) -> Option<&'n Text> {
+    node.labels.get(key).or_else(|| (key == HOSTNAME).then_some(&node.name))
+}
+
+impl Load {
+    fn take(&mut self, input: &PlanningInput, shape: u32, volumes: Option<u32>) {
+        let shape: &PodShape = &input.shapes[shape as usize];
+        self.requests.add(&shape.requests);
+        self.ports.extend(shape.host_ports.iter().cloned());
+        if let Some(volumes) = volumes {
+            self.attached.extend(input.volume_sets[volumes as usize].attachments.iter().cloned());
+        }
+    }
+}
+
+/// Groups pods as they are counted.
+#[derive(Default)]
+struct Census {
+    residents: Vec<Resident>,
+    index: FxHashMap<(Text, u32, u32), usize>,
+}
+
+impl Census {
+    fn count(&mut self, namespace: &Text, labels: u32, shape: u32, place: Place, who: impl Fn() -> String) {
+        let residents = &mut self.residents;
+        let at = *self.index.entry((namespace.clone(), labels, shape)).or_insert_with(|| {
+            let namespace = namespace.clone();
+            residents.push(Resident { namespace, labels, shape, example: who(), places: BTreeMap::new() });
+            residents.len() - 1
+        });
+        *residents[at].places.entry(place).or_insert(0) += 1;
+    }
+}
+
+fn view(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> PoolView {
+    PoolView { base: base(pool), used: used(input, plan, pool), free: OnceCell::new() }
+}
+
+/// What every node of `pool` satisfies: its requirements, its labels, its own name and its NodeClass.
+pub(super) fn base(pool: &NodePool) -> Requirements {
+    let mut base = pool.requirements.clone();
+    base.add_all(&Requirements::from_labels(&pool.labels));
+    base.add(Requirement::equals(NODEPOOL, pool.name.clone()));
+    base.add(Requirement::equals(NODECLASS, pool.node_class.clone()));
+    base
+}
+
+/// What the pool's nodes use of its limits. A planned node may turn out to be any of its options, so the largest counts.
+fn used(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> Resources {
+    let mut used = Resources::new();
+    for node in living(input, pool) {
+        used.add(&node.capacity);
+        used.add(&Resources::from_iter([(NODES, 1 - node.capacity.get(NODES))]));
+    }
+    let ours = |node: &&PlannedNode| input.pools[node.pool as usize].name == pool.name;
+    for node in plan.nodes.iter().chain(&plan.static_nodes).filter(ours) {
+        let mut largest = Resources::new();
+        for &option in node.types.iter() {
+            largest.raise_to(&pool.catalogue.types[option as usize].capacity);
+        }
+        largest.set(NODES, 1);
+        used.add(&largest);
+    }
+    used
+}
+
+/// Nodes of `pool` that are not on their way out.
+pub(super) fn living<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<Item = &'i Node> {
+    input.nodes.iter().filter(|node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting)
+}

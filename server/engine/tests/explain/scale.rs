@@ -1,0 +1,31 @@
+//! Many pods that look alike cost one explanation.
+
+use crate::world::{World, asks, pool};
+
+#[test]
+fn ten_thousand_failed_replicas_share_one_explanation() {
+    let world = World::new().pool(pool("general")).pods(10_000, "big", asks(9000, 1));
+    let explained = world.explained();
+    assert_eq!(explained.len(), 10_000);
+    let first = &explained[0];
+    assert!(explained.iter().zip(0..).all(|(one, pod)| one.pod == pod && one.reasons == first.reasons));
+    assert_eq!(first.fits_if, ["fits if cpu is at most 7.91"]);
+}
+
+#[test]
+fn pods_that_wait_for_different_times_are_told_apart() {
+    let mut general = pool("general");
+    general.rules.spot_fallback_after_ms = Some(60_000);
+    let shape = crate::world::selecting(asks(500, 1), "topology.kubernetes.io/zone", "b");
+    let mut world = World::new().pool(general).pods(2, "web", shape);
+    world.input.now = engine::model::Timestamp(60_000);
+    world.input.pods[0].created = Some(engine::model::Timestamp(30_000));
+    world.input.pods[1].created = Some(engine::model::Timestamp(40_000));
+    let left: Vec<bool> = world
+        .explained()
+        .iter()
+        .zip(["30s", "40s"])
+        .map(|(one, left)| one.reasons[0].message.contains(&format!("another {left} ")))
+        .collect();
+    assert_eq!(left, [true, true]);
+}
