@@ -39,6 +39,10 @@ pub fn resources(millicores: i64, memory: i64) -> Resources {
     Resources::from_iter([(CPU, millicores), (MEMORY, memory)])
 }
 
+fn index(length: usize) -> u32 {
+    u32::try_from(length).expect("small worlds")
+}
+
 /// A pod shape that asks for cpu in millicores and memory in GiB.
 pub fn asks(millicores: i64, gibibytes: i64) -> PodShape {
     let mut requests = resources(millicores, gibibytes * GI);
@@ -186,18 +190,18 @@ impl World {
 
     fn shape(&mut self, shape: PodShape) -> u32 {
         self.input.shapes.push(shape);
-        u32::try_from(self.input.shapes.len() - 1).unwrap()
+        index(self.input.shapes.len() - 1)
     }
 
     fn labels(&mut self, labels: Labels) -> u32 {
         self.input.label_sets.push(labels);
-        u32::try_from(self.input.label_sets.len() - 1).unwrap()
+        index(self.input.label_sets.len() - 1)
     }
 
     /// A pod that runs on the last node.
     pub fn running(mut self, name: &str, labels: Labels, shape: PodShape) -> Self {
         let (shape, labels) = (self.shape(shape), self.labels(labels));
-        self.input.nodes.last_mut().unwrap().pods.push(BoundPod {
+        self.input.nodes.last_mut().expect("a node comes before its pods").pods.push(BoundPod {
             namespace: "default".into(),
             name: name.into(),
             shape,
@@ -219,9 +223,9 @@ impl World {
     /// Pods of the Deployment `name`, without a place. They use the last volumes.
     pub fn pods(mut self, count: u32, name: &str, shape: PodShape) -> Self {
         let (shape, labels) = (self.shape(shape), self.labels(app(name)));
-        let volumes = u32::try_from(self.input.volume_sets.len()).unwrap().checked_sub(1);
+        let volumes = index(self.input.volume_sets.len()).checked_sub(1);
         for number in 0..count {
-            self.plan.unschedulable.push(u32::try_from(self.input.pods.len()).unwrap());
+            self.plan.unschedulable.push(index(self.input.pods.len()));
             self.input.pods.push(Pod {
                 namespace: "default".into(),
                 name: format!("{name}-{number}").into(),
@@ -256,7 +260,7 @@ impl World {
         let on_demand = |o: &&Offering| o.capacity_type == CapacityType::OnDemand && o.zone.as_ref() == zone;
         let mut labels = Labels::from([(ZONE.into(), Text::from(zone))]);
         for requirement in first.labels.iter() {
-            labels.insert(requirement.key().clone(), requirement.representative().unwrap());
+            labels.insert(requirement.key().clone(), requirement.representative().expect("types fix their labels"));
         }
         let mut requests = Resources::new();
         for &pod in pods {
@@ -268,7 +272,7 @@ impl World {
             capacity_type: CapacityType::OnDemand,
             zones: Arc::from([Text::from(zone)]),
             types: types.into(),
-            price: first.offerings.iter().find(on_demand).unwrap().price,
+            price: first.offerings.iter().find(on_demand).expect("every type is sold on demand in a and b").price,
             reservation: None,
             pods: pods.to_vec(),
             labels: Arc::new(labels),
