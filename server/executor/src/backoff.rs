@@ -1,0 +1,63 @@
+//! How long to wait before the next try: twice as long each time, up to a bound, and spread so that many do not come back
+//! at the same moment.
+
+/// After the first failure, in milliseconds.
+const FIRST_MS: i64 = 500;
+/// At most, in milliseconds. A cloud or an agent that is back is found within this time.
+const LONGEST_MS: i64 = 30_000;
+
+/// Capped exponential back-off with spread by seed.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    seed: u64,
+}
+
+impl Backoff {
+    /// A back-off whose spread follows `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// How long command `id` waits after `tries` tries: between half of the step and all of it, in milliseconds.
+    #[must_use]
+    pub fn wait_ms(self, id: u64, tries: u32) -> i64 {
+        let doublings = tries.saturating_sub(1).min(16);
+        let step = FIRST_MS.saturating_mul(1 << doublings).min(LONGEST_MS);
+        let half = step / 2;
+        let spread = mix(self.seed ^ mix(id ^ mix(u64::from(tries)))) % u64::try_from(half + 1).unwrap_or(1);
+        half + i64::try_from(spread).unwrap_or(0)
+    }
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood 2014).
+fn mix(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_are_capped() {
+        let backoff = Backoff::new(7);
+        for id in 0..50 {
+            // Steps of 500, 1000, …, 16000, then 30000 ms; each wait is at least half of its step.
+            assert!((250..=500).contains(&backoff.wait_ms(id, 1)));
+            assert!((500..=1000).contains(&backoff.wait_ms(id, 2)));
+            assert!((8_000..=16_000).contains(&backoff.wait_ms(id, 6)));
+            assert!((15_000..=30_000).contains(&backoff.wait_ms(id, 7)));
+            assert!((15_000..=30_000).contains(&backoff.wait_ms(id, 400)));
+        }
+    }
+
+    #[test]
+    fn commands_do_not_come_back_together() {
+        let waits: std::collections::BTreeSet<i64> = (0..20).map(|id| Backoff::new(7).wait_ms(id, 5)).collect();
+        assert!(waits.len() > 10, "20 commands wait {} different times", waits.len());
+    }
+}

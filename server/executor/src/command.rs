@@ -1,0 +1,140 @@
+//! What is asked of store, cloud and agents, and what can come of it.
+
+use engine::control::{ClusterId, Decision, Event, Instruction, InstructionId, LaunchFailure, LaunchOrder, Launched};
+use engine::model::{CapacityType, Text, Timestamp};
+
+/// Number of a command; the same for every try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommandId(pub u64);
+
+/// Something that somebody has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Make the decision durable: [`Outcome::Done`].
+    Record(Box<Decision>),
+    /// Send the instruction to the cluster's agent: [`Outcome::Done`] or [`Outcome::Refused`] by its answer.
+    Instruct {
+        /// Where.
+        cluster: ClusterId,
+        /// Names the instruction for its answer.
+        id: InstructionId,
+        /// What.
+        instruction: Box<Instruction>,
+    },
+    /// Buy a machine: [`Outcome::Launched`] or [`Outcome::LaunchFailed`].
+    Launch(Box<LaunchOrder>),
+    /// Give a machine back: [`Outcome::Begun`] when the cloud has begun, [`Outcome::Done`] when there is no such machine.
+    Terminate {
+        /// Where.
+        cluster: ClusterId,
+        /// NodeClaim.
+        claim: Text,
+        /// Provider id.
+        provider_id: Text,
+    },
+}
+
+impl Command {
+    /// The NodeClaim whose commands take turns; `None` for commands that wait for nobody.
+    pub(crate) fn lane(&self) -> Option<(Text, Text)> {
+        match self {
+            Self::Record(_) => None,
+            Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), instruction.claim().clone())),
+            Self::Launch(order) => Some((order.cluster.clone(), order.claim.clone())),
+            Self::Terminate { cluster, claim, .. } => Some((cluster.clone(), claim.clone())),
+        }
+    }
+
+    /// How long an answer may take, in milliseconds. A drain waits for pods, so its instruction is only repeated now and
+    /// then, for an agent that was started anew; a launch is one call that EC2 answers within seconds.
+    #[must_use]
+    pub fn patience_ms(&self) -> i64 {
+        match self {
+            Self::Record(_) => 10_000,
+            Self::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => 120_000,
+            Self::Instruct { .. } | Self::Terminate { .. } => 30_000,
+            Self::Launch(_) => 60_000,
+        }
+    }
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// The cloud has begun to give the machine back.
+    Begun,
+    /// A machine is there.
+    Launched {
+        /// Provider id.
+        provider_id: Text,
+        /// Instance type.
+        instance_type: Text,
+        /// Zone.
+        zone: Text,
+        /// How it is paid for.
+        capacity_type: CapacityType,
+    },
+    /// No machine came of it, for good.
+    LaunchFailed(LaunchFailure),
+    /// It was refused, for good.
+    Refused(String),
+    /// Nothing is known, or nothing was done: the same command is to be sent again.
+    TryAgain {
+        /// Not before this many milliseconds.
+        after_ms: Option<i64>,
+        /// Why, for the log.
+        why: String,
+    },
+}
+
+/// What an executor wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Carry this out and report its outcome by `answer_by`; a call that has not answered by then is to be dropped.
+    Run {
+        /// Names the command for its outcome.
+        id: CommandId,
+        /// What.
+        command: Command,
+        /// When it is sent again without an answer.
+        answer_by: Timestamp,
+    },
+    /// Hand this to the controller.
+    Tell(Box<Event>),
+    /// Show what people see of this cluster.
+    Publish {
+        /// Which.
+        cluster: ClusterId,
+    },
+}
+
+/// The event that the outcome of `command` is; `None` when the cloud will tell.
+pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
+    match command {
+        Command::Record(decision) => Some(Event::Recorded { decision: decision.id }),
+        Command::Instruct { cluster, id, .. } => Some(match outcome {
+            Outcome::Refused(reason) => Event::InstructionFailed { cluster: cluster.clone(), instruction: *id, reason },
+            _ => Event::InstructionAcked { cluster: cluster.clone(), instruction: *id },
+        }),
+        Command::Launch(order) => Some(launch_event(order, outcome)),
+        Command::Terminate { cluster, provider_id, .. } => (outcome != Outcome::Begun)
+            .then(|| Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() }),
+    }
+}
+
+fn launch_event(order: &LaunchOrder, outcome: Outcome) -> Event {
+    let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
+    let refused = |message: String| LaunchFailure::Refused { code: Text::from("Refused"), message, retryable: false };
+    let failure = match outcome {
+        Outcome::Launched { provider_id, instance_type, zone, capacity_type } => {
+            let launched = Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type };
+            return Event::Launched(Box::new(launched));
+        }
+        Outcome::LaunchFailed(failure) => failure,
+        Outcome::Refused(message) => refused(message),
+        other => refused(format!("a launch cannot end as {other:?}")),
+    };
+    Event::LaunchFailed { cluster, claim, attempt, failure }
+}

@@ -1,0 +1,160 @@
+//! ACT: effects in flight.
+//!
+//! [`Executor`] turns each [`Effect`] into commands for whoever can reach the store, the cloud or an agent, keeps them in
+//! order, sends them again when no answer came, and turns outcomes into [`Event`]s. It never decides: whatever may be
+//! done at all was decided by the controller, and a command that is sent again is the same command. It has no runtime, no
+//! clock and no randomness of its own, so that a rehearsal runs the real one.
+//!
+//! Promises that it keeps:
+//! - Commands about one NodeClaim are carried out one after the other, in the order in which they were decided.
+//! - A launch whose outcome is unknown is repeated, with the same token, until the cloud has told what came of it.
+//! - Every effect but a view is answered by exactly one event, however often it had to be tried.
+//!
+//! Reading order: [`command`] (what is asked and answered), [`backoff`] (how long to wait), `flight` (one command).
+
+pub mod backoff;
+pub mod command;
+mod flight;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::control::{Effect, Event};
+use engine::model::{Text, Timestamp};
+
+use backoff::Backoff;
+pub use command::{Command, CommandId, Outcome, Step};
+use flight::{Flight, Leg};
+
+/// A NodeClaim, by cluster and name.
+type Lane = (Text, Text);
+
+/// Between accepting a termination and asking again whether it is over, in milliseconds. The cloud's own word usually
+/// comes first.
+const RECHECK_MS: i64 = 30_000;
+
+/// Effects in flight.
+#[derive(Debug)]
+pub struct Executor {
+    backoff: Backoff,
+    flights: BTreeMap<CommandId, Flight>,
+    /// Commands about each NodeClaim; the first one is under way.
+    lanes: BTreeMap<Lane, VecDeque<CommandId>>,
+    /// Terminations that were accepted: when to ask again, by provider id.
+    ending: BTreeMap<Text, (Timestamp, Command)>,
+    next: u64,
+}
+
+impl Executor {
+    /// An executor with nothing to do. `seed` spreads its retries.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let backoff = Backoff::new(seed);
+        Self { backoff, flights: BTreeMap::new(), lanes: BTreeMap::new(), ending: BTreeMap::new(), next: 1 }
+    }
+
+    /// Takes an effect on.
+    pub fn start(&mut self, effect: Effect, now: Timestamp) -> Vec<Step> {
+        let command = match effect {
+            Effect::PublishView { cluster } => return vec![Step::Publish { cluster }],
+            Effect::Record(decision) => Command::Record(decision),
+            Effect::Launch(order) => Command::Launch(order),
+            Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },
+            Effect::Terminate { cluster, claim, provider_id } => Command::Terminate { cluster, claim, provider_id },
+        };
+        self.enqueue(command, now).into_iter().collect()
+    }
+
+    fn enqueue(&mut self, command: Command, now: Timestamp) -> Option<Step> {
+        let id = CommandId(self.next);
+        self.next += 1;
+        let lane = command.lane();
+        self.flights.insert(id, Flight { command, tries: 0, leg: Leg::Queued });
+        match lane {
+            None => self.run(id, now),
+            Some(lane) => {
+                let queue = self.lanes.entry(lane).or_default();
+                queue.push_back(id);
+                if queue.len() == 1 { self.run(id, now) } else { None }
+            }
+        }
+    }
+
+    fn run(&mut self, id: CommandId, now: Timestamp) -> Option<Step> {
+        let flight = self.flights.get_mut(&id)?;
+        let answer_by = Timestamp(now.0.saturating_add(flight.command.patience_ms()));
+        flight.tries += 1;
+        flight.leg = Leg::Running { answer_by };
+        Some(Step::Run { id, command: flight.command.clone(), answer_by })
+    }
+
+    /// Takes in what came of a command. Outcomes of commands that are not in flight any more are old news and ignored.
+    pub fn outcome(&mut self, id: CommandId, outcome: Outcome, now: Timestamp) -> Vec<Step> {
+        let Some(flight) = self.flights.get_mut(&id) else { return Vec::new() };
+        if let Outcome::TryAgain { after_ms, .. } = outcome {
+            let wait = self.backoff.wait_ms(id.0, flight.tries).max(after_ms.unwrap_or(0));
+            flight.leg = Leg::Waiting { until: Timestamp(now.0.saturating_add(wait)) };
+            return Vec::new();
+        }
+        let Some(flight) = self.flights.remove(&id) else { return Vec::new() };
+        if let (Outcome::Begun, Command::Terminate { provider_id, .. }) = (&outcome, &flight.command) {
+            let again = Timestamp(now.0.saturating_add(RECHECK_MS));
+            self.ending.insert(provider_id.clone(), (again, flight.command.clone()));
+        }
+        let told = command::event_of(&flight.command, outcome).map(|event| Step::Tell(Box::new(event)));
+        let next = flight.command.lane().and_then(|lane| self.leave(&lane, id, now));
+        told.into_iter().chain(next).collect()
+    }
+
+    fn leave(&mut self, lane: &Lane, id: CommandId, now: Timestamp) -> Option<Step> {
+        let queue = self.lanes.get_mut(lane)?;
+        queue.retain(|queued| *queued != id);
+        let first = queue.front().copied();
+        if first.is_none() {
+            self.lanes.remove(lane);
+        }
+        self.run(first?, now)
+    }
+
+    /// Listens to what happens anyway: a machine that is gone need not be asked after.
+    pub fn heard(&mut self, event: &Event) {
+        if let Event::InstanceGone { provider_id, .. } = event {
+            self.ending.remove(provider_id);
+        }
+    }
+
+    /// Sends again what has waited long enough and what was not answered in time.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let late: Vec<CommandId> = self.flights.iter().filter(|(_, f)| f.is_late(now)).map(|(id, _)| *id).collect();
+        for id in late {
+            let why = String::from("no answer in time");
+            steps.extend(self.outcome(id, Outcome::TryAgain { after_ms: None, why }, now));
+        }
+        let due: Vec<CommandId> = self.flights.iter().filter(|(_, f)| f.is_due(now)).map(|(id, _)| *id).collect();
+        steps.extend(due.into_iter().filter_map(|id| self.run(id, now)));
+        let asked: Vec<Text> =
+            self.ending.iter().filter(|(_, (at, _))| *at <= now).map(|(provider_id, _)| provider_id.clone()).collect();
+        for provider_id in asked {
+            if let Some((_, command)) = self.ending.remove(&provider_id) {
+                steps.extend(self.enqueue(command, now));
+            }
+        }
+        steps
+    }
+
+    /// When [`Executor::tick`] is due at the latest.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        let flights = self.flights.values().filter_map(Flight::next_moment);
+        flights.chain(self.ending.values().map(|(at, _)| *at)).min()
+    }
+
+    /// How many commands are not answered yet, those that wait for their turn included.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

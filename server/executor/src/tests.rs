@@ -1,0 +1,130 @@
+use engine::control::{Instruction, InstructionId, LaunchFailure};
+use engine::model::CapacityType;
+
+use super::*;
+
+fn text(value: &str) -> Text {
+    Text::from(value)
+}
+
+fn terminate(claim: &str) -> Effect {
+    Effect::Terminate { cluster: text("c1"), claim: text(claim), provider_id: text("aws:///z/i-1") }
+}
+
+fn delete(claim: &str, id: u64) -> Effect {
+    let instruction = Instruction::DeleteClaim { claim: text(claim), node: None, reason: text("test") };
+    Effect::Instruct { cluster: text("c1"), id: InstructionId(id), instruction: Box::new(instruction) }
+}
+
+fn launch(claim: &str) -> Effect {
+    Effect::Launch(Box::new(engine::control::LaunchOrder {
+        cluster: text("c1"),
+        claim: text(claim),
+        attempt: 1,
+        token: text("token"),
+        pool: text("pool"),
+        node_class: text("default"),
+        capacity_type: CapacityType::Spot,
+        options: Vec::new(),
+        reservation: None,
+    }))
+}
+
+fn run(steps: &[Step]) -> (CommandId, &Command) {
+    match steps {
+        [Step::Run { id, command, .. }] => (*id, command),
+        other => panic!("expected one command, got {other:?}"),
+    }
+}
+
+fn again() -> Outcome {
+    Outcome::TryAgain { after_ms: None, why: String::from("test") }
+}
+
+#[test]
+fn commands_about_one_claim_take_turns_and_others_do_not_wait() {
+    let mut executor = Executor::new(1);
+    let (first, _) = run(&executor.start(delete("a", 1), Timestamp(0)));
+    assert_eq!(executor.start(delete("a", 2), Timestamp(0)), []);
+    run(&executor.start(delete("b", 3), Timestamp(0)));
+    let steps = executor.outcome(first, Outcome::Done, Timestamp(1));
+    let acked = Event::InstructionAcked { cluster: text("c1"), instruction: InstructionId(1) };
+    assert!(
+        matches!(steps.as_slice(), [Step::Tell(event), Step::Run { command: Command::Instruct { id: InstructionId(2), .. }, .. }] if **event == acked),
+        "{steps:?}"
+    );
+}
+
+#[test]
+fn a_launch_that_is_not_answered_is_sent_again_unchanged() {
+    let mut executor = Executor::new(1);
+    let steps = executor.start(launch("a"), Timestamp(0));
+    let (id, command) = run(&steps);
+    // The answer may take 60 s; after that the first back-off is at most 0.5 s.
+    assert_eq!(executor.next_wakeup(), Some(Timestamp(60_000)));
+    assert_eq!(executor.tick(Timestamp(60_000)), []);
+    let due = executor.next_wakeup().unwrap();
+    assert!(due > Timestamp(60_000) && due <= Timestamp(60_500), "{due:?}");
+    let repeated = executor.tick(due);
+    assert_eq!(run(&repeated), (id, command));
+}
+
+#[test]
+fn a_late_answer_counts_and_a_second_one_does_not() {
+    let mut executor = Executor::new(1);
+    let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
+    executor.tick(Timestamp(60_000));
+    let failure = LaunchFailure::NoCapacity { sold_out: Vec::new() };
+    let told = executor.outcome(id, Outcome::LaunchFailed(failure.clone()), Timestamp(60_100));
+    let expected = Event::LaunchFailed { cluster: text("c1"), claim: text("a"), attempt: 1, failure: failure.clone() };
+    assert_eq!(told, [Step::Tell(Box::new(expected))]);
+    assert_eq!(executor.outcome(id, Outcome::LaunchFailed(failure), Timestamp(60_200)), []);
+    assert_eq!(executor.in_flight(), 0);
+}
+
+#[test]
+fn the_cloud_says_when_to_come_back_at_the_earliest() {
+    let mut executor = Executor::new(1);
+    let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
+    executor.outcome(id, Outcome::TryAgain { after_ms: Some(9_000), why: String::new() }, Timestamp(0));
+    assert_eq!(executor.next_wakeup(), Some(Timestamp(9_000)));
+}
+
+#[test]
+fn an_accepted_termination_frees_its_lane_and_is_asked_after() {
+    let mut executor = Executor::new(1);
+    let (id, _) = run(&executor.start(terminate("a"), Timestamp(0)));
+    assert_eq!(executor.outcome(id, Outcome::Begun, Timestamp(0)), []);
+    run(&executor.start(delete("b", 1), Timestamp(0)));
+    let steps = executor.tick(Timestamp(30_000));
+    let asked = steps.iter().any(|step| matches!(step, Step::Run { command: Command::Terminate { .. }, .. }));
+    assert!(asked, "{steps:?}");
+}
+
+#[test]
+fn a_machine_that_the_cloud_told_gone_is_not_asked_after() {
+    let mut executor = Executor::new(1);
+    let (id, _) = run(&executor.start(terminate("a"), Timestamp(0)));
+    executor.outcome(id, Outcome::Begun, Timestamp(0));
+    executor.heard(&Event::InstanceGone { cluster: text("c1"), provider_id: text("aws:///z/i-1") });
+    assert_eq!(executor.next_wakeup(), None);
+}
+
+#[test]
+fn failures_wait_longer_each_time() {
+    let mut executor = Executor::new(1);
+    let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
+    let mut now = Timestamp(0);
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        executor.outcome(id, again(), now);
+        let due = executor.next_wakeup().unwrap();
+        waits.push(due.millis_since(now));
+        now = due;
+        run(&executor.tick(now));
+    }
+    // Steps of 500, 1000, 2000 and 4000 ms, each wait from half of its step to all of it.
+    for (wait, step) in waits.iter().zip([500, 1000, 2000, 4000]) {
+        assert!((step / 2..=step).contains(wait), "{wait} of {step}");
+    }
+}
