@@ -7,9 +7,11 @@
 //! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is made from), [`schedule`] (pending pods to
 //! machines), [`plan`] (the result and its reasons).
 
+pub mod bound;
 pub mod check;
 pub mod cluster;
 pub mod control;
+pub mod decide;
 pub mod disrupt;
 pub mod explain;
 pub mod input;

@@ -11,11 +11,11 @@ use crate::model::taints::{discouraged, first_barring};
 impl<'i> Packing<'_, 'i> {
     /// The options of pool `pool` for `class` under `softs`: one fit per alternative, resources and pins apart.
     pub(super) fn class_fits(&mut self, class: u32, softs: Softs, pool: u32) -> std::rc::Rc<[FitId]> {
-        if let Some(known) = self.class_fits.get(&(class, softs, pool)) {
+        if let Some(known) = self.class_fits.get(&(class, softs, pool, self.avoid_discouraged)) {
             return known.clone();
         }
         let fits: std::rc::Rc<[FitId]> = self.make_class_fits(class, softs, pool).into();
-        self.class_fits.insert((class, softs, pool), fits.clone());
+        self.class_fits.insert((class, softs, pool, self.avoid_discouraged), fits.clone());
         fits
     }
 
@@ -110,7 +110,7 @@ impl<'i> Packing<'_, 'i> {
             }
             let Some(fit) = self.joined_fit(class, cohort, pins, softs, &counted) else { continue };
             let each = self.cohort_cap(class, cohort, fit, softs).min(left);
-            if each > 0 {
+            if each > 0 && (!self.whole_only || each == left) {
                 left -= self.put_on_cohort(class, cohort, fit, each, left);
             }
         }
@@ -182,7 +182,7 @@ impl<'i> Packing<'_, 'i> {
         let full = (left / each).min(machines);
         let full = self.split(at, full as usize);
         let mut placed = self.join(class, full, fit, each);
-        if placed < left && self.cohorts[at].ids.len() > usize::from(full == at) && full != at {
+        if placed < left && full != at {
             let rest = left - placed;
             if rest < each {
                 let one = self.split(at, 1);

@@ -37,7 +37,7 @@ impl Packing<'_, '_> {
         let own = own.map(|(at, owned)| WideRule { key: owned.key, group: owned.group, own: Some(at) });
         let imposed = needs.meant_by.iter().filter(|group| {
             let spec = &self.topology.groups[**group as usize];
-            spec.anti && spec.key != Topology::HOST
+            spec.anti && spec.key != Topology::HOST && self.topology.is_owned(**group)
         });
         let imposed =
             imposed.map(|group| WideRule { key: self.topology.groups[*group as usize].key, group: *group, own: None });

@@ -166,31 +166,27 @@ fn shared_of(packing: &mut Packing<'_, '_>, home: usize, pods: &[u32]) -> Option
 }
 
 /// Cheapest first; every one carries what stands on the machine, and keeps the pool's limits, shares and `minValues`.
-fn options_of(packing: &Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, market: &Market) -> Vec<usize> {
-    let fit = packing.fits.fit(cohort.fit);
+fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, market: &Market) -> Vec<usize> {
+    let ranked = packing.fits.ranked(cohort.fit, market);
     let target = &market.machines[cohort.target as usize];
     let limits = &packing.limits[cohort.pool as usize];
     let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
-    let within = |at: &usize| {
-        let more = market.machines[*at].charge.iter().zip(&target.charge).map(|(new, old)| (new - old) * machines);
+    let within = |at: usize| {
+        let more = market.machines[at].charge.iter().zip(&target.charge).map(|(new, old)| (new - old) * machines);
         more.zip(limits).all(|(more, left)| more <= 0 || more <= *left)
     };
-    let same_share =
-        |at: &usize| !packing.ledger.is_fixed(cohort.pool) || market.machines[*at].vcpu_milli == target.vcpu_milli;
-    let mut options: Vec<(MicroUsd, usize)> = fit
-        .types
-        .iter()
-        .filter(|at| axis::fits(&cohort.used, &market.machines[*at].room))
-        .filter(|at| within(at) && same_share(at))
-        .filter_map(|at| Some((market.machines[at].cheapest_in(&fit.slots)?.1, at)))
-        .collect();
-    let min_values = packing.ledger.wants_min_values(cohort.pool);
-    if !min_values && options.iter().any(|(_, at)| !market.machines[*at].exotic) {
-        options.retain(|(_, at)| !market.machines[*at].exotic);
+    let fixed = packing.ledger.is_fixed(cohort.pool);
+    let suits = |at: &usize| {
+        axis::fits(&cohort.used, &market.machines[*at].room)
+            && within(*at)
+            && (!fixed || market.machines[*at].vcpu_milli == target.vcpu_milli)
+    };
+    let all = || ranked.iter().map(|(_, at)| *at).filter(suits);
+    if packing.ledger.wants_min_values(cohort.pool) {
+        return flexible(all().collect(), pool, market);
     }
-    options.sort_unstable();
-    let all: Vec<usize> = options.into_iter().map(|(_, at)| at).collect();
-    if min_values { flexible(all, pool, market) } else { all.into_iter().take(MAX_OPTIONS).collect() }
+    let ordinary: Vec<usize> = all().filter(|at| !market.machines[*at].exotic).take(MAX_OPTIONS).collect();
+    if ordinary.is_empty() { all().take(MAX_OPTIONS).collect() } else { ordinary }
 }
 
 /// The cheapest options that keep `minValues` within the number of options that a launch may have.

@@ -3,12 +3,14 @@
 //! A [`Fit`] is a rectangle of launch options: types × slots, plus what is required of labels that neither decides. Fits
 //! and their intersections are interned, so that narrowing a node for one more pod is a table look-up.
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use super::bits::BitSet;
 use super::market::Market;
 use crate::model::labels::{HOSTNAME, INITIALIZED, NODECLASS, NODEPOOL, REGISTERED};
-use crate::model::{NodePool, Requirement, Requirements, Text};
+use crate::model::{MicroUsd, NodePool, Requirement, Requirements, Text};
 
 /// The pseudo-label under which `matchFields` on `metadata.name` travel.
 pub(super) const NAME_FIELD: &str = "metadata.name";
@@ -36,6 +38,8 @@ pub(super) struct FitTable {
     fit_ids: FxHashMap<Fit, FitId>,
     compiled: FxHashMap<(ReqId, u32), Option<FitId>>,
     intersections: FxHashMap<(FitId, FitId), Option<FitId>>,
+    within: FxHashMap<(FitId, BitSet), Option<FitId>>,
+    ranked: FxHashMap<FitId, Rc<[(MicroUsd, usize)]>>,
 }
 
 impl FitTable {
@@ -99,14 +103,33 @@ impl FitTable {
 
     /// `id` cut down to `slots`.
     pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, market: &Market) -> Option<FitId> {
-        let fit = &self.fits[id as usize];
-        let slots = fit.slots.intersection(slots);
-        let types = offered_in(fit.types.clone(), &slots, market);
-        if types.is_empty() {
-            return None;
+        let slots = self.fits[id as usize].slots.intersection(slots);
+        if slots == self.fits[id as usize].slots {
+            return Some(id);
         }
-        let open_labels = fit.open_labels.clone();
-        Some(self.intern(Fit { types, slots, open_labels }))
+        let key = (id, slots);
+        if let Some(known) = self.within.get(&key) {
+            return *known;
+        }
+        let types = offered_in(self.fits[id as usize].types.clone(), &key.1, market);
+        let open_labels = self.fits[id as usize].open_labels.clone();
+        let fit = (!types.is_empty()).then(|| self.intern(Fit { types, slots: key.1.clone(), open_labels }));
+        self.within.insert(key, fit);
+        fit
+    }
+
+    /// What fit `id` leaves, cheapest first: (price of the cheapest offering, machine).
+    pub(super) fn ranked(&mut self, id: FitId, market: &Market) -> Rc<[(MicroUsd, usize)]> {
+        if let Some(known) = self.ranked.get(&id) {
+            return known.clone();
+        }
+        let fit = &self.fits[id as usize];
+        let price = |at: usize| Some((market.machines[at].cheapest_in(&fit.slots)?.1, at));
+        let mut all: Vec<(MicroUsd, usize)> = fit.types.iter().filter_map(price).collect();
+        all.sort_unstable();
+        let all: Rc<[(MicroUsd, usize)]> = all.into();
+        self.ranked.insert(id, all.clone());
+        all
     }
 }
 
@@ -125,9 +148,7 @@ fn compile(wanted: &Requirements, pool: &NodePool, market: &Market) -> Option<Fi
         slots: BitSet::full(market.slots.len()),
         open_labels: Requirements::new(),
     };
-    let suits = wanted.iter().all(|requirement| apply(&mut fit, requirement, false, pool, market))
-        && pool.requirements.iter().all(|requirement| apply(&mut fit, requirement, true, pool, market));
-    if !suits {
+    if !wanted.iter().chain(pool.requirements.iter()).all(|requirement| apply(&mut fit, requirement, pool, market)) {
         return None;
     }
     fit.types = offered_in(fit.types, &fit.slots, market);
@@ -135,7 +156,7 @@ fn compile(wanted: &Requirements, pool: &NodePool, market: &Market) -> Option<Fi
 }
 
 /// Narrows `fit` to what satisfies `requirement`; false when nothing does.
-fn apply(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool: &NodePool, market: &Market) -> bool {
+fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, market: &Market) -> bool {
     if requirement.is_impossible() {
         return false;
     }
@@ -145,7 +166,7 @@ fn apply(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool: &NodeP
     }
     if key.as_ref() == HOSTNAME || key.as_ref() == NAME_FIELD {
         // A machine that does not exist has a name that nobody knows.
-        return requirement.finite_values().is_none() || requirement.allows_absence();
+        return requirement.finite_values().is_none();
     }
     if market.is_slot_key(pool, key) {
         for at in 0..market.slots.len() {
@@ -156,15 +177,15 @@ fn apply(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool: &NodeP
         return !fit.slots.is_empty();
     }
     if market.type_keys.binary_search(key).is_ok() {
-        return narrow_types(fit, requirement, from_pool, pool, market);
+        return narrow_types(fit, requirement, pool, market);
     }
-    match pool.requirements.get(key) {
-        Some(_) => {
-            fit.open_labels.add(requirement.clone());
-            !fit.open_labels.is_impossible()
-        }
-        None => requirement.allows_absence(),
+    // A custom label is on the machine because the pool says so. A well-known one that no type defines is on none.
+    let given = pool.labels.contains_key(key) || !market.well_known.contains(key);
+    if given && pool.requirements.get(key).is_some() {
+        fit.open_labels.add(requirement.clone());
+        return !fit.open_labels.is_impossible();
     }
+    requirement.allows_absence()
 }
 
 /// Labels that every machine of the pool has.
@@ -177,8 +198,8 @@ fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
     }
 }
 
-fn narrow_types(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool: &NodePool, market: &Market) -> bool {
-    let pool_own = pool.requirements.get(requirement.key());
+fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, market: &Market) -> bool {
+    let given = pool.labels.get(requirement.key());
     for at in 0..market.machines.len() {
         if !fit.types.contains(at) {
             continue;
@@ -186,9 +207,7 @@ fn narrow_types(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool:
         let kind = &pool.catalogue.types[market.machines[at].index as usize];
         let suits = match kind.labels.get(requirement.key()) {
             Some(known) => known.intersects(requirement) || (known.allows_absence() && requirement.allows_absence()),
-            // The type does not say; a pool that gives the label itself does.
-            None if from_pool => true,
-            None => pool_own.map_or(requirement.allows_absence(), |own| own.intersects(requirement)),
+            None => given.map_or(requirement.allows_absence(), |value| requirement.has(value)),
         };
         if !suits {
             fit.types.remove(at);
@@ -197,10 +216,9 @@ fn narrow_types(fit: &mut Fit, requirement: &Requirement, from_pool: bool, pool:
     let several = |values: Option<&std::collections::BTreeSet<Text>>| values.is_none_or(|values| values.len() > 1);
     let open = fit.types.iter().any(|at| {
         let kind = &pool.catalogue.types[market.machines[at].index as usize];
-        kind.labels.get(requirement.key()).map_or_else(
-            || pool_own.is_some_and(|own| several(own.finite_values())),
-            |known| !known.allows_absence() && several(known.finite_values()),
-        )
+        kind.labels
+            .get(requirement.key())
+            .is_some_and(|known| !known.allows_absence() && several(known.finite_values()))
     });
     if open {
         fit.open_labels.add(requirement.clone());

@@ -1,6 +1,6 @@
 //! What one NodePool can buy, as columns: types, their room after DaemonSets, their offerings as slots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::axis::{Amounts, Axis};
 use super::bits::BitSet;
@@ -75,13 +75,15 @@ pub(super) struct Market {
     pub(super) daemons: Vec<(u32, BitSet)>,
     /// Label keys that some type defines.
     pub(super) type_keys: Vec<Text>,
+    /// Label keys that a machine has only when its type or offering defines them.
+    pub(super) well_known: BTreeSet<Text>,
     /// For each capacity type, the slots of it.
     by_capacity: BTreeMap<CapacityType, BitSet>,
 }
 
 impl Market {
     /// The market of `pool`, price ceilings applied; DaemonSets are taken off later.
-    pub(super) fn of(pool: &NodePool, axis: &Axis) -> Self {
+    pub(super) fn of(pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Self {
         let slots = slots_of(pool);
         let limited: Vec<Text> = pool
             .limits
@@ -107,7 +109,16 @@ impl Market {
                 (capacity_type, set)
             })
             .collect();
-        Self { slots, machines, limited, daemon_ports: Vec::new(), daemons: Vec::new(), type_keys, by_capacity }
+        Self {
+            slots,
+            machines,
+            limited,
+            daemon_ports: Vec::new(),
+            daemons: Vec::new(),
+            type_keys,
+            well_known: well_known.iter().cloned().collect(),
+            by_capacity,
+        }
     }
 
     /// The slots of `capacity_type`.

@@ -63,7 +63,7 @@ impl Packing<'_, '_> {
 
     fn limits_are_far(&self, pool: u32, class: u32, count: u32) -> bool {
         let Some(market) = &self.problem.markets[pool as usize] else { return false };
-        if self.ledger.is_fixed(pool) || self.nodes_left[pool as usize] < i64::from(count) {
+        if self.ledger.is_stateful(pool) || self.nodes_left[pool as usize] < i64::from(count) {
             return false;
         }
         let largest = |at: usize| market.machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
@@ -89,8 +89,9 @@ impl Packing<'_, '_> {
                 let choice = self.choice_of(pool, class, count, fit, capacity_type, &slots, softs);
                 if let Some(choice) = choice {
                     let rank = |c: &Choice| c.capacity_type;
-                    if best.as_ref().is_none_or(|known| (rank(&choice), false) < (rank(known), !better(&choice, known)))
-                    {
+                    if best.as_ref().is_none_or(|known| {
+                        rank(&choice) < rank(known) || (rank(&choice) == rank(known) && better(&choice, known))
+                    }) {
                         best = Some(choice);
                     }
                     break;
@@ -120,7 +121,7 @@ impl Packing<'_, '_> {
         let fit = self.balanced(class, fit, pool)?;
         let (cap, most) = self.fresh_cap(class, softs);
         let cap = cap.min(count);
-        if cap == 0 {
+        if cap == 0 || (self.whole_only && cap < count) {
             return None;
         }
         for exotic in [false, true] {
@@ -161,7 +162,7 @@ impl Packing<'_, '_> {
             let Some((_, price)) = machine.cheapest_in(&options.slots) else { continue };
             let each = axis::times(request, &machine.room, cap);
             let each = self.flexible_count(pool, fit, &nothing, request, each);
-            if each == 0 {
+            if each == 0 || (self.whole_only && each < count) {
                 continue;
             }
             let score = self.score(class, machine, price, each, count);
@@ -281,18 +282,15 @@ impl Packing<'_, '_> {
         })
     }
 
-    /// The cheapest price at which `class` can be bought for in the domain `pin`, for ranking; dear when it cannot.
+    /// The least price of anything that `class` may buy in the domain `pin`, whatever its size: a rank for domains that are
+    /// filled alike.
     pub(super) fn domain_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
         let problem = self.problem;
-        let request = &problem.classes[class as usize].request;
         let mut least = i64::MAX;
         for pool in problem.tiers.iter().flatten().copied() {
             let Some(market) = &problem.markets[pool as usize] else { continue };
             for fit in self.pinned_fits(class, softs, pool, &[pin]) {
-                let options = self.fits.fit(fit);
-                let fitting = options.types.iter().filter(|at| axis::fits(request, &market.machines[*at].room));
-                let prices = fitting.filter_map(|at| market.machines[at].cheapest_in(&options.slots));
-                least = prices.map(|(_, price)| price.0).min().unwrap_or(i64::MAX).min(least);
+                least = self.fits.ranked(fit, market).first().map_or(least, |(price, _)| least.min(price.0));
             }
         }
         least

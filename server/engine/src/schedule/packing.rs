@@ -82,8 +82,13 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) present_domains_only: bool,
     /// Whether `PreferNoSchedule` taints are kept clear of.
     pub(super) avoid_discouraged: bool,
+    /// Whether a machine must take all the pods that are asked about, because they must stand together.
+    pub(super) whole_only: bool,
+    /// While [`Packing::present_domains_only`]: the least count over the machines that could carry the class being
+    /// placed, per hostname group.
+    least_on_hosts: SmallVec<[(u32, u32); 1]>,
     pub(super) open_rooms: OpenRooms<'i>,
-    pub(super) class_fits: FxHashMap<(u32, Softs, u32), ClassFits>,
+    pub(super) class_fits: FxHashMap<(u32, Softs, u32, bool), ClassFits>,
     pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
     pub(super) universes: FxHashMap<(u32, usize), Rc<[DomainId]>>,
     /// Cohorts that may have room for somebody, by index.
@@ -114,6 +119,8 @@ impl<'p, 'i> Packing<'p, 'i> {
             rest,
             present_domains_only: false,
             avoid_discouraged: true,
+            whole_only: false,
+            least_on_hosts: SmallVec::new(),
             open_rooms: FxHashMap::default(),
             class_fits: FxHashMap::default(),
             fit_domains: FxHashMap::default(),
@@ -129,16 +136,19 @@ impl<'p, 'i> Packing<'p, 'i> {
         if !needs.possible || needs.alternatives.is_empty() {
             return 0;
         }
+        if self.present_domains_only {
+            self.least_on_hosts = self.find_least_on_hosts(class);
+        }
         let mut left = count;
-        for avoid in [true, false] {
-            self.avoid_discouraged = avoid;
+        for (avoid, whole) in [(true, true), (true, false), (false, true), (false, false)] {
+            if left == 0 || (whole && !self.must_gather(class)) {
+                continue;
+            }
+            (self.avoid_discouraged, self.whole_only) = (avoid, whole);
             if !self.rooms.is_empty() {
                 left -= self.place_softly(class, left, Reach::Rooms);
             }
             left -= self.place_softly(class, left, Reach::Buy);
-            if left == 0 {
-                break;
-            }
         }
         self.forget_demand(class, count - left);
         count - left
@@ -197,6 +207,16 @@ impl<'p, 'i> Packing<'p, 'i> {
         let tuples =
             if constrained.is_empty() { vec![SmallVec::new()] } else { self.targets(class, softs, &constrained) };
         tuples.iter().any(|pins| pools.iter().any(|pool| !self.pinned_fits(class, softs, *pool, pins).is_empty()))
+    }
+
+    /// Whether the pods must stand on one machine and none of them has a place: whatever takes the first takes them all.
+    fn must_gather(&self, class: u32) -> bool {
+        self.problem.classes[class as usize].owned.iter().any(|owned| {
+            owned.soft.is_none()
+                && owned.key == Topology::HOST
+                && matches!(owned.rule, Rule::With { bootstrap: true })
+                && self.topology.total(owned.group) == 0
+        })
     }
 
     fn forget_demand(&mut self, class: u32, count: u32) {
@@ -275,7 +295,8 @@ impl<'p, 'i> Packing<'p, 'i> {
     /// An empty machine can always be made, so the least count is zero; only for pods that nothing else places is it the
     /// least count of the machines that are there.
     fn host_spread_cap(&self, group: u32, matched: u32, max_skew: u32, selfish: bool) -> u32 {
-        let least = if self.present_domains_only { self.least_on_hosts(group) } else { 0 };
+        let known = self.least_on_hosts.iter().find(|(known, _)| *known == group);
+        let least = known.map_or(0, |(_, least)| *least);
         match (selfish, matched <= max_skew + least) {
             (true, _) => (max_skew + least).saturating_sub(matched),
             (false, true) => u32::MAX,
@@ -283,9 +304,29 @@ impl<'p, 'i> Packing<'p, 'i> {
         }
     }
 
-    fn least_on_hosts(&self, group: u32) -> u32 {
-        let rooms = self.rooms.iter().map(|room| room.host.get(group).matched);
-        rooms.chain(self.cohorts.iter().map(|cohort| cohort.host.get(group).matched)).min().unwrap_or(0)
+    /// For each hostname spread of `class`, the least count over the machines that could carry it.
+    fn find_least_on_hosts(&mut self, class: u32) -> SmallVec<[(u32, u32); 1]> {
+        let problem = self.problem;
+        let spreads = |owned: &&super::classes::Owned| {
+            owned.key == Topology::HOST && owned.soft.is_none() && matches!(owned.rule, Rule::Spread { .. })
+        };
+        let groups: Vec<u32> =
+            problem.classes[class as usize].owned.iter().filter(spreads).map(|owned| owned.group).collect();
+        if groups.is_empty() {
+            return SmallVec::new();
+        }
+        let open = self.open_rooms(class);
+        let mut hosts: Vec<HostTallies> = open.iter().map(|at| self.rooms[at].host.clone()).collect();
+        for at in 0..self.cohorts.len() {
+            let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
+            let Some(market) = &problem.markets[pool as usize] else { continue };
+            let fits = self.class_fits(class, Softs::default(), pool);
+            if fits.iter().any(|fit| self.fits.intersect(own, *fit, market).is_some()) {
+                hosts.push(self.cohorts[at].host.clone());
+            }
+        }
+        let least = |group: u32| hosts.iter().map(|host| host.get(group).matched).min().unwrap_or(0);
+        groups.into_iter().map(|group| (group, least(group))).collect()
     }
 }
 

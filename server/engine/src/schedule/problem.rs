@@ -52,8 +52,11 @@ pub(super) fn compile(input: &PlanningInput) -> (Problem<'_>, Start) {
     register_bound_anti_affinity(input, &subjects, &mut topology);
     let classes = classes::split(input, &axis, &subjects, &mut topology, &mut fits);
     count_bound_pods(input, &subjects, &mut topology, &fits);
-    let mut markets: Vec<Option<Market>> =
-        input.pools.iter().map(|pool| takes_part(pool).then(|| Market::of(pool, &axis))).collect();
+    let mut markets: Vec<Option<Market>> = input
+        .pools
+        .iter()
+        .map(|pool| takes_part(pool).then(|| Market::of(pool, &axis, &input.policy.well_known_labels)))
+        .collect();
     for (at, market) in (0_u32..).zip(&mut markets) {
         if let Some(market) = market {
             charge_daemons(input, at, market, &axis, &mut fits);

@@ -113,7 +113,7 @@ fn tolerates_unschedulable(tolerations: &[Toleration]) -> bool {
 
 impl Packing<'_, '_> {
     /// The rooms that labels and taints open to `class`, computed once per distinct need.
-    fn open_rooms(&mut self, class: u32) -> std::rc::Rc<BitSet> {
+    pub(super) fn open_rooms(&mut self, class: u32) -> std::rc::Rc<BitSet> {
         let problem = self.problem;
         let input = problem.input;
         let needs = &problem.classes[class as usize];
@@ -175,7 +175,9 @@ impl Packing<'_, '_> {
         if self.avoid_discouraged && discouraged(&node.taints, &shape.tolerations) {
             return 0;
         }
-        count.min(self.host_cap(class, &room.host, softs)).min(if shape.host_ports.is_empty() { most } else { 1 })
+        let count =
+            count.min(self.host_cap(class, &room.host, softs)).min(if shape.host_ports.is_empty() { most } else { 1 });
+        if self.whole_only && count < most { 0 } else { count }
     }
 
     /// Whether `node` keeps the node preferences that are in force.

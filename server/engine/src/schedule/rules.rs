@@ -155,16 +155,12 @@ impl Packing<'_, '_> {
 
     /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6).
     fn drop_dear_spot(&self, fit: FitId, market: &Market, order: &mut Vec<(CapacityType, BitSet)>) {
+        let [.., (CapacityType::Spot, spot), (CapacityType::OnDemand, on_demand)] = order.as_slice() else { return };
         let options = self.fits.fit(fit);
         let cheapest = |slots: &BitSet| {
             options.types.iter().filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
         };
-        let price_of = |wanted: CapacityType| {
-            order.iter().find(|(kind, _)| *kind == wanted).and_then(|(_, slots)| cheapest(slots))
-        };
-        if let (Some(spot), Some(on_demand)) = (price_of(CapacityType::Spot), price_of(CapacityType::OnDemand))
-            && spot > on_demand
-        {
+        if cheapest(spot) > cheapest(on_demand) {
             order.retain(|(kind, _)| *kind != CapacityType::Spot);
         }
     }

@@ -137,6 +137,11 @@ impl Topology {
         self.totals[group as usize]
     }
 
+    /// Whether some pod in some domain owns the term of `group`.
+    pub(super) fn is_owned(&self, group: GroupId) -> bool {
+        self.tallies[group as usize].iter().any(|tally| tally.owners > 0)
+    }
+
     pub(super) fn add_total(&mut self, group: GroupId, count: u32) {
         self.totals[group as usize] += count;
     }
