@@ -15,6 +15,7 @@ mod node_overlay;
 mod node_pool;
 mod render;
 
+pub(crate) use lookup::nearest_step;
 pub use lookup::{Found, NotFound, lookup};
 pub use render::render;
 

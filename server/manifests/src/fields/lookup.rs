@@ -91,8 +91,15 @@ fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<St
     ranked.into_iter().take(close.clamp(1, SUGGESTIONS)).map(|(_, name)| name).collect()
 }
 
+/// The name among `known` that `asked` is a slip of the pen away from.
+pub(crate) fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
+    let asked = asked.to_ascii_lowercase();
+    let ranked = known.iter().map(|name| (distance(&asked, &name.to_ascii_lowercase()), *name));
+    ranked.min().filter(|(far, _)| *far <= asked.len() / 3).map(|(_, name)| name)
+}
+
 /// Letters to insert, delete or replace to make `a` out of `b`.
-pub(crate) fn distance(a: &str, b: &str) -> usize {
+fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.chars().enumerate() {

@@ -1,0 +1,242 @@
+//! AWSNodeTemplate, EC2NodeClass of v1beta1, and classes that pools hold inline, to EC2NodeClass of v1.
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::kind::Age;
+use super::metadata::annotation;
+use super::record::Desk;
+use super::reference::STAND_IN;
+use super::selectors::{GROUPS, SUBNETS};
+use super::shape::{Fields, has, join, map, map_mut, take};
+use super::{disk, images, kubelet, metadata_options, selectors};
+
+/// Tags that the system sets itself.
+const OWN_TAGS: [&str; 6] = [
+    "karpenter.sh/nodepool",
+    "karpenter.sh/nodeclaim",
+    "karpenter.sh/provisioner-name",
+    "karpenter.sh/managed-by",
+    "karpenter.k8s.aws/ec2nodeclass",
+    "eks:eks-cluster-name",
+];
+/// Fields of a class that people write into a pool's spec.
+const STRAY: [&str; 12] = [
+    "amiFamily",
+    "amiSelector",
+    "amiSelectorTerms",
+    "subnetSelector",
+    "subnetSelectorTerms",
+    "securityGroupSelector",
+    "securityGroupSelectorTerms",
+    "role",
+    "instanceProfile",
+    "blockDeviceMappings",
+    "tags",
+    "userData",
+];
+const POD_DENSITY: &str = "aws.enableENILimitedPodDensity: false in karpenter-global-settings meant 110 pods a node; write spec.kubelet.maxPods: 110 into the class to keep that";
+
+/// Puts the spec of the class `object` into v1's form. `version` is the alias version that release 1.0 noted.
+pub(super) fn convert(
+    desk: &mut Desk<'_, '_>,
+    object: &mut Fields,
+    age: Age,
+    version: Option<&str>,
+    context: &Context,
+) {
+    let Some(Value::Object(mut spec)) = object.get_mut("spec").map(Value::take) else { return };
+    tidy_spec(desk, "spec", &mut spec, age, version, context);
+    object.insert("spec".to_owned(), Value::Object(spec));
+}
+
+/// The alias version that release 1.0 noted on a class, read before annotations are cleaned. A class that 1.0 could not
+/// convert (Ubuntu without images) is refused: it holds an image id that stands for nothing.
+pub(super) fn noted_version(desk: &mut Desk<'_, '_>, object: &Fields) -> Option<String> {
+    const UBUNTU: &str = "compatibility.karpenter.k8s.aws/v1beta1-ubuntu";
+    if annotation(object, UBUNTU).is_some_and(|ubuntu| ubuntu.contains("incompatible")) {
+        desk.refuse_launch(&join("metadata.annotations", UBUNTU), "the image id in this class is a placeholder for Ubuntu images that v1 does not find; give amiSelectorTerms");
+    }
+    annotation(object, "compatibility.karpenter.k8s.aws/v1-alias-version").map(str::to_owned)
+}
+
+fn tidy_spec(
+    desk: &mut Desk<'_, '_>,
+    prefix: &str,
+    spec: &mut Fields,
+    age: Age,
+    version: Option<&str>,
+    context: &Context,
+) {
+    take_launch_template(desk, prefix, spec);
+    images::tidy(desk, prefix, spec, age, version);
+    selectors::tidy(desk, prefix, spec, &SUBNETS, age);
+    selectors::tidy(desk, prefix, spec, &GROUPS, age);
+    tidy_identity(desk, prefix, spec, age, context);
+    tidy_tags(desk, prefix, spec, age, context);
+    disk::tidy(desk, prefix, spec, age);
+    metadata_options::tidy(desk, prefix, spec, age, context.ipv6);
+    if age == Age::Alpha {
+        for key in ["associatePublicIPAddress", "instanceStorePolicy", "kubelet"] {
+            if has(spec, key) {
+                desk.guess(&join(prefix, key), "is no field of v1alpha1; read as v1 does");
+            }
+        }
+        if context.settings.flat_pod_density {
+            desk.behaviour(POD_DENSITY);
+        }
+    }
+    if let Some(block) = map_mut(spec, "kubelet") {
+        kubelet::tidy_reserved(desk, &join(prefix, "kubelet"), block);
+    }
+}
+
+/// Launch templates of one's own went with v1beta1. A plan reads the class on as one with images of one's own.
+fn take_launch_template(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields) {
+    for key in ["launchTemplate", "launchTemplateName"] {
+        if take(spec, key).is_some() {
+            desk.refuse_launch(
+                &join(prefix, key),
+                "v1 takes no launch template; give amiSelectorTerms, securityGroupSelectorTerms, role or instanceProfile, userData and blockDeviceMappings instead",
+            );
+            spec.insert("amiFamily".to_owned(), Value::from("Custom"));
+        }
+    }
+}
+
+/// v1 needs exactly one of role and instance profile.
+fn tidy_identity(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, context: &Context) {
+    let path = join(prefix, "instanceProfile");
+    if age == Age::V1 {
+        return;
+    }
+    match (has(spec, "role"), has(spec, "instanceProfile")) {
+        (true, true) => {
+            spec.shift_remove("instanceProfile");
+            desk.guess(&path, "dropped, the role beside it goes first");
+        }
+        (true, false) if age == Age::Alpha => {
+            desk.guess(&join(prefix, "role"), "is no field of v1alpha1; read as v1 does")
+        }
+        (true, false) | (false, true) => {}
+        (false, false) => add_identity(desk, &path, spec, context),
+    }
+}
+
+fn add_identity(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields, context: &Context) {
+    let options = desk.options();
+    let (key, value, from) = if let Some(profile) = &context.settings.instance_profile {
+        ("instanceProfile", profile, "aws.defaultInstanceProfile of karpenter-global-settings")
+    } else if let Some(role) = &options.node_role {
+        ("role", role, "as told")
+    } else if let Some(profile) = &options.instance_profile {
+        ("instanceProfile", profile, "as told")
+    } else {
+        desk.refuse_launch(
+            path,
+            "v1 needs an instance profile or a role; write one, or give --instance-profile or --node-role",
+        );
+        if desk.plans() {
+            spec.insert("role".to_owned(), Value::from("unknown"));
+        }
+        return;
+    };
+    desk.note(path, format!("added: {key} {value}, {from}"));
+    spec.insert(key.to_owned(), Value::from(value.as_str()));
+}
+
+fn tidy_tags(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, context: &Context) {
+    let path = join(prefix, "tags");
+    if age == Age::V1 {
+        return;
+    }
+    let mut tags = map(spec, "tags").cloned().unwrap_or_default();
+    let doomed: Vec<String> = tags
+        .keys()
+        .filter(|key| OWN_TAGS.contains(&key.as_str()) || key.starts_with("kubernetes.io/cluster"))
+        .cloned()
+        .collect();
+    for key in doomed {
+        tags.shift_remove(&key);
+        desk.note(&join(&path, &key), "dropped, the system sets this tag itself");
+    }
+    if age == Age::Alpha {
+        for (key, value) in context.settings.tags.iter().filter(|(key, _)| !OWN_TAGS.contains(&key.as_str())) {
+            if !tags.contains_key(key) {
+                desk.note(&join(&path, key), "added: aws.tags of karpenter-global-settings");
+                tags.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    if tags.is_empty() {
+        spec.shift_remove("tags");
+    } else {
+        spec.insert("tags".to_owned(), Value::Object(tags));
+    }
+}
+
+/// A class of its own for the `provider` that the pool called `pool` holds: its name and the object.
+pub(super) fn inline(
+    desk: &mut Desk<'_, '_>,
+    mut spec: Fields,
+    path: &str,
+    pool: &str,
+    context: &Context,
+) -> (String, Fields) {
+    let taken = context.classes.iter().any(|class| class == pool);
+    let name = if taken { format!("{pool}-inline") } else { pool.to_owned() };
+    desk.note(path, format!("becomes EC2NodeClass {name}"));
+    tidy_spec(desk, path, &mut spec, Age::Alpha, None, context);
+    (name.clone(), object(&name, spec))
+}
+
+/// Takes fields of a class out of the spec of the pool called `pool`; without a reference they make a class of its own.
+pub(super) fn take_stray(
+    desk: &mut Desk<'_, '_>,
+    spec: &mut Fields,
+    pool: &str,
+    refers: bool,
+    context: &Context,
+) -> Option<(String, Fields)> {
+    let present: Vec<&str> = STRAY.into_iter().filter(|key| has(spec, key)).collect();
+    let mut class = Fields::new();
+    for key in spec.keys().cloned().collect::<Vec<String>>() {
+        if STRAY.contains(&key.as_str())
+            && let Some(value) = take(spec, &key)
+        {
+            class.insert(key, value);
+        }
+    }
+    for key in &present {
+        let what = if refers {
+            "ignored, it belongs into the class that is named"
+        } else {
+            "belongs into an EC2NodeClass; one named after the pool gets it"
+        };
+        desk.guess(&join("spec", key), what);
+    }
+    if refers || present.is_empty() {
+        return None;
+    }
+    Some(inline(desk, class, "spec", pool, context))
+}
+
+/// The class that pools without any are planned with.
+pub(super) fn stand_in() -> Fields {
+    let spec = serde_json::json!({
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "subnetSelectorTerms": [{"id": SUBNETS.example}],
+        "securityGroupSelectorTerms": [{"id": GROUPS.example}],
+        "role": "unknown",
+    });
+    object(STAND_IN, spec.as_object().cloned().unwrap_or_default())
+}
+
+fn object(name: &str, spec: Fields) -> Fields {
+    let mut object = Fields::new();
+    object.insert("apiVersion".to_owned(), Value::from("karpenter.k8s.aws/v1"));
+    object.insert("kind".to_owned(), Value::from("EC2NodeClass"));
+    object.insert("metadata".to_owned(), serde_json::json!({"name": name}));
+    object.insert("spec".to_owned(), Value::Object(spec));
+    object
+}

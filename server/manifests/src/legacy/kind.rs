@@ -1,0 +1,163 @@
+//! What an object is, whatever apiVersion was written above it.
+
+use serde_json::Value;
+
+use super::record::Desk;
+use super::shape::{Fields, text};
+
+/// The kinds that conversion looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Provisioner,
+    NodeTemplate,
+    Machine,
+    NodePool,
+    NodeClaim,
+    NodeClass,
+    /// Pods, and whatever has a pod template.
+    Workload,
+    /// A Node, whose labels name pools.
+    Node,
+    Other,
+}
+
+/// The generation of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Age {
+    /// Provisioner, AWSNodeTemplate, Machine.
+    Alpha,
+    /// v1beta1.
+    Beta,
+    /// v1.
+    V1,
+}
+
+const WORKLOADS: [&str; 8] =
+    ["Pod", "Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet", "CronJob", "ReplicationController"];
+const OUR_GROUPS: [&str; 5] = ["", "karpenter.sh", "karpenter.k8s.aws", "compute.k8s.aws", "extensions.karpenter.sh"];
+/// Keys that an object may have at its top.
+const TOP_KEYS: [&str; 6] = ["apiVersion", "version", "kind", "metadata", "spec", "status"];
+/// Keys that stand inside a spec and nowhere else; at the top they show that the indentation is gone.
+const INNER_KEYS: [&str; 29] = [
+    "name",
+    "labels",
+    "annotations",
+    "requirements",
+    "taints",
+    "startupTaints",
+    "limits",
+    "weight",
+    "template",
+    "disruption",
+    "provider",
+    "providerRef",
+    "nodeClassRef",
+    "consolidation",
+    "ttlSecondsAfterEmpty",
+    "ttlSecondsUntilExpired",
+    "kubeletConfiguration",
+    "kubelet",
+    "amiFamily",
+    "amiSelector",
+    "amiSelectorTerms",
+    "subnetSelector",
+    "subnetSelectorTerms",
+    "securityGroupSelector",
+    "securityGroupSelectorTerms",
+    "role",
+    "instanceProfile",
+    "blockDeviceMappings",
+    "tags",
+];
+
+impl Kind {
+    /// The kind of `object`, from its kind and the group of its apiVersion.
+    pub(super) fn of(object: &Fields) -> Self {
+        let (group, _) = group_and_version(object);
+        let kind = text(object, "kind").unwrap_or_default();
+        match kind {
+            _ if WORKLOADS.contains(&kind) && !OUR_GROUPS[1..].contains(&group) => Self::Workload,
+            "Node" if group.is_empty() => Self::Node,
+            _ if !OUR_GROUPS.contains(&group) => Self::Other,
+            "Provisioner" => Self::Provisioner,
+            "AWSNodeTemplate" => Self::NodeTemplate,
+            "Machine" if !group.is_empty() => Self::Machine,
+            "NodePool" => Self::NodePool,
+            "NodeClaim" => Self::NodeClaim,
+            "EC2NodeClass" | "NodeClass" => Self::NodeClass,
+            _ => Self::Other,
+        }
+    }
+
+    /// (group, version, name) that the kind has of right; the newest old version for kinds that are no more.
+    fn rightful(self, version: &str) -> (&'static str, &'static str, &'static str) {
+        let modern = if version == "v1beta1" { "v1beta1" } else { "v1" };
+        match self {
+            Self::Provisioner => ("karpenter.sh", "v1alpha5", "Provisioner"),
+            Self::Machine => ("karpenter.sh", "v1alpha5", "Machine"),
+            Self::NodeTemplate => ("karpenter.k8s.aws", "v1alpha1", "AWSNodeTemplate"),
+            Self::NodePool => ("karpenter.sh", modern, "NodePool"),
+            Self::NodeClaim => ("karpenter.sh", modern, "NodeClaim"),
+            Self::NodeClass => ("karpenter.k8s.aws", modern, "EC2NodeClass"),
+            Self::Workload | Self::Node | Self::Other => ("", "", ""),
+        }
+    }
+
+    /// Whether conversion reads the spec of such objects.
+    pub(super) fn is_ours(self) -> bool {
+        !matches!(self, Self::Workload | Self::Node | Self::Other)
+    }
+}
+
+/// Group and version as written.
+fn group_and_version(object: &Fields) -> (&str, &str) {
+    let written = text(object, "apiVersion").or_else(|| text(object, "version")).unwrap_or_default();
+    written.rsplit_once('/').unwrap_or(("", written))
+}
+
+/// The generation of an object of ours; says so when apiVersion and kind do not belong together (they do in no release of
+/// Karpenter, and the kind decides).
+pub(super) fn age(desk: &mut Desk<'_, '_>, kind: Kind, object: &Fields) -> Age {
+    let (group, version) = group_and_version(object);
+    let age = match kind {
+        Kind::Provisioner | Kind::NodeTemplate | Kind::Machine => Age::Alpha,
+        _ if version == "v1" => Age::V1,
+        _ => Age::Beta,
+    };
+    let (right_group, right_version, right_kind) = kind.rightful(if age == Age::Beta { "v1beta1" } else { version });
+    let kind_fits = text(object, "kind") == Some(right_kind);
+    if object.contains_key("version") && !object.contains_key("apiVersion") {
+        desk.guess("version", "the field is called apiVersion");
+    }
+    if (group, version) != (right_group, right_version) || !kind_fits {
+        let found =
+            format!("{} {}", text(object, "apiVersion").unwrap_or_default(), text(object, "kind").unwrap_or_default());
+        desk.guess("apiVersion", format!("found {}, read as {right_group}/{right_version} {right_kind}", found.trim()));
+    }
+    age
+}
+
+/// Refuses an object whose indentation is gone: its fields stand beside `spec` instead of inside. Structure is never guessed.
+pub(super) fn check_indentation(desk: &mut Desk<'_, '_>, object: &Fields) -> bool {
+    let stray = object.keys().find(|key| !TOP_KEYS.contains(&key.as_str()) && INNER_KEYS.contains(&key.as_str()));
+    let Some(stray) = stray else { return true };
+    desk.refuse(
+        stray,
+        format!("{stray} stands at the top of the object, so its indentation is lost; indent the fields below metadata and spec again"),
+    );
+    false
+}
+
+/// Writes apiVersion and kind of v1 in their place.
+pub(super) fn write_v1(kind: Kind, object: &mut Fields) {
+    let (group, name) = match kind {
+        Kind::NodeTemplate | Kind::NodeClass => ("karpenter.k8s.aws", "EC2NodeClass"),
+        Kind::Machine | Kind::NodeClaim => ("karpenter.sh", "NodeClaim"),
+        _ => ("karpenter.sh", "NodePool"),
+    };
+    let rest = std::mem::take(object);
+    object.insert("apiVersion".to_owned(), Value::from(format!("{group}/v1")));
+    object.insert("kind".to_owned(), Value::from(name));
+    let head = ["apiVersion", "version", "kind"];
+    object.extend(rest.into_iter().filter(|(key, _)| !head.contains(&key.as_str())));
+}

@@ -1,0 +1,107 @@
+//! Kubelet settings leave pools for their classes: v1 has them on classes only.
+//!
+//! A class whose pools differ is split: pools without a block keep it, or where every pool has one, the pools whose block the
+//! alphabetically first pool has; each other block gets a copy of the class.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::record::Desk;
+use super::shape::{Fields, has, join, map, map_mut, take, take_map};
+
+/// Takes the block at `right` (or at `wrong`, which is a guess) out of `fields`, with reserved amounts as texts.
+pub(super) fn take_block(
+    desk: &mut Desk<'_, '_>,
+    fields: &mut Fields,
+    prefix: &str,
+    right: &str,
+    wrong: &str,
+) -> Option<Fields> {
+    let misplaced = !has(fields, right) && has(fields, wrong);
+    let key = if misplaced { wrong } else { right };
+    let mut block = take_map(desk, fields, prefix, key)?;
+    let path = join(prefix, key);
+    if misplaced {
+        desk.guess(&path, format!("is called {right} here"));
+    }
+    desk.note(&path, "stands in spec.kubelet of the EC2NodeClass in v1");
+    if take(&mut block, "containerRuntime").is_some() {
+        desk.note(&join(&path, "containerRuntime"), "dropped, containerd is the only one");
+    }
+    tidy_reserved(desk, &path, &mut block);
+    Some(block)
+}
+
+/// Amounts that are numbers become texts, as v1 wants them.
+pub(super) fn tidy_reserved(desk: &mut Desk<'_, '_>, path: &str, block: &mut Fields) {
+    for key in ["systemReserved", "kubeReserved"] {
+        for (resource, amount) in map_mut(block, key).into_iter().flatten() {
+            if amount.is_number() {
+                desk.note(&format!("{path}.{key}.{resource}"), format!("{amount} must be in quotes"));
+                *amount = Value::from(amount.to_string());
+            }
+        }
+    }
+}
+
+/// What becomes of one class.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Assignment {
+    /// The block that the class gets; `None` leaves it as it is.
+    pub(super) kept: Option<Fields>,
+    /// Copies of the class: name, block, pools that move to it, the first of which causes it.
+    pub(super) copies: Vec<(String, Fields, Vec<String>)>,
+}
+
+/// Decides who gets which block. `pools` have their own block or none; `own` is the class's block.
+pub(super) fn assign(
+    class: &str,
+    own: Option<&Fields>,
+    pools: &BTreeMap<String, Option<Fields>>,
+    taken: &dyn Fn(&str) -> bool,
+) -> Assignment {
+    if pools.values().all(Option::is_none) {
+        return Assignment::default();
+    }
+    let default = own.cloned().unwrap_or_default();
+    let mut groups: Vec<(Fields, Vec<String>)> = Vec::new();
+    for (pool, block) in pools {
+        let block = block.clone().unwrap_or_else(|| default.clone());
+        match groups.iter_mut().find(|(known, _)| *known == block) {
+            Some((_, members)) => members.push(pool.clone()),
+            None => groups.push((block, vec![pool.clone()])),
+        }
+    }
+    let keeper = groups.iter().position(|(block, _)| *block == default).unwrap_or(0);
+    let (kept, _) = groups.remove(keeper);
+    let copies = groups.into_iter().map(|(block, pools)| (copy_name(class, &pools[0], taken), block, pools));
+    Assignment { kept: Some(kept), copies: copies.collect() }
+}
+
+/// `<class>-<pool>`, cut with a hash where it would be longer than a DNS label.
+fn copy_name(class: &str, pool: &str, taken: &dyn Fn(&str) -> bool) -> String {
+    const LONGEST: usize = 63;
+    let full = format!("{class}-{pool}");
+    let hash = full.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    if full.len() <= LONGEST && !taken(&full) {
+        return full;
+    }
+    let head: String = full.chars().take(LONGEST - 9).collect();
+    format!("{head}-{hash:08x}")
+}
+
+/// The block of a class.
+pub(super) fn of_class(class: &Fields) -> Option<&Fields> {
+    map(map(class, "spec")?, "kubelet")
+}
+
+/// Gives `block` to `class`.
+pub(super) fn give(class: &mut Fields, block: Fields) {
+    let Some(spec) = map_mut(class, "spec") else { return };
+    if block.is_empty() {
+        spec.shift_remove("kubelet");
+    } else {
+        spec.insert("kubelet".to_owned(), Value::Object(block));
+    }
+}

@@ -1,0 +1,54 @@
+//! `metadata` of a converted object.
+
+use serde_json::Value;
+
+use super::kind::Age;
+use super::names;
+use super::record::Desk;
+use super::shape::{Fields, map, map_mut};
+
+/// What the API server keeps about the old object.
+const BOOKKEEPING: [&str; 8] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "ownerReferences",
+    "finalizers",
+    "selfLink",
+];
+
+/// Cleans the metadata of `object`, which keeps its name, labels and annotations. A plan keeps the bookkeeping and the
+/// status: it looks at deletion and readiness.
+pub(super) fn tidy(desk: &mut Desk<'_, '_>, object: &mut Fields, age: Age) {
+    let (old, keeps) = (age != Age::V1, desk.plans());
+    if old && !keeps {
+        object.shift_remove("status");
+    }
+    let Some(metadata) = map_mut(object, "metadata") else { return };
+    if metadata.shift_remove("namespace").is_some_and(|namespace| !namespace.is_null()) {
+        desk.guess("metadata.namespace", "dropped, objects of this kind belong to the whole cluster");
+    }
+    if old && !keeps {
+        for key in BOOKKEEPING {
+            metadata.shift_remove(key);
+        }
+    }
+    if let Some(annotations) = map_mut(metadata, "annotations") {
+        names::tidy_annotations(desk, "metadata.annotations", annotations, old);
+        if annotations.is_empty() {
+            metadata.shift_remove("annotations");
+        }
+    }
+}
+
+/// The annotation `key` of `object`.
+pub(super) fn annotation<'o>(object: &'o Fields, key: &str) -> Option<&'o str> {
+    map(map(object, "metadata")?, "annotations")?.get(key).and_then(Value::as_str)
+}
+
+/// The name of `object`, `?` when it has none.
+pub(super) fn name(object: &Fields) -> &str {
+    map(object, "metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str).unwrap_or("?")
+}

@@ -1,0 +1,68 @@
+//! `metadataOptions`: three generations had three sets of defaults, so what an old object meant is written out.
+
+use serde_json::Value;
+
+use super::kind::Age;
+use super::record::Desk;
+use super::shape::{Fields, has, join, map};
+
+const KEY: &str = "metadataOptions";
+const HOP_LIMIT: &str = "httpPutResponseHopLimit";
+
+/// Writes the options that `spec` of an old version stood for. `ipv6` says that its pools' DNS server has an IPv6 address.
+pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, ipv6: bool) {
+    let path = join(prefix, KEY);
+    match (age, map(spec, KEY).cloned()) {
+        (Age::V1, _) => {}
+        (Age::Alpha, Some(options)) => {
+            let options = complete_alpha(desk, &path, options);
+            spec.insert(KEY.to_owned(), Value::Object(options));
+        }
+        (_, written) => {
+            let mut options = written.unwrap_or_default();
+            if ipv6 && age == Age::Alpha && !has(&options, "httpProtocolIPv6") {
+                add(
+                    desk,
+                    &path,
+                    &mut options,
+                    "httpProtocolIPv6",
+                    Value::from("enabled"),
+                    "the cluster's DNS has an IPv6 address",
+                );
+            }
+            if !has(&options, HOP_LIMIT) {
+                add(
+                    desk,
+                    &path,
+                    &mut options,
+                    HOP_LIMIT,
+                    Value::from(2),
+                    "the default of the old version; v1's is 1, which keeps pods off the metadata service",
+                );
+            }
+            spec.insert(KEY.to_owned(), Value::Object(options));
+        }
+    }
+}
+
+fn add(desk: &mut Desk<'_, '_>, path: &str, options: &mut Fields, key: &str, value: Value, why: &str) {
+    let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    desk.note(&join(path, key), format!("added: {shown}, {why}"));
+    options.insert(key.to_owned(), value);
+}
+
+/// A block of v1alpha1 that was there sent nothing for what it left out, so EC2's defaults held.
+fn complete_alpha(desk: &mut Desk<'_, '_>, path: &str, mut options: Fields) -> Fields {
+    let defaults = [
+        ("httpEndpoint", Value::from("enabled"), "EC2's default, which held"),
+        ("httpProtocolIPv6", Value::from("disabled"), "EC2's default, which held"),
+        (HOP_LIMIT, Value::from(1), "EC2's default, which held; it keeps pods off the metadata service"),
+        ("httpTokens", Value::from("optional"), "EC2's default, which held; it is weak, required is better"),
+    ];
+    for (key, value, why) in defaults {
+        if !has(&options, key) {
+            add(desk, path, &mut options, key, value, why);
+        }
+    }
+    options
+}

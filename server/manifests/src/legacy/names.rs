@@ -1,0 +1,73 @@
+//! Label keys, annotations and taints that have other names in v1.
+
+use super::record::Desk;
+use super::shape::{Fields, join};
+
+/// Today's key of an old label, where that is a plain renaming.
+pub(super) fn label(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "karpenter.sh/provisioner-name" => "karpenter.sh/nodepool",
+        "node.k8s.aws/capacity-type" | "node.k8s.aws/capacityType" => "karpenter.sh/capacity-type",
+        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
+        "beta.kubernetes.io/arch" => "kubernetes.io/arch",
+        "beta.kubernetes.io/os" => "kubernetes.io/os",
+        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+        _ => return None,
+    })
+}
+
+/// Annotations that Karpenter wrote for itself and that mean nothing in v1.
+const DROPPED: [&str; 15] = [
+    "karpenter.sh/provisioner-hash",
+    "karpenter.sh/emptiness-timestamp",
+    "karpenter.sh/linked",
+    "karpenter.sh/managed-by",
+    "karpenter.sh/voluntary-disruption",
+    "karpenter.k8s.aws/nodetemplate-hash",
+    "compatibility.karpenter.sh/provider",
+    "compatibility.karpenter.sh/v1beta1-nodeclass-reference",
+    "compatibility.karpenter.sh/v1beta1-kubelet-conversion",
+    "compatibility.karpenter.k8s.aws/v1beta1-ubuntu",
+    "compatibility.karpenter.k8s.aws/kubelet-drift-hash",
+    "compatibility.karpenter.k8s.aws/cluster-name-tagged",
+    "compatibility.karpenter.k8s.aws/v1-alias-version",
+    "karpenter.k8s.aws/tagged",
+    "karpenter.sh/stored-version-migrated",
+];
+
+/// Hashes and copies that belong to the old form of an object.
+const OF_THE_OLD_FORM: [&str; 5] = [
+    "karpenter.sh/nodepool-hash",
+    "karpenter.sh/nodepool-hash-version",
+    "karpenter.k8s.aws/ec2nodeclass-hash",
+    "karpenter.k8s.aws/ec2nodeclass-hash-version",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+/// Cleans `annotations` at `path`. With `old`, hashes and the last applied form go too: they describe the old object.
+pub(super) fn tidy_annotations(desk: &mut Desk<'_, '_>, path: &str, annotations: &mut Fields, old: bool) {
+    let doomed: Vec<String> = annotations
+        .keys()
+        .filter(|key| DROPPED.contains(&key.as_str()) || (old && OF_THE_OLD_FORM.contains(&key.as_str())))
+        .cloned()
+        .collect();
+    for key in doomed {
+        annotations.shift_remove(&key);
+        desk.note(&join(path, &key), "dropped, it means nothing in v1");
+    }
+    if let Some(value) = annotations.shift_remove("karpenter.sh/do-not-consolidate") {
+        desk.note(
+            &join(path, "karpenter.sh/do-not-consolidate"),
+            "is karpenter.sh/do-not-disrupt in v1, which holds drift as well",
+        );
+        annotations.entry("karpenter.sh/do-not-disrupt").or_insert(value);
+    }
+    if let Some(value) = annotations.shift_remove("karpenter.sh/do-not-evict") {
+        desk.note(
+            &join(path, "karpenter.sh/do-not-evict"),
+            "is karpenter.sh/do-not-disrupt in v1, which ignores the old name",
+        );
+        annotations.entry("karpenter.sh/do-not-disrupt").or_insert(value);
+    }
+}

@@ -1,0 +1,294 @@
+//! NodePool of v1beta1 to v1, and NodePools of both versions with fields in the wrong place.
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::kind::Age;
+use super::metadata::annotation;
+use super::record::Desk;
+use super::requirements::{self, Holder};
+use super::shape::{Fields, has, join, map, map_mut, put_unless_empty, replace_key, take, take_map, take_map_or_empty};
+use super::{class, disruption, duration, kubelet, names, reference};
+
+/// A converted pool and what its conversion says about classes.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) object: Fields,
+    /// The kubelet block that it had; `None` when it had none.
+    pub(super) block: Option<Fields>,
+    /// The class that it names.
+    pub(super) class: Option<String>,
+    /// A class that it held inline.
+    pub(super) inline_class: Option<Fields>,
+}
+
+const KUBELET_ANNOTATION: &str = "compatibility.karpenter.sh/v1beta1-kubelet-conversion";
+/// Fields of `spec.template.spec` that people write into `spec`.
+const INNER: [&str; 7] =
+    ["requirements", "taints", "startupTaints", "nodeClassRef", "kubelet", "expireAfter", "terminationGracePeriod"];
+
+/// The kubelet block that release 1.0 kept in an annotation of `object`; read before annotations are cleaned.
+pub(super) fn annotated_block(object: &Fields) -> Option<Fields> {
+    serde_json::from_str(annotation(object, KUBELET_ANNOTATION)?).ok()
+}
+
+/// Puts the NodePool `object`, whose metadata is clean already, into v1's form.
+pub(super) fn convert(
+    desk: &mut Desk<'_, '_>,
+    mut object: Fields,
+    name: &str,
+    age: Age,
+    annotated: Option<Fields>,
+    context: &Context,
+) -> Pool {
+    let Some(Value::Object(mut spec)) = object.get_mut("spec").map(Value::take) else {
+        return Pool { object, block: annotated, class: None, inline_class: None };
+    };
+    let refers = refers(&spec);
+    let stray = class::take_stray(desk, &mut spec, name, refers, context);
+    move_misplaced(desk, &mut spec);
+    let direct = requirements::from_direct_fields(desk, &mut spec);
+    let old = take_old(desk, &mut spec);
+    let Some(Value::Object(mut template)) = spec.get_mut("template").map(Value::take) else {
+        desk.refuse("spec.template", "missing, but required");
+        object.insert("spec".to_owned(), Value::Object(spec));
+        return Pool { object, block: annotated, class: None, inline_class: None };
+    };
+    tidy_template_metadata(desk, &mut template);
+    let mut inner = take_inner(&mut template);
+    let (class_name, inline_class) = match stray {
+        Some((class_name, class)) => {
+            inner.insert("nodeClassRef".to_owned(), reference::to_class(&class_name));
+            (Some(class_name), Some(class))
+        }
+        None => (reference::tidy(desk, &mut inner, "spec.template.spec", age, context), None),
+    };
+    let block =
+        kubelet::take_block(desk, &mut inner, "spec.template.spec", "kubelet", "kubeletConfiguration").or(annotated);
+    tidy_inner(desk, &mut inner, age, direct);
+    tidy_expiry(desk, &mut inner, &mut spec, age, &old);
+    replace_key(&mut template, "spec", "spec", Value::Object(inner));
+    replace_key(&mut spec, "template", "template", Value::Object(template));
+    tidy_disruption(desk, &mut spec, age, &old);
+    tidy_limits(desk, &mut spec);
+    tidy_weight(desk, &mut spec);
+    replace_key(&mut object, "spec", "spec", Value::Object(spec));
+    Pool { object, block, class: class_name, inline_class }
+}
+
+/// Whether `spec` of a NodePool names a class in any place.
+fn refers(spec: &Fields) -> bool {
+    let inner = map(spec, "template").and_then(|template| map(template, "spec"));
+    inner.is_some_and(|inner| has(inner, "nodeClassRef")) || has(spec, "nodeClassRef") || has(spec, "providerRef")
+}
+
+/// The template's spec, its place kept.
+fn take_inner(template: &mut Fields) -> Fields {
+    match template.get_mut("spec").map(Value::take) {
+        Some(Value::Object(inner)) => inner,
+        _ => Fields::new(),
+    }
+}
+
+/// Fields one level too high or too low go where they belong; what stands in the right place already wins.
+fn move_misplaced(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
+    for (from, to) in [("providerRef", "nodeClassRef"), ("kubeletConfiguration", "kubelet")] {
+        if has(spec, from) {
+            desk.guess(&join("spec", from), format!("is called {to} in a NodePool"));
+            let value = spec[from].clone();
+            replace_key(spec, from, to, value);
+        }
+    }
+    let mut down: Vec<(&str, Value)> = Vec::new();
+    for key in INNER {
+        down.extend(take(spec, key).map(|value| (key, value)));
+    }
+    let mut labels: Vec<(&str, Value)> = Vec::new();
+    for key in ["labels", "annotations"] {
+        labels.extend(take(spec, key).map(|value| (key, value)));
+    }
+    if !spec.contains_key("template") && !(down.is_empty() && labels.is_empty()) {
+        spec.insert("template".to_owned(), Value::Object(Fields::new()));
+    }
+    let Some(template) = map_mut(spec, "template") else { return };
+    let inner = template.entry("spec").or_insert_with(|| Value::Object(Fields::new()));
+    let Some(inner) = inner.as_object_mut() else { return };
+    for key in ["labels", "annotations"] {
+        labels.extend(take(inner, key).map(|value| (key, value)));
+    }
+    for (key, value) in down {
+        desk.guess(&join("spec", key), format!("belongs into spec.template.spec.{key}"));
+        inner.entry(key).or_insert(value);
+    }
+    for (key, value) in labels {
+        desk.guess(&join("spec.template.metadata", key), format!("{key} were found outside of metadata"));
+        let metadata = template.entry("metadata").or_insert_with(|| Value::Object(Fields::new()));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.entry(key).or_insert(value);
+        }
+    }
+    let mut up: Vec<(&str, Value)> = Vec::new();
+    for key in ["disruption", "limits", "weight"] {
+        up.extend(take(template, key).map(|value| (key, value)));
+    }
+    for (key, value) in up {
+        desk.guess(&join("spec.template", key), format!("belongs into spec.{key}"));
+        spec.entry(key).or_insert(value);
+    }
+}
+
+/// Fields of a Provisioner in `spec` or `spec.disruption`.
+fn take_old(desk: &mut Desk<'_, '_>, spec: &mut Fields) -> disruption::Old {
+    let mut found = Fields::new();
+    for key in ["consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired"] {
+        let deeper = map_mut(spec, "disruption").and_then(|disruption| take(disruption, key));
+        if let Some(value) = take(spec, key).or(deeper) {
+            desk.guess(&join("spec", key), "is a field of v1alpha5; read as disruption and expireAfter");
+            found.insert(key.to_owned(), value);
+        }
+    }
+    disruption::Old::take(desk, &mut found, "spec")
+}
+
+fn tidy_template_metadata(desk: &mut Desk<'_, '_>, template: &mut Fields) {
+    let Some(metadata) = map_mut(template, "metadata") else { return };
+    if let Some(labels) = map_mut(metadata, "labels") {
+        tidy_labels(desk, "spec.template.metadata.labels", labels);
+    }
+    if let Some(annotations) = map_mut(metadata, "annotations") {
+        names::tidy_annotations(desk, "spec.template.metadata.annotations", annotations, false);
+    }
+}
+
+/// Renames old label keys; a pool's own name was never allowed.
+pub(super) fn tidy_labels(desk: &mut Desk<'_, '_>, path: &str, labels: &mut Fields) {
+    if labels.shift_remove("karpenter.sh/provisioner-name").is_some() {
+        desk.guess(&join(path, "karpenter.sh/provisioner-name"), "dropped, a pool may not set its own name");
+    }
+    let old: Vec<String> = labels.keys().filter(|key| names::label(key).is_some()).cloned().collect();
+    for key in old {
+        let known = names::label(&key).unwrap_or_default();
+        desk.note(&join(path, &key), format!("is {known} in v1"));
+        let value = labels[&key].clone();
+        replace_key(labels, &key, known, value);
+    }
+}
+
+fn tidy_inner(desk: &mut Desk<'_, '_>, inner: &mut Fields, age: Age, direct: Vec<Value>) {
+    const PATH: &str = "spec.template.spec.requirements";
+    let written = inner.get("requirements").cloned().filter(|value| !value.is_null());
+    if written.is_none() && (age == Age::Beta || !direct.is_empty()) {
+        desk.guess(PATH, "missing, but required; read as no requirements at all");
+    }
+    if written.is_some() || age == Age::Beta || !direct.is_empty() {
+        let mut all = requirements::tidy(desk, PATH, written.unwrap_or_else(|| Value::Array(Vec::new())), Holder::Pool);
+        all.extend(direct);
+        inner.insert("requirements".to_owned(), Value::Array(all));
+    }
+    for key in ["taints", "startupTaints"] {
+        if let Some(taints) = inner.get_mut(key) {
+            requirements::tidy_taints(desk, &join("spec.template.spec", key), taints);
+        }
+    }
+    if age == Age::Beta && take(inner, "resources").is_some() {
+        desk.note("spec.template.spec.resources", "dropped, pools have no such field in v1");
+    }
+    if let Some(grace) = inner.get("terminationGracePeriod").cloned().filter(|value| !value.is_null())
+        && let Some(tidied) = duration::tidy(desk, "spec.template.spec.terminationGracePeriod", &grace)
+    {
+        inner.insert("terminationGracePeriod".to_owned(), tidied);
+    }
+}
+
+/// `expireAfter` stands in `spec.disruption` in v1beta1 and in the template in v1.
+fn tidy_expiry(desk: &mut Desk<'_, '_>, inner: &mut Fields, spec: &mut Fields, age: Age, old: &disruption::Old) {
+    const BETA: &str = "spec.disruption.expireAfter";
+    const V1: &str = "spec.template.spec.expireAfter";
+    let beta_place = map_mut(spec, "disruption").and_then(|disruption| take(disruption, "expireAfter"));
+    let v1_place = take_in_place(inner, "expireAfter");
+    if age == Age::Beta {
+        desk.behaviour(disruption::EXPIRY_IS_FORCEFUL);
+    }
+    let (path, value) = match (age, beta_place, v1_place) {
+        (Age::V1, None, Some(value)) => (V1, value),
+        (Age::V1, Some(_), Some(value)) => {
+            desk.guess(BETA, "ignored, v1 has it in spec.template.spec, where it stands too");
+            (V1, value)
+        }
+        (Age::V1, Some(value), None) => {
+            desk.guess(BETA, "v1 has it in spec.template.spec; moved there");
+            (BETA, value)
+        }
+        (_, Some(value), other) => {
+            desk.note(BETA, "stands in spec.template.spec in v1");
+            if other.is_some() {
+                desk.guess(V1, "ignored, v1beta1 has it in spec.disruption, where it stands too");
+            }
+            (BETA, value)
+        }
+        (_, None, Some(value)) => {
+            desk.guess(V1, "v1beta1 has it in spec.disruption; kept where v1 has it");
+            (V1, value)
+        }
+        (_, None, None) => match &old.expire_after {
+            Some(expiry) => ("spec.ttlSecondsUntilExpired", Value::from(expiry.as_str())),
+            None if age == Age::V1 => {
+                inner.shift_remove("expireAfter");
+                return;
+            }
+            None => {
+                desk.note(V1, "added: 720h, the default of both versions");
+                (V1, Value::from("720h"))
+            }
+        },
+    };
+    let tidied = duration::tidy(desk, path, &value).unwrap_or(value);
+    inner.insert("expireAfter".to_owned(), tidied);
+}
+
+/// Takes the value at `key` and leaves null, so that what is put there later stands where it stood.
+fn take_in_place(fields: &mut Fields, key: &str) -> Option<Value> {
+    fields.get_mut(key).map(Value::take).filter(|value| !value.is_null())
+}
+
+fn tidy_disruption(desk: &mut Desk<'_, '_>, spec: &mut Fields, age: Age, old: &disruption::Old) {
+    if age == Age::V1 && !has(spec, "disruption") && old.is_absent() {
+        return;
+    }
+    let mut fields = map(spec, "disruption").cloned().unwrap_or_default();
+    if old.consolidation.is_some() || old.empty_after.is_some() {
+        for (key, value) in old.disruption(desk) {
+            fields.entry(key).or_insert(value);
+        }
+        disruption::tidy(desk, &mut fields, Age::V1);
+    } else if age != Age::V1 || has(spec, "disruption") {
+        let was_emptied = age == Age::V1 && fields.is_empty();
+        if was_emptied {
+            spec.shift_remove("disruption");
+            return;
+        }
+        disruption::tidy(desk, &mut fields, age);
+    } else {
+        return;
+    }
+    replace_key(spec, "disruption", "disruption", Value::Object(fields));
+}
+
+fn tidy_limits(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
+    if !map(spec, "limits").is_some_and(|limits| limits.get("resources").is_some_and(Value::is_object)) {
+        return;
+    }
+    let mut limits = take_map_or_empty(desk, spec, "", "limits");
+    let resources = take_map(desk, &mut limits, "spec.limits", "resources").unwrap_or_default();
+    desk.guess("spec.limits.resources", "limits stand directly in spec.limits");
+    limits.extend(resources);
+    put_unless_empty(spec, "limits", limits);
+}
+
+/// A weight of 0 is what no weight means.
+pub(super) fn tidy_weight(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
+    if spec.get("weight").and_then(Value::as_i64) == Some(0) {
+        spec.shift_remove("weight");
+        desk.guess("spec.weight", "dropped, allowed: 1 to 100; no weight means 0");
+    }
+}

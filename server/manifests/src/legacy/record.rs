@@ -1,0 +1,111 @@
+//! Notes and errors of a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::model::Text;
+
+use super::{Options, Purpose};
+use crate::InputError;
+
+/// Everything that was said so far.
+#[derive(Debug)]
+pub(super) struct Record<'o> {
+    pub(super) options: &'o Options,
+    notes: BTreeSet<(Text, usize, String, String)>,
+    behaviours: BTreeMap<&'static str, BTreeSet<String>>,
+    errors: BTreeSet<InputError>,
+}
+
+impl<'o> Record<'o> {
+    pub(super) fn new(options: &'o Options) -> Self {
+        Self { options, notes: BTreeSet::new(), behaviours: BTreeMap::new(), errors: BTreeSet::new() }
+    }
+
+    /// What is said about the object `title` in document `number` of `source`.
+    pub(super) fn desk<'r>(&'r mut self, source: &Text, number: usize, title: &str) -> Desk<'r, 'o> {
+        Desk { record: self, source: source.clone(), number, title: title.to_owned() }
+    }
+
+    pub(super) fn add_errors(&mut self, errors: Vec<InputError>) {
+        self.errors.extend(errors);
+    }
+
+    /// The notes, or the errors when there are any.
+    pub(super) fn finish(self) -> Result<Vec<String>, Vec<InputError>> {
+        if !self.errors.is_empty() {
+            return Err(self.errors.into_iter().collect());
+        }
+        let fields = self.notes.into_iter().map(|(source, number, path, text)| {
+            let (title, path) = path_parts(&path);
+            let space = if path.is_empty() { "" } else { " " };
+            format!("{source}#{number} {title}{space}{path}: {text}")
+        });
+        let behaviours = self.behaviours.into_iter().map(|(text, objects)| {
+            let objects: Vec<String> = objects.into_iter().collect();
+            format!("{}: {text}", objects.join(", "))
+        });
+        Ok(fields.chain(behaviours).collect())
+    }
+}
+
+/// Separates title and path inside a sorted note.
+const SEPARATOR: char = '\u{0}';
+
+fn path_parts(sorted: &str) -> (&str, &str) {
+    sorted.split_once(SEPARATOR).unwrap_or((sorted, ""))
+}
+
+/// The record, opened at one object.
+#[derive(Debug)]
+pub(super) struct Desk<'r, 'o> {
+    record: &'r mut Record<'o>,
+    source: Text,
+    number: usize,
+    title: String,
+}
+
+impl<'o> Desk<'_, 'o> {
+    pub(super) fn options(&self) -> &'o Options {
+        self.record.options
+    }
+
+    pub(super) fn plans(&self) -> bool {
+        self.record.options.purpose == Purpose::Plan
+    }
+
+    /// Says that the field at `path` was changed, defaulted or dropped, and why.
+    pub(super) fn note(&mut self, path: &str, text: impl Into<String>) {
+        let key = format!("{}{SEPARATOR}{path}", self.title);
+        self.record.notes.insert((self.source.clone(), self.number, key, text.into()));
+    }
+
+    /// Says how something wrong was understood; refused by `strict`.
+    pub(super) fn guess(&mut self, path: &str, text: impl Into<String>) {
+        if self.record.options.strict { self.refuse(path, text) } else { self.note(path, text) }
+    }
+
+    /// Says once per run what behaves otherwise under v1.
+    pub(super) fn behaviour(&mut self, text: &'static str) {
+        self.record.behaviours.entry(text).or_default().insert(self.title.clone());
+    }
+
+    /// Refuses the object.
+    pub(super) fn refuse(&mut self, path: &str, message: impl Into<String>) {
+        self.record.errors.insert(InputError {
+            source: self.source.to_string(),
+            document: self.number,
+            object: Some(self.title.clone()),
+            path: path.to_owned(),
+            message: message.into(),
+        });
+    }
+
+    /// Refuses the object for a field that only launching needs: a plan reads on.
+    pub(super) fn refuse_launch(&mut self, path: &str, message: impl Into<String>) {
+        if self.plans() {
+            self.note(path, format!("{}; planning goes on without it", message.into()));
+        } else {
+            self.refuse(path, message);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! One run over all objects.
+
+use std::collections::BTreeMap;
+
+use engine::model::Text;
+use serde_json::Value;
+
+use super::context::Context;
+use super::kind::{self, Age, Kind};
+use super::pool::Pool;
+use super::record::{Desk, Record};
+use super::reference::STAND_IN;
+use super::shape::{Fields, join, map_mut};
+use super::{Converted, Options, Purpose, claim, class, kubelet, metadata, pool, provisioner, prune, workload};
+use crate::cursor::{Cursor, Problems, Site};
+use crate::karpenter::{NodeClassManifest, NodePoolManifest};
+use crate::{Document, InputError};
+
+/// An object of the result.
+#[derive(Debug)]
+struct Entry {
+    source: Text,
+    number: usize,
+    kind: Kind,
+    /// How notes name it: by its old kind.
+    title: String,
+    object: Fields,
+    /// For pools: the kubelet block and the class that it names.
+    pool: Option<(Option<Fields>, Option<String>)>,
+}
+
+/// A run.
+#[derive(Debug)]
+pub(super) struct Run<'o> {
+    record: Record<'o>,
+    entries: Vec<Entry>,
+}
+
+impl<'o> Run<'o> {
+    pub(super) fn new(options: &'o Options) -> Self {
+        Self { record: Record::new(options), entries: Vec::new() }
+    }
+
+    pub(super) fn convert(mut self, documents: Vec<Document>) -> Result<Converted, Vec<InputError>> {
+        let context = Context::of(&documents);
+        for document in documents {
+            self.add(document, &context);
+        }
+        self.move_kubelets();
+        self.finish()
+    }
+
+    fn add(&mut self, document: Document, context: &Context) {
+        let Document { source, number, value } = document;
+        let Value::Object(mut object) = value else { return };
+        let kind = Kind::of(&object);
+        let written = object.get("kind").and_then(Value::as_str).unwrap_or("?");
+        let title = format!("{written}/{}", metadata::name(&object));
+        let mut desk = self.record.desk(&source, number, &title);
+        let plans = desk.plans();
+        match kind {
+            Kind::Workload if workload::is_touched(&object) => {
+                workload::convert(&mut desk, &mut object, !plans || !context.provisioners.is_empty());
+            }
+            Kind::Node if !context.provisioners.is_empty() && plans => rename_node(&mut desk, &mut object),
+            _ if kind.is_ours() => {
+                return self.add_ours(kind, Entry { source, number, kind, title, object, pool: None }, context);
+            }
+            _ => {}
+        }
+        self.entries.push(Entry { source, number, kind, title, object, pool: None });
+    }
+
+    fn add_ours(&mut self, kind: Kind, mut entry: Entry, context: &Context) {
+        let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
+        let whole = kind::check_indentation(&mut desk, &entry.object);
+        if !whole {
+            return;
+        }
+        let age = kind::age(&mut desk, kind, &entry.object);
+        let is_claim = matches!(kind, Kind::Machine | Kind::NodeClaim);
+        if is_claim && age != Age::V1 && !desk.plans() {
+            desk.note("", "left out, machines that exist are not converted; v1 makes new ones");
+            return;
+        }
+        let name = metadata::name(&entry.object).to_owned();
+        let (annotated, version) =
+            (pool::annotated_block(&entry.object), class::noted_version(&mut desk, &entry.object));
+        metadata::tidy(&mut desk, &mut entry.object, age);
+        if age != Age::V1 || entry.object.contains_key("version") || !right_head(kind, &entry.object) {
+            kind::write_v1(kind, &mut entry.object);
+        }
+        let converted = match kind {
+            Kind::Provisioner => provisioner::convert(&mut desk, entry.object, &name, context),
+            Kind::NodePool => pool::convert(&mut desk, entry.object, &name, age, annotated, context),
+            _ => {
+                if is_claim && age != Age::V1 {
+                    claim::convert(&mut desk, &mut entry.object, age, context);
+                } else if !is_claim {
+                    class::convert(&mut desk, &mut entry.object, age, version.as_deref(), context);
+                }
+                self.entries.push(entry);
+                return;
+            }
+        };
+        self.push_pool(entry.source, entry.number, entry.title, converted);
+    }
+
+    /// The pool, and directly after it the class that it caused.
+    fn push_pool(&mut self, source: Text, number: usize, title: String, pool: Pool) {
+        let needs_stand_in = pool.class.as_deref() == Some(STAND_IN) && !self.has_class(STAND_IN);
+        let class = pool.inline_class.or_else(|| needs_stand_in.then(class::stand_in));
+        let facts = Some((pool.block, pool.class));
+        let entry =
+            Entry { source: source.clone(), number, kind: Kind::NodePool, title, object: pool.object, pool: facts };
+        self.entries.push(entry);
+        self.entries.extend(class.map(|object| class_entry(&source, number, object)));
+    }
+
+    fn has_class(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| is_class(entry) && metadata::name(&entry.object) == name)
+    }
+
+    /// Gives every class the kubelet block of its pools, and copies of itself to pools with another one.
+    fn move_kubelets(&mut self) {
+        let mut pools: BTreeMap<String, BTreeMap<String, Option<Fields>>> = BTreeMap::new();
+        for entry in &mut self.entries {
+            if let Some((block, Some(class))) = entry.pool.as_mut().map(|(block, class)| (block.take(), class.clone()))
+            {
+                pools.entry(class).or_default().insert(metadata::name(&entry.object).to_owned(), block);
+            }
+        }
+        for (class, pools) in pools {
+            let found = self.entries.iter().position(|entry| is_class(entry) && metadata::name(&entry.object) == class);
+            match found {
+                Some(found) => self.split(found, &class, &pools),
+                None => self.lose_blocks(&class, &pools),
+            }
+        }
+    }
+
+    fn split(&mut self, found: usize, class: &str, pools: &BTreeMap<String, Option<Fields>>) {
+        let own = kubelet::of_class(&self.entries[found].object);
+        let assignment = kubelet::assign(class, own, pools, &|name| self.has_class(name));
+        let original = self.entries[found].object.clone();
+        if let Some(block) = assignment.kept {
+            kubelet::give(&mut self.entries[found].object, block);
+        }
+        for (name, block, members) in assignment.copies {
+            let mut copy = original.clone();
+            if let Some(metadata) = map_mut(&mut copy, "metadata") {
+                metadata.insert("name".to_owned(), Value::from(name.as_str()));
+            }
+            kubelet::give(&mut copy, block);
+            self.move_pools(&name, class, &members);
+            let cause = self.entries.iter().position(|entry| is_pool(entry, &members[0])).unwrap_or(found);
+            let (source, number) = (self.entries[cause].source.clone(), self.entries[cause].number);
+            self.entries.insert(cause + 1, class_entry(&source, number, copy));
+        }
+    }
+
+    fn move_pools(&mut self, name: &str, class: &str, members: &[String]) {
+        for entry in self.entries.iter_mut().filter(|entry| members.iter().any(|member| is_pool(entry, member))) {
+            let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
+            desk.note(
+                "spec.template.spec.nodeClassRef.name",
+                format!("{name}, a copy of {class} for the kubelet settings of this pool, which other pools of the class do not share"),
+            );
+            desk.behaviour("its class is another one now, so its nodes drift once; with a role the class gets an instance profile of its own");
+            let inner = map_mut(&mut entry.object, "spec").and_then(|spec| map_mut(map_mut(spec, "template")?, "spec"));
+            if let Some(reference) = inner.and_then(|inner| map_mut(inner, "nodeClassRef")) {
+                reference.insert("name".to_owned(), Value::from(name));
+            }
+        }
+    }
+
+    /// Blocks of pools whose class is not in the input.
+    fn lose_blocks(&mut self, class: &str, pools: &BTreeMap<String, Option<Fields>>) {
+        for (pool, block) in pools.iter().filter_map(|(pool, block)| Some((pool, block.as_ref()?))) {
+            let Some(entry) = self.entries.iter().find(|entry| is_pool(entry, pool)) else { continue };
+            let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
+            let block = Value::Object(block.clone());
+            desk.guess(
+                &join("spec", "kubelet"),
+                format!("lost, EC2NodeClass {class} is not in the input; write into its spec.kubelet: {block}"),
+            );
+        }
+    }
+
+    fn finish(mut self) -> Result<Converted, Vec<InputError>> {
+        for entry in self.entries.iter_mut().filter(|entry| entry.kind.is_ours()) {
+            let kind = if is_class(entry) { "EC2NodeClass" } else { "NodePool" };
+            if !matches!(entry.kind, Kind::Machine | Kind::NodeClaim) {
+                let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
+                prune::unknown_fields(&mut desk, kind, &mut entry.object);
+            }
+        }
+        let documents: Vec<Document> = self
+            .entries
+            .into_iter()
+            .map(|entry| {
+                (
+                    entry.kind,
+                    Document { source: entry.source, number: entry.number, value: Value::Object(entry.object) },
+                )
+            })
+            .map(|(kind, document)| {
+                if self.record.options.purpose == Purpose::Convert {
+                    self.record.add_errors(invalid(kind, &document));
+                }
+                document
+            })
+            .collect();
+        Ok(Converted { notes: self.record.finish()?, documents })
+    }
+}
+
+/// What an API server would refuse in a converted object.
+fn invalid(kind: Kind, document: &Document) -> Vec<InputError> {
+    let problems = Problems::default();
+    let name = document.value["metadata"]["name"].as_str().unwrap_or("?");
+    let object = Some(format!("{}/{name}", document.value["kind"].as_str().unwrap_or("?")));
+    let site = Site { source: document.source.clone(), document: document.number, object, problems: &problems };
+    let root = Cursor::root(&document.value, &site);
+    match kind {
+        Kind::Provisioner | Kind::NodePool => drop(NodePoolManifest::read(&root, &mut Vec::new())),
+        Kind::NodeTemplate | Kind::NodeClass => drop(NodeClassManifest::read(&root)),
+        _ => {}
+    }
+    drop(root);
+    drop(site);
+    problems.into_errors()
+}
+
+fn right_head(kind: Kind, object: &Fields) -> bool {
+    let head = |key: &str| object.get(key).and_then(Value::as_str);
+    let group = if kind == Kind::NodeClass { "karpenter.k8s.aws/v1" } else { "karpenter.sh/v1" };
+    head("apiVersion") == Some(group) && head("kind") != Some("NodeClass")
+}
+
+fn rename_node(desk: &mut Desk<'_, '_>, object: &mut Fields) {
+    if let Some(labels) = map_mut(object, "metadata").and_then(|metadata| map_mut(metadata, "labels")) {
+        claim::rename_labels(desk, "metadata.labels", labels);
+    }
+}
+
+fn class_entry(source: &Text, number: usize, object: Fields) -> Entry {
+    let title = format!("EC2NodeClass/{}", metadata::name(&object));
+    Entry { source: source.clone(), number, kind: Kind::NodeClass, title, object, pool: None }
+}
+
+fn is_class(entry: &Entry) -> bool {
+    matches!(entry.kind, Kind::NodeTemplate | Kind::NodeClass)
+}
+
+fn is_pool(entry: &Entry, name: &str) -> bool {
+    entry.pool.is_some() && metadata::name(&entry.object) == name
+}

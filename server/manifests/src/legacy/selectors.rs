@@ -1,0 +1,196 @@
+//! Selectors that were maps become terms.
+//!
+//! Values were split at commas; an id makes a term of its own; all other keys are tags, one term for each combination. Keys are
+//! taken in alphabetical order, the first one varying fastest.
+
+use serde_json::Value;
+
+use super::kind::Age;
+use super::record::Desk;
+use super::shape::{Fields, has, join, replace_key, scalar};
+
+/// Terms that v1 allows.
+const MOST_TERMS: usize = 30;
+const ID_KEYS: [&str; 2] = ["aws-ids", "aws::ids"];
+
+/// A selector of one sort of thing.
+pub(super) struct Selector {
+    /// Field of the time of maps.
+    pub(super) old: &'static str,
+    /// Field of v1.
+    pub(super) new: &'static str,
+    /// An id that shows the form.
+    pub(super) example: &'static str,
+}
+
+/// Subnets.
+pub(super) const SUBNETS: Selector =
+    Selector { old: "subnetSelector", new: "subnetSelectorTerms", example: "subnet-0123456789abcdef0" };
+/// Security groups.
+pub(super) const GROUPS: Selector =
+    Selector { old: "securityGroupSelector", new: "securityGroupSelectorTerms", example: "sg-0123456789abcdef0" };
+
+/// Puts subnets or groups of `spec` into v1's form. What is missing is refused; a plan goes on with a term that names
+/// nothing.
+pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, selector: &Selector, age: Age) {
+    let (old_path, new_path) = (join(prefix, selector.old), join(prefix, selector.new));
+    if has(spec, selector.new) {
+        if age == Age::Alpha {
+            desk.guess(&new_path, "is no field of v1alpha1; read as v1 does");
+        }
+        if spec.shift_remove(selector.old).is_some() {
+            desk.guess(&old_path, format!("ignored, {} stands there too", selector.new));
+        }
+        tidy_terms(desk, &new_path, spec, selector, age);
+        return;
+    }
+    let written = spec.get(selector.old).cloned().filter(|value| !value.is_null());
+    if written.is_none() {
+        if age != Age::V1 {
+            desk.refuse_launch(&new_path, format!("missing, but required; name {} by id or tags", selector.new));
+            put_placeholder(desk, spec, selector);
+        }
+        return;
+    }
+    match as_map(desk, &old_path, written.as_ref(), selector).and_then(|map| terms(desk, &old_path, &map)) {
+        Some(terms) => {
+            say_moved(desk, &old_path, selector, age);
+            replace_key(spec, selector.old, selector.new, Value::Array(terms));
+        }
+        None => put_placeholder(desk, spec, selector),
+    }
+}
+
+fn say_moved(desk: &mut Desk<'_, '_>, path: &str, selector: &Selector, age: Age) {
+    let text = format!("becomes {}", selector.new);
+    if age == Age::Alpha { desk.note(path, text) } else { desk.guess(path, format!("is a field of v1alpha1; {text}")) }
+}
+
+/// A plan does not need the things themselves.
+fn put_placeholder(desk: &Desk<'_, '_>, spec: &mut Fields, selector: &Selector) {
+    if desk.plans() {
+        let mut term = Fields::new();
+        term.insert("id".to_owned(), Value::from(selector.example));
+        replace_key(spec, selector.old, selector.new, Value::Array(vec![Value::Object(term)]));
+    }
+}
+
+/// Terms of v1beta1: a group's name beside tags wins at run time, and v1 wants it alone. A comma in a tag was literal.
+fn tidy_terms(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields, selector: &Selector, age: Age) {
+    if age == Age::V1 {
+        return;
+    }
+    let terms = spec.get_mut(selector.new).and_then(Value::as_array_mut).into_iter().flatten().enumerate();
+    for (index, term) in terms.filter_map(|(index, term)| Some((index, term.as_object_mut()?))) {
+        let path = format!("{path}[{index}]");
+        if has(term, "name") && has(term, "tags") && !has(term, "id") {
+            term.shift_remove("tags");
+            desk.note(&format!("{path}.tags"), "dropped, the name beside them decides");
+        }
+        note_commas(desk, &format!("{path}.tags"), term.get("tags"));
+    }
+}
+
+pub(super) fn note_commas(desk: &mut Desk<'_, '_>, path: &str, tags: Option<&Value>) {
+    let tags = tags.and_then(Value::as_object).into_iter().flatten();
+    for (key, _) in tags.filter(|(_, value)| value.as_str().is_some_and(|text| text.contains(','))) {
+        desk.note(
+            &join(path, key),
+            "kept as it is; a comma is part of the value since v0.33, write a term for each value if a list was meant",
+        );
+    }
+}
+
+/// The selector as a map; a list of one map is taken for the map.
+pub(super) fn as_map(
+    desk: &mut Desk<'_, '_>,
+    path: &str,
+    value: Option<&Value>,
+    selector: &Selector,
+) -> Option<Fields> {
+    match value? {
+        Value::Object(map) => Some(map.clone()),
+        Value::Array(items) if items.len() == 1 && items[0].is_object() => {
+            desk.guess(path, "a map is allowed here; read as the only map of the list");
+            items[0].as_object().cloned()
+        }
+        _ => {
+            let message = format!(
+                "found no map; write {}: [{{tags: {{key: value}}}}] or [{{id: {}}}]",
+                selector.new, selector.example
+            );
+            desk.refuse_launch(path, message);
+            None
+        }
+    }
+}
+
+/// The terms that a map of ids and tags stands for.
+fn terms(desk: &mut Desk<'_, '_>, path: &str, map: &Fields) -> Option<Vec<Value>> {
+    let ids = ids(desk, path, map);
+    if !ids.is_empty() {
+        if map.keys().any(|key| !ID_KEYS.contains(&key.as_str())) {
+            desk.guess(path, "ids were never allowed beside tags; read as the ids alone");
+        }
+        return bounded(desk, path, ids.len()).then(|| ids.into_iter().map(|id| term("id", Value::from(id))).collect());
+    }
+    let sets = tag_sets(desk, path, map, &ID_KEYS)?;
+    Some(sets.into_iter().map(|tags| term("tags", Value::Object(tags))).collect())
+}
+
+/// The ids in a selector.
+pub(super) fn ids(desk: &mut Desk<'_, '_>, path: &str, map: &Fields) -> Vec<String> {
+    ID_KEYS
+        .iter()
+        .filter_map(|key| Some((*key, map.get(*key)?)))
+        .flat_map(|(key, value)| split(desk, &join(path, key), value))
+        .collect()
+}
+
+/// A term with one field.
+pub(super) fn term(key: &str, value: Value) -> Value {
+    let mut term = Fields::new();
+    term.insert(key.to_owned(), value);
+    Value::Object(term)
+}
+
+/// The values of a comma list.
+pub(super) fn split(desk: &mut Desk<'_, '_>, path: &str, value: &Value) -> Vec<String> {
+    let text = scalar(value).unwrap_or_default();
+    if text.trim().is_empty() {
+        desk.guess(path, "an empty value is read as *, which any value matches");
+        return vec!["*".to_owned()];
+    }
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// One map of tags for each combination of the comma lists, keys in `skipped` left out; `None` after refusing too many.
+pub(super) fn tag_sets(desk: &mut Desk<'_, '_>, path: &str, map: &Fields, skipped: &[&str]) -> Option<Vec<Fields>> {
+    let mut keys: Vec<&String> = map.keys().filter(|key| !skipped.contains(&key.as_str())).collect();
+    keys.sort();
+    let lists: Vec<(&String, Vec<String>)> =
+        keys.into_iter().map(|key| (key, split(desk, &join(path, key), &map[key]))).collect();
+    let count =
+        lists.iter().try_fold(1_usize, |count, (_, values)| count.checked_mul(values.len())).unwrap_or(usize::MAX);
+    if !bounded(desk, path, count) {
+        return None;
+    }
+    let combination = |number: usize| {
+        let mut rest = number;
+        let mut tags = Fields::new();
+        for (key, values) in &lists {
+            tags.insert((*key).clone(), Value::from(values[rest % values.len()].as_str()));
+            rest /= values.len();
+        }
+        tags
+    };
+    Some((0..count).map(combination).collect())
+}
+
+/// Whether v1 allows so many terms.
+pub(super) fn bounded(desk: &mut Desk<'_, '_>, path: &str, count: usize) -> bool {
+    if count > MOST_TERMS {
+        desk.refuse(path, format!("stands for {count} terms, allowed: at most {MOST_TERMS}; select by fewer values"));
+    }
+    count <= MOST_TERMS
+}

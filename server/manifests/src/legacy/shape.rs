@@ -1,0 +1,95 @@
+//! Looking at and rearranging JSON maps without losing the order in which people wrote them.
+
+use serde_json::{Map, Value};
+
+use super::record::Desk;
+use crate::document::type_name;
+
+/// A map of an object.
+pub(super) type Fields = Map<String, Value>;
+
+/// Takes `key` out of `fields`; null counts as absent.
+pub(super) fn take(fields: &mut Fields, key: &str) -> Option<Value> {
+    fields.shift_remove(key).filter(|value| !value.is_null())
+}
+
+/// Takes the map at `key`; anything else there is refused.
+pub(super) fn take_map(desk: &mut Desk<'_, '_>, fields: &mut Fields, prefix: &str, key: &str) -> Option<Fields> {
+    match take(fields, key)? {
+        Value::Object(map) => Some(map),
+        other => {
+            desk.refuse(&join(prefix, key), format!("found {}, allowed: a map", type_name(&other)));
+            None
+        }
+    }
+}
+
+/// Takes the map at `key`, an empty one when it is absent.
+pub(super) fn take_map_or_empty(desk: &mut Desk<'_, '_>, fields: &mut Fields, prefix: &str, key: &str) -> Fields {
+    take_map(desk, fields, prefix, key).unwrap_or_default()
+}
+
+/// The text at `key`.
+pub(super) fn text<'f>(fields: &'f Fields, key: &str) -> Option<&'f str> {
+    fields.get(key)?.as_str()
+}
+
+/// The map at `key`.
+pub(super) fn map<'f>(fields: &'f Fields, key: &str) -> Option<&'f Fields> {
+    fields.get(key)?.as_object()
+}
+
+/// The map at `key`, to change.
+pub(super) fn map_mut<'f>(fields: &'f mut Fields, key: &str) -> Option<&'f mut Fields> {
+    fields.get_mut(key)?.as_object_mut()
+}
+
+/// Whether something other than null stands at `key`.
+pub(super) fn has(fields: &Fields, key: &str) -> bool {
+    fields.get(key).is_some_and(|value| !value.is_null())
+}
+
+/// Puts `value` at `key` unless it is an empty map.
+pub(super) fn put_unless_empty(fields: &mut Fields, key: &str, value: Fields) {
+    if !value.is_empty() {
+        fields.insert(key.to_owned(), Value::Object(value));
+    }
+}
+
+/// Puts `value` under `new` where `old` stands, or at the end when `old` is absent. A `new` that is there already goes.
+pub(super) fn replace_key(fields: &mut Fields, old: &str, new: &str, value: Value) {
+    if old != new {
+        fields.shift_remove(new);
+    }
+    if !fields.contains_key(old) {
+        fields.insert(new.to_owned(), value);
+        return;
+    }
+    let mut value = Some(value);
+    for (key, entry) in std::mem::take(fields) {
+        if key == old {
+            fields.insert(new.to_owned(), value.take().unwrap_or_default());
+        } else {
+            fields.insert(key, entry);
+        }
+    }
+}
+
+/// `prefix.key`.
+pub(super) fn join(prefix: &str, key: &str) -> String {
+    match (prefix.is_empty(), key.contains('.')) {
+        (true, false) => key.to_owned(),
+        (false, false) => format!("{prefix}.{key}"),
+        (_, true) => format!("{prefix}[{key:?}]"),
+    }
+}
+
+/// What a scalar says, as text.
+pub(super) fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
