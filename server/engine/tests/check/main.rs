@@ -3,6 +3,8 @@
 
 mod accounts;
 mod between_pods;
+mod bound;
+mod bound_is_never_above_the_optimum;
 mod machines;
 mod opt_in;
 mod seats;

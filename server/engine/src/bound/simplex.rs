@@ -1,0 +1,62 @@
+//! A small linear program: cover every row at least cost, columns made when they are wanted.
+//!
+//! Minimise the cost of columns so that every row reaches its need. The basis is kept as a dense inverse; a caller finds
+//! columns by their worth at the present row prices. Plain IEEE arithmetic in a fixed order, so the same on every machine;
+//! its result is a guess that the caller makes exact.
+
+/// Smaller pivots would drown in rounding.
+const LEAST_PIVOT: f64 = 1e-11;
+
+/// A basis and its inverse. It starts with one column for each row.
+pub(super) struct Simplex {
+    rows: usize,
+    inverse: Vec<Vec<f64>>,
+    level: Vec<f64>,
+    cost: Vec<f64>,
+}
+
+impl Simplex {
+    /// Rows that need `need`, each covered by a column of its own that gives one unit at `unit_cost`.
+    pub(super) fn new(need: Vec<f64>, unit_cost: Vec<f64>) -> Self {
+        let rows = need.len();
+        let unit = |at: usize| (0..rows).map(|column| if column == at { 1.0 } else { 0.0 }).collect();
+        Self { rows, inverse: (0..rows).map(unit).collect(), level: need, cost: unit_cost }
+    }
+
+    /// What one unit of each row costs at present.
+    pub(super) fn row_prices(&self) -> Vec<f64> {
+        let mut prices = vec![0.0; self.rows];
+        for (cost, row) in self.cost.iter().zip(&self.inverse) {
+            for (price, entry) in prices.iter_mut().zip(row) {
+                *price += cost * entry;
+            }
+        }
+        prices
+    }
+
+    /// Takes a column into the basis. False when nothing limits it, which cannot happen while costs are not negative.
+    pub(super) fn enter(&mut self, column: &[(usize, f64)], cost: f64) -> bool {
+        let step: Vec<f64> =
+            self.inverse.iter().map(|row| column.iter().map(|(at, amount)| row[*at] * amount).sum()).collect();
+        let mut leaving: Option<(f64, usize)> = None;
+        for (row, step) in step.iter().enumerate().filter(|(_, step)| **step > LEAST_PIVOT) {
+            let ratio = self.level[row] / step;
+            if leaving.is_none_or(|(least, _)| ratio < least) {
+                leaving = Some((ratio, row));
+            }
+        }
+        let Some((ratio, pivot)) = leaving else { return false };
+        let scale = step[pivot];
+        self.inverse[pivot].iter_mut().for_each(|entry| *entry /= scale);
+        let pivot_row = self.inverse[pivot].clone();
+        for (row, step) in step.iter().enumerate().filter(|(row, step)| *row != pivot && **step != 0.0) {
+            for (entry, of_pivot) in self.inverse[row].iter_mut().zip(&pivot_row) {
+                *entry -= step * of_pivot;
+            }
+            self.level[row] = (self.level[row] - step * ratio).max(0.0);
+        }
+        self.level[pivot] = ratio;
+        self.cost[pivot] = cost;
+        true
+    }
+}
