@@ -3,7 +3,6 @@
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::snapshot::Part;
 use prost::Message;
-use sha2::{Digest, Sha256};
 
 /// Changes in one message (the protocol's own limit).
 const CHANGES_PER_MESSAGE: usize = 1_000;
@@ -14,10 +13,14 @@ const BYTES_PER_MESSAGE: usize = 1024 * 1024;
 /// The parts of a snapshot that holds `changes`.
 #[must_use]
 pub fn snapshot(changes: Vec<v1::Change>, taken_at_ms: i64) -> Vec<Part> {
-    let end = v1::SnapshotEnd { change_count: changes.len() as u64, digest: digest(&changes) };
+    let change_count = changes.len() as u64;
     let mut parts = vec![Part::Begin(v1::SnapshotBegin { taken_at_ms })];
-    parts.extend(lists(changes).into_iter().map(|changes| Part::Chunk(v1::SnapshotChunk { changes })));
-    parts.push(Part::End(end));
+    for (index, changes) in (0..).zip(lists(changes)) {
+        parts.push(Part::Chunk(v1::SnapshotChunk { changes, index }));
+    }
+    // One part is the beginning.
+    let chunk_count = u32::try_from(parts.len() - 1).unwrap_or(u32::MAX);
+    parts.push(Part::End(v1::SnapshotEnd { chunk_count, change_count }));
     parts
 }
 
@@ -38,18 +41,6 @@ pub fn lists(changes: Vec<v1::Change>) -> Vec<Vec<v1::Change>> {
         lists.push(list);
     }
     lists
-}
-
-/// The digest of [`v1::SnapshotEnd`].
-fn digest(changes: &[v1::Change]) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    for change in changes {
-        let bytes = change.encode_to_vec();
-        // A change is smaller than a message, and that is far below 4 GiB.
-        hash.update((bytes.len() as u32).to_le_bytes());
-        hash.update(&bytes);
-    }
-    hash.finalize().to_vec()
 }
 
 #[cfg(test)]
@@ -75,6 +66,16 @@ mod tests {
     fn an_empty_snapshot_has_a_beginning_and_an_end() {
         let parts = snapshot(Vec::new(), 7);
         assert!(matches!(parts.as_slice(), [Part::Begin(begin), Part::End(end)]
-            if begin.taken_at_ms == 7 && end.change_count == 0));
+            if begin.taken_at_ms == 7 && end.change_count == 0 && end.chunk_count == 0));
+    }
+
+    #[test]
+    fn the_end_counts_chunks_and_changes() {
+        let parts = snapshot((0..1_001).map(|n| namespace(format!("n{n}"))).collect(), 0);
+        let [Part::Begin(_), Part::Chunk(first), Part::Chunk(second), Part::End(end)] = parts.as_slice() else {
+            panic!("{} parts", parts.len());
+        };
+        assert_eq!((first.index, second.index), (0, 1));
+        assert_eq!((end.chunk_count, end.change_count), (2, 1_001));
     }
 }

@@ -1,0 +1,200 @@
+//! Single objects: fields to fields.
+
+use std::sync::Arc;
+
+use engine::cluster::{
+    ClaimRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling,
+};
+use engine::model::labels::{NODEPOOL, canonical_key};
+use engine::model::{
+    Effect, Labels, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp,
+    VolumeAlternatives, quantity,
+};
+use fleetwright_proto::v1;
+use manifests::karpenter::duration;
+
+use super::Fault;
+use crate::session::encode::OURS;
+
+const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+
+/// A pod whose references have been followed. `problem` says why nobody can schedule its shape.
+pub(super) fn pod(
+    pod: v1::PodRecord,
+    shape: Arc<PodShape>,
+    labels: Arc<Labels>,
+    volumes: Option<Arc<VolumeAlternatives>>,
+    problem: Option<&Text>,
+) -> PodRecord {
+    let phase = phase(pod.phase());
+    let owner = pod.owner.as_ref();
+    let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
+    PodRecord {
+        daemon: owned_by("apps/", "DaemonSet").map(|o| format!("{}/{}", pod.namespace, o.name).into()),
+        mirror: owned_by("v1", "Node").is_some(),
+        workload: match owner {
+            Some(owner) => format!("{}/{}", owner.kind, owner.name).into(),
+            None => format!("Pod/{}", pod.name).into(),
+        },
+        do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(do_not_disrupt),
+        key: PodKey { namespace: pod.namespace.into(), name: pod.name.into() },
+        uid: pod.uid.into(),
+        shape,
+        labels,
+        volumes,
+        node: filled(&pod.node_name),
+        nominated: filled(&pod.nominated_node_name),
+        phase,
+        terminating: pod.deleted_at_ms != 0,
+        scheduling: match pod.scheduled_reason.as_str() {
+            "Unschedulable" => Scheduling::Unschedulable,
+            "SchedulingGated" => Scheduling::Gated,
+            _ => Scheduling::Unseen,
+        },
+        created: moment(pod.created_at_ms),
+        started: moment(pod.started_at_ms),
+        invalid: problem.cloned(),
+    }
+}
+
+fn phase(phase: v1::PodPhase) -> PodPhase {
+    match phase {
+        v1::PodPhase::Unspecified | v1::PodPhase::Pending => PodPhase::Pending,
+        v1::PodPhase::Running => PodPhase::Running,
+        v1::PodPhase::Succeeded => PodPhase::Succeeded,
+        v1::PodPhase::Failed => PodPhase::Failed,
+    }
+}
+
+/// `true` or a positive duration; anything else protects nothing (Karpenter: do-not-disrupt).
+fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
+    if value == "true" {
+        return Some(DoNotDisrupt::Always);
+    }
+    duration::parse(value).filter(|millis| *millis > 0).map(DoNotDisrupt::ForMillis)
+}
+
+/// What claims ask of a node cannot be told from their names alone, so a pod with any is held back rather than placed where its
+/// volumes cannot follow.
+pub(super) fn volumes(set: &v1::VolumeClaimSet) -> Option<VolumeAlternatives> {
+    let first = set.volumes.first()?;
+    let blocked = format!(
+        "volume {:?}: volumes of connected clusters are not resolved to zones and attach limits, so the pod is not planned for",
+        first.volume_name
+    );
+    Some(VolumeAlternatives { any_of: Vec::new(), attachments: Vec::new(), blocked: Some(blocked.into()) })
+}
+
+/// A Node.
+pub(super) fn node(node: &v1::NodeRecord) -> Result<NodeRecord, Fault> {
+    let object = || format!("node {}", node.name);
+    Ok(NodeRecord {
+        name: node.name.as_str().into(),
+        provider_id: node.provider_id.as_str().into(),
+        labels: canonical(&node.labels),
+        taints: taints(&node.taints, object)?,
+        unschedulable: node.unschedulable,
+        ready: node.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+        deleting: node.deleted_at_ms != 0,
+        do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true"),
+        allocatable: resources(&node.allocatable, object)?,
+        capacity: resources(&node.capacity, object)?,
+        attach_limits: Vec::new(),
+        created: moment(node.created_at_ms),
+    })
+}
+
+/// A NodeClaim.
+pub(super) fn claim(claim: &v1::NodeClaimRecord) -> Result<ClaimRecord, Fault> {
+    let object = || format!("nodeclaim {}", claim.name);
+    let labels = canonical(&claim.labels);
+    Ok(ClaimRecord {
+        name: claim.name.as_str().into(),
+        pool: labels.get(NODEPOOL).cloned().unwrap_or_default(),
+        node_class: claim.node_class.as_ref().map(|class| class.name.as_str().into()).unwrap_or_default(),
+        taints: taints(&claim.taints, object)?,
+        startup_taints: taints(&claim.startup_taints, object)?,
+        requirements: requirements(&claim.requirements, object)?,
+        requests: resources(&claim.requests, object)?,
+        provider_id: claim.provider_id.as_str().into(),
+        capacity: resources(&claim.capacity, object)?,
+        allocatable: resources(&claim.allocatable, object)?,
+        deleting: claim.deleted_at_ms != 0,
+        ours: annotation(&claim.annotations, OURS) == Some("true"),
+        created: moment(claim.created_at_ms),
+        last_pod_event: moment(claim.last_pod_event_ms),
+        termination_grace_period_ms: duration::parse(&claim.termination_grace_period),
+        labels,
+    })
+}
+
+/// A namespace.
+pub(super) fn namespace(namespace: &v1::NamespaceRecord) -> NamespaceRecord {
+    NamespaceRecord { name: namespace.name.as_str().into(), labels: labels(&namespace.labels) }
+}
+
+/// Labels as they are.
+pub(super) fn labels(pairs: &[v1::StringPair]) -> Labels {
+    pairs.iter().map(|pair| (pair.key.as_str().into(), pair.value.as_str().into())).collect()
+}
+
+/// Labels of a node: deprecated keys count for the canonical ones where those are absent.
+fn canonical(pairs: &[v1::StringPair]) -> Labels {
+    let mut labels = labels(pairs);
+    for pair in pairs {
+        let key = canonical_key(&pair.key);
+        if key != pair.key {
+            labels.entry(key.into()).or_insert_with(|| pair.value.as_str().into());
+        }
+    }
+    labels
+}
+
+fn annotation<'p>(pairs: &'p [v1::StringPair], key: &str) -> Option<&'p str> {
+    pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
+}
+
+fn filled(text: &str) -> Option<Text> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+fn moment(millis: i64) -> Option<Timestamp> {
+    (millis != 0).then_some(Timestamp(millis))
+}
+
+fn resources(quantities: &[v1::Quantity], object: impl Fn() -> String) -> Result<Resources, Fault> {
+    let read = |one: &v1::Quantity| {
+        let amount = quantity::parse(&one.resource, &one.amount);
+        let unreadable = |error: quantity::QuantityError| Fault::Unreadable {
+            object: object(),
+            reason: format!("{}: {error}", one.resource),
+        };
+        amount.map(|amount| (Text::from(one.resource.as_str()), amount)).map_err(unreadable)
+    };
+    quantities.iter().map(read).collect()
+}
+
+fn taints(taints: &[v1::Taint], object: impl Fn() -> String) -> Result<Vec<Taint>, Fault> {
+    let read = |taint: &v1::Taint| {
+        let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
+        let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
+        let effect = effect.ok_or_else(|| Fault::Unreadable {
+            object: object(),
+            reason: format!("taint {} has the effect {:?}", taint.key, taint.effect),
+        })?;
+        Ok(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
+    };
+    taints.iter().map(read).collect()
+}
+
+fn requirements(entries: &[v1::ClaimRequirement], object: impl Fn() -> String) -> Result<Requirements, Fault> {
+    let read = |entry: &v1::ClaimRequirement| {
+        let operator = Operator::parse(&entry.operator).ok_or_else(|| Fault::Unreadable {
+            object: object(),
+            reason: format!("the requirement on {} has the operator {:?}", entry.key, entry.operator),
+        })?;
+        let values = entry.values.iter().map(|value| Text::from(value.as_str()));
+        Ok(Requirement::new(&entry.key, operator, values).with_min_values(entry.min_values))
+    };
+    entries.iter().map(read).collect()
+}

@@ -1,0 +1,282 @@
+use engine::cluster::{DoNotDisrupt, PodRecord, Scheduling};
+use engine::model::{Catalogue, NodePool, OptInRules, Requirements, Resources, Timestamp};
+
+use super::*;
+
+fn decoder() -> Decoder {
+    Decoder::new(Arc::default(), ReadPools::new(pools_by_name), Limits::default())
+}
+
+/// Pools that know nothing but their name and, as their node class, the class manifests that there are.
+fn pools_by_name(manifests: &Manifests) -> Vec<PoolRecord> {
+    let classes = manifests.keys().filter(|(kind, _)| *kind == ManifestKind::Ec2NodeClass).count();
+    let pools = manifests.iter().filter(|((kind, _), _)| *kind == ManifestKind::NodePool);
+    pools.map(|((_, name), manifest)| pool(name, classes, &manifest.revision)).collect()
+}
+
+fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
+    PoolRecord {
+        pool: NodePool {
+            name: name.clone(),
+            node_class: classes.to_string().into(),
+            weight: 0,
+            labels: Labels::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            requirements: Requirements::new(),
+            limits: Resources::new(),
+            replicas: None,
+            not_ready: None,
+            unhealthy: false,
+            catalogue: Arc::new(Catalogue::default()),
+            rules: OptInRules::default(),
+        },
+        life: engine::cluster::PoolLife::default(),
+        revision: revision.clone(),
+    }
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<v1::StringPair> {
+    pairs.iter().map(|(key, value)| v1::StringPair { key: (*key).into(), value: (*value).into() }).collect()
+}
+
+fn define(tag: u8, message: &impl Message) -> v1::Definition {
+    v1::Definition { hash: vec![tag; 16], content: message.encode_to_vec() }
+}
+
+fn change(change: Change) -> v1::Change {
+    v1::Change { change: Some(change) }
+}
+
+/// Takes `change` after an empty shape (1), an empty label set (2) and a set of one volume claim (3) were defined.
+fn take(change_taken: Change) -> Result<Decoded, Fault> {
+    let mut decoder = decoder();
+    let claim = v1::volume_claim::Source::ClaimName("data".into());
+    let volume = v1::VolumeClaim { volume_name: "v".into(), source: Some(claim) };
+    for definition in [
+        Change::DefineShape(define(1, &v1::PodShape::default())),
+        Change::DefineLabelSet(define(2, &v1::LabelSet::default())),
+        Change::DefineVolumeClaimSet(define(3, &v1::VolumeClaimSet { volumes: vec![volume] })),
+    ] {
+        assert_eq!(decoder.take(change(definition)), Ok(Decoded::Nothing));
+    }
+    decoder.take(change(change_taken))
+}
+
+fn pod() -> v1::PodRecord {
+    v1::PodRecord {
+        namespace: "shop".into(),
+        name: "web-1".into(),
+        shape: vec![1; 16],
+        labels: vec![2; 16],
+        ..v1::PodRecord::default()
+    }
+}
+
+fn decoded_pod(pod: v1::PodRecord) -> PodRecord {
+    match take(Change::Pod(pod)).unwrap() {
+        Decoded::Object(object) => match *object {
+            Object::Pod(pod) => pod,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_waiting_pod_is_as_kube_scheduler_left_it() {
+    let record = v1::PodRecord { scheduled_reason: "Unschedulable".into(), created_at_ms: 5, ..pod() };
+    let decoded = decoded_pod(record);
+    assert_eq!(decoded.key.to_string(), "shop/web-1");
+    assert_eq!(decoded.scheduling, Scheduling::Unschedulable);
+    assert_eq!((decoded.created, decoded.node.clone()), (Some(Timestamp(5)), None));
+    assert_eq!(decoded.workload.as_ref(), "Pod/web-1");
+    assert!(decoded.is_provisionable());
+    assert_eq!(decoded.shape.requests, Resources::from_iter([("pods", 1)]));
+}
+
+#[test]
+fn owners_make_pods_what_they_are() {
+    let owned = |api_version: &str, kind: &str| {
+        let owner =
+            v1::Owner { api_version: api_version.into(), kind: kind.into(), name: "o".into(), uid: String::new() };
+        decoded_pod(v1::PodRecord { owner: Some(owner), ..pod() })
+    };
+    let daemon = owned("apps/v1", "DaemonSet");
+    assert_eq!((daemon.daemon.as_deref(), daemon.mirror), (Some("shop/o"), false));
+    let mirror = owned("v1", "Node");
+    assert_eq!((mirror.daemon.as_deref(), mirror.mirror), (None, true));
+    assert_eq!(owned("apps/v1", "ReplicaSet").workload.as_ref(), "ReplicaSet/o");
+}
+
+#[test]
+fn protection_is_true_or_a_positive_duration() {
+    let of = |value: &str| {
+        let annotations = pairs(&[("karpenter.sh/do-not-disrupt", value)]);
+        decoded_pod(v1::PodRecord { annotations, ..pod() }).do_not_disrupt
+    };
+    assert_eq!(of("true"), Some(DoNotDisrupt::Always));
+    // 90 minutes are 90 × 60,000 ms.
+    assert_eq!(of("1h30m"), Some(DoNotDisrupt::ForMillis(5_400_000)));
+    for nothing in ["false", "0s", "soon", ""] {
+        assert_eq!(of(nothing), None, "{nothing:?}");
+    }
+}
+
+#[test]
+fn a_pod_with_claims_is_held_back() {
+    let decoded = decoded_pod(v1::PodRecord { volume_claims: vec![3; 16], ..pod() });
+    let blocked = decoded.volumes.and_then(|volumes| volumes.blocked.clone()).unwrap();
+    assert!(blocked.contains("\"v\""), "{blocked}");
+}
+
+#[test]
+fn an_undefined_reference_is_named() {
+    for record in [
+        v1::PodRecord { shape: vec![9; 16], ..pod() },
+        v1::PodRecord { labels: vec![9; 16], ..pod() },
+        v1::PodRecord { volume_claims: vec![9; 16], ..pod() },
+        v1::PodRecord { shape: Vec::new(), ..pod() },
+    ] {
+        let fault = take(Change::Pod(record)).unwrap_err();
+        assert!(matches!(&fault, Fault::Undefined { object, .. } if object == "pod shop/web-1"), "{fault}");
+    }
+}
+
+#[test]
+fn a_node_is_ready_when_its_condition_is_true() {
+    let node = |status: &str| {
+        let ready = v1::Condition { r#type: "Ready".into(), status: status.into(), ..v1::Condition::default() };
+        let record = v1::NodeRecord {
+            name: "n".into(),
+            labels: pairs(&[("beta.kubernetes.io/arch", "arm64")]),
+            conditions: vec![ready],
+            allocatable: vec![v1::Quantity { resource: "cpu".into(), amount: "1930m".into() }],
+            ..v1::NodeRecord::default()
+        };
+        let Ok(Decoded::Object(object)) = take(Change::Node(record)) else { panic!("no node") };
+        let Object::Node(node) = *object else { panic!("no node") };
+        node
+    };
+    assert!(node("True").ready && !node("False").ready && !node("Unknown").ready);
+    assert_eq!(node("True").allocatable.get("cpu"), 1_930);
+    assert_eq!(node("True").labels.get("kubernetes.io/arch").map(AsRef::as_ref), Some("arm64"));
+}
+
+#[test]
+fn an_unreadable_field_is_named() {
+    let quantity = v1::Quantity { resource: "memory".into(), amount: "much".into() };
+    let node = v1::NodeRecord { name: "n".into(), capacity: vec![quantity], ..v1::NodeRecord::default() };
+    let fault = take(Change::Node(node)).unwrap_err().to_string();
+    assert!(fault.contains("node n") && fault.contains("memory") && fault.contains("much"), "{fault}");
+}
+
+#[test]
+fn a_claim_is_ours_when_it_says_so() {
+    let claim = |annotations: &[(&str, &str)]| {
+        let record = v1::NodeClaimRecord {
+            name: "general-1".into(),
+            labels: pairs(&[("karpenter.sh/nodepool", "general")]),
+            annotations: pairs(annotations),
+            termination_grace_period: "30s".into(),
+            requirements: vec![v1::ClaimRequirement {
+                key: "k".into(),
+                operator: "In".into(),
+                values: vec!["a".into(), "b".into()],
+                min_values: Some(2),
+            }],
+            ..v1::NodeClaimRecord::default()
+        };
+        let Ok(Decoded::Object(object)) = take(Change::NodeClaim(record)) else { panic!("no claim") };
+        let Object::Claim(claim) = *object else { panic!("no claim") };
+        claim
+    };
+    let ours = claim(&[("fleetwright.dev/managed", "true")]);
+    assert!(ours.ours && !claim(&[]).ours);
+    assert_eq!(ours.pool.as_ref(), "general");
+    assert_eq!(ours.termination_grace_period_ms, Some(30_000));
+    assert_eq!(ours.requirements.get("k").and_then(|r| r.min_values()), Some(2));
+}
+
+fn manifest(kind: v1::ObjectKind, name: &str, version: &str) -> v1::Change {
+    change(Change::Manifest(v1::ManifestRecord {
+        kind: kind.into(),
+        name: name.into(),
+        json: b"{}".to_vec(),
+        resource_version: version.into(),
+    }))
+}
+
+#[test]
+fn pools_are_read_again_when_a_manifest_changes_and_only_changed_ones_are_told() {
+    let mut decoder = decoder();
+    let told = |observations: Vec<Observation>| -> Vec<String> {
+        let word = |observation| match observation {
+            Observation::Delete(Key::Pool(name)) => format!("no {name}"),
+            Observation::Upsert(object) => match *object {
+                Object::Pool(pool) => format!("{} with {} classes", pool.pool.name, pool.pool.node_class),
+                other => format!("{other:?}"),
+            },
+            other => format!("{other:?}"),
+        };
+        observations.into_iter().map(word).collect()
+    };
+    let (pool, class) = (v1::ObjectKind::NodePool, v1::ObjectKind::Ec2NodeClass);
+    let first = decoder.delta(vec![manifest(pool, "a", "1"), manifest(pool, "b", "1")]).unwrap();
+    assert_eq!(told(first), ["a with 0 classes", "b with 0 classes"]);
+    assert_eq!(told(decoder.delta(vec![manifest(pool, "b", "2")]).unwrap()), ["b with 0 classes"]);
+    assert!(decoder.delta(vec![manifest(pool, "b", "2")]).unwrap().is_empty());
+    let class = decoder.delta(vec![manifest(class, "c", "1")]).unwrap();
+    assert_eq!(told(class), ["a with 1 classes", "b with 1 classes"]);
+    let removal = v1::Removal { kind: pool.into(), namespace: String::new(), name: "a".into() };
+    assert_eq!(told(decoder.delta(vec![change(Change::Removal(removal))]).unwrap()), ["no a"]);
+}
+
+#[test]
+fn more_than_the_limits_is_refused() {
+    let limits = Limits { definitions: 1, definition_bytes: 8, manifests: 1, manifest_bytes: 1, ..Limits::default() };
+    let mut decoder = Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), limits);
+    let labels =
+        |tag, key: &str| change(Change::DefineLabelSet(define(tag, &v1::LabelSet { labels: pairs(&[(key, "")]) })));
+    assert!(matches!(decoder.take(labels(1, "a long key")), Err(Fault::TooMuch { limit: 8, .. })));
+    assert_eq!(decoder.take(labels(1, "k")), Ok(Decoded::Nothing));
+    assert!(matches!(decoder.take(labels(2, "l")), Err(Fault::TooMuch { found: 2, limit: 1, .. })));
+    let big = manifest(v1::ObjectKind::NodePool, "a", "1");
+    assert!(matches!(decoder.take(big), Err(Fault::TooMuch { found: 2, limit: 1, .. })));
+}
+
+/// A delta as an agent of this protocol's first version sends it, byte by byte, with a field and a kind of change that no
+/// version knows: servers go on reading it.
+#[test]
+fn a_stored_message_is_read() {
+    #[rustfmt::skip]
+    let bytes: Vec<u8> = vec![
+        0x1a, 30,               // ConnectRequest.delta (3), 30 bytes
+        0x08, 0x01,             //   sequence (1) = 1
+        0x12, 12,               //   changes (2), 12 bytes
+        0x4a, 10,               //     Change.namespace (9), 10 bytes
+        0x0a, 4, b's', b'h', b'o', b'p',    // name (1) = "shop"
+        0xfa, 0x07, 1, b'x',    //       field 127, unknown, 1 byte
+        0x12, 3,                //   changes (2), 3 bytes
+        0x9a, 0x06, 0,          //     Change field 99, unknown, empty
+        0x12, 7,                //   changes (2), 7 bytes
+        0x4a, 5,                //     Change.namespace (9), 5 bytes
+        0x0a, 3, b'o', b'p', b's',          // name (1) = "ops"
+    ];
+    let request = v1::ConnectRequest::decode(bytes.as_slice()).unwrap();
+    let Some(v1::connect_request::Message::Delta(delta)) = request.message else { panic!("no delta") };
+    assert_eq!(delta.sequence, 1);
+    let names: Vec<String> = decoder()
+        .delta(delta.changes)
+        .unwrap()
+        .into_iter()
+        .map(|observation| match observation {
+            Observation::Upsert(object) => match *object {
+                Object::Namespace(namespace) => namespace.name.to_string(),
+                other => format!("{other:?}"),
+            },
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names, ["shop", "ops"]);
+}

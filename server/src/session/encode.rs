@@ -1,0 +1,238 @@
+//! The engine's instructions as messages.
+
+use engine::control::{ClaimOrder, Instruction, InstructionId, LaunchedFacts};
+use engine::model::labels::NODEPOOL;
+use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::connect_response;
+use fleetwright_proto::v1::instruction::Action;
+
+/// The annotation that marks NodeClaims of ours. Claims without it are counted and never touched.
+pub const OURS: &str = "fleetwright.dev/managed";
+
+/// An instruction that is quickly done is given up after this long, in milliseconds: longer than an agent needs to come back
+/// after a restart of its node, shorter than the registration timeout that would remove the machine anyway.
+const QUICK_MS: i64 = 10 * 60_000;
+
+/// A drain without a deadline of its own may wait for people for days; the controller looks after it in the meantime.
+const DRAIN_MS: i64 = 7 * 24 * 3_600_000;
+
+/// When `instruction`, decided at `now`, is given up.
+#[must_use]
+pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
+    match instruction {
+        Instruction::Drain { deadline: Some(deadline), .. } => {
+            Timestamp(deadline.0.max(now.0).saturating_add(QUICK_MS))
+        }
+        Instruction::Drain { deadline: None, .. } => Timestamp(now.0.saturating_add(DRAIN_MS)),
+        Instruction::CreateClaim(_)
+        | Instruction::MarkLaunched { .. }
+        | Instruction::RegisterNode { .. }
+        | Instruction::InitializeNode { .. }
+        | Instruction::DeleteClaim { .. } => Timestamp(now.0.saturating_add(QUICK_MS)),
+    }
+}
+
+/// A response that holds `message`.
+#[must_use]
+pub fn response(message: connect_response::Message) -> v1::ConnectResponse {
+    v1::ConnectResponse { message: Some(message) }
+}
+
+/// The message for `instruction`.
+#[must_use]
+pub fn instruction(
+    wire_id: &str,
+    id: InstructionId,
+    epoch: u64,
+    deadline: Timestamp,
+    instruction: &Instruction,
+) -> v1::Instruction {
+    v1::Instruction {
+        id: wire_id.to_owned(),
+        epoch,
+        generation: id.0,
+        deadline_ms: deadline.0,
+        subject: format!("nodeclaim/{}", instruction.claim()),
+        action: Some(action(instruction)),
+    }
+}
+
+fn action(instruction: &Instruction) -> Action {
+    match instruction {
+        Instruction::CreateClaim(order) => {
+            Action::CreateNodeClaim(v1::CreateNodeClaim { node_claim: Some(claim(order)) })
+        }
+        Instruction::MarkLaunched { claim, facts } => Action::MarkLaunched(launched(claim, facts)),
+        Instruction::RegisterNode { claim, node, labels, taints: added } => Action::RegisterNode(v1::RegisterNode {
+            node_claim: claim.to_string(),
+            node: node.to_string(),
+            labels: pairs(labels),
+            taints: taints(added),
+        }),
+        Instruction::InitializeNode { claim, node } => {
+            Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })
+        }
+        Instruction::Drain { claim, node, deadline, reason } => Action::DrainNode(v1::DrainNode {
+            node_claim: claim.to_string(),
+            node: node.to_string(),
+            force_at_ms: deadline.map(|at| at.0),
+            reason: reason.to_string(),
+        }),
+        Instruction::DeleteClaim { claim, node, reason } => Action::DeleteNodeClaim(v1::DeleteNodeClaim {
+            node_claim: claim.to_string(),
+            node: node.as_ref().map(Text::to_string).unwrap_or_default(),
+            reason: reason.to_string(),
+        }),
+    }
+}
+
+fn launched(claim: &Text, facts: &LaunchedFacts) -> v1::MarkLaunched {
+    v1::MarkLaunched {
+        node_claim: claim.to_string(),
+        provider_id: facts.provider_id.to_string(),
+        labels: pairs(&facts.labels),
+        capacity: quantities(&facts.capacity),
+        allocatable: quantities(&facts.allocatable),
+    }
+}
+
+fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
+    let mut labels = order.labels.clone();
+    labels.entry(NODEPOOL.into()).or_insert_with(|| order.pool.clone());
+    v1::NodeClaimRecord {
+        name: order.name.to_string(),
+        labels: pairs(&labels),
+        annotations: vec![v1::StringPair { key: OURS.to_owned(), value: "true".to_owned() }],
+        node_class: Some(v1::NodeClassReference {
+            group: "karpenter.k8s.aws".to_owned(),
+            kind: "EC2NodeClass".to_owned(),
+            name: order.node_class.to_string(),
+        }),
+        requirements: requirements(&order.requirements),
+        taints: taints(&order.taints),
+        startup_taints: taints(&order.startup_taints),
+        requests: quantities(&order.requests),
+        termination_grace_period: order.termination_grace_period_ms.map(duration).unwrap_or_default(),
+        expire_after: order.expire_after_ms.map_or_else(|| "Never".to_owned(), duration),
+        owner: Some(v1::Owner {
+            api_version: "karpenter.sh/v1".to_owned(),
+            kind: "NodePool".to_owned(),
+            name: order.pool.to_string(),
+            uid: String::new(),
+        }),
+        ..v1::NodeClaimRecord::default()
+    }
+}
+
+/// Whole seconds, as the API takes them; what is finer rounds up.
+fn duration(millis: i64) -> String {
+    format!("{}s", millis.max(0).unsigned_abs().div_ceil(1_000))
+}
+
+/// Entries of `spec.requirements`. A requirement that is bounded on both sides, or bounded and listing refusals, takes an
+/// entry for each.
+fn requirements(requirements: &Requirements) -> Vec<v1::ClaimRequirement> {
+    requirements.iter().flat_map(entries).collect()
+}
+
+fn entries(requirement: &Requirement) -> Vec<v1::ClaimRequirement> {
+    let entry = |operator: Operator, values: Vec<String>| v1::ClaimRequirement {
+        key: requirement.key().to_string(),
+        operator: operator.as_str().to_owned(),
+        values,
+        min_values: requirement.min_values(),
+    };
+    if let Some(values) = requirement.finite_values() {
+        return vec![entry(requirement.operator(), values.iter().map(Text::to_string).collect())];
+    }
+    let (least, most) = requirement.bounds();
+    let mut entries = Vec::new();
+    entries.extend(least.map(|bound| entry(Operator::Gte, vec![bound.to_string()])));
+    entries.extend(most.map(|bound| entry(Operator::Lte, vec![bound.to_string()])));
+    let refused: Vec<String> = requirement.excluded_values().map(Text::to_string).collect();
+    if !refused.is_empty() {
+        entries.push(entry(Operator::NotIn, refused));
+    }
+    if entries.is_empty() {
+        entries.push(entry(Operator::Exists, Vec::new()));
+    }
+    entries
+}
+
+fn pairs(labels: &Labels) -> Vec<v1::StringPair> {
+    labels.iter().map(|(key, value)| v1::StringPair { key: key.to_string(), value: value.to_string() }).collect()
+}
+
+fn taints(taints: &[Taint]) -> Vec<v1::Taint> {
+    let message = |taint: &Taint| v1::Taint {
+        key: taint.key.to_string(),
+        value: taint.value.to_string(),
+        effect: taint.effect.as_str().to_owned(),
+    };
+    taints.iter().map(message).collect()
+}
+
+fn quantities(resources: &Resources) -> Vec<v1::Quantity> {
+    let message = |(name, amount): (&Text, i64)| v1::Quantity {
+        resource: name.to_string(),
+        amount: quantity::render(name, amount),
+    };
+    resources.iter().map(message).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(requirement: &Requirement) -> Vec<String> {
+        entries(requirement).iter().map(|e| format!("{} {} {}", e.key, e.operator, e.values.join(","))).collect()
+    }
+
+    fn make(operator: Operator, values: &[&str]) -> Requirement {
+        Requirement::new("k", operator, values.iter().map(|v| Text::from(*v)))
+    }
+
+    #[test]
+    fn every_kind_of_requirement_has_entries_that_mean_it() {
+        assert_eq!(shown(&make(Operator::In, &["b", "a"])), ["k In a,b"]);
+        assert_eq!(shown(&make(Operator::DoesNotExist, &[])), ["k DoesNotExist "]);
+        assert_eq!(shown(&make(Operator::Exists, &[])), ["k Exists "]);
+        let between = make(Operator::Gt, &["3"]).intersection(&make(Operator::Lt, &["9"]));
+        assert_eq!(shown(&between), ["k Gte 4", "k Lte 8"]);
+        let without = between.intersection(&make(Operator::NotIn, &["5"]));
+        assert_eq!(shown(&without), ["k Gte 4", "k Lte 8", "k NotIn 5"]);
+    }
+
+    #[test]
+    fn a_claim_belongs_to_its_pool_and_says_when_it_expires() {
+        let order = ClaimOrder {
+            name: "general-1".into(),
+            pool: "general".into(),
+            node_class: "default".into(),
+            labels: Labels::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            requirements: Requirements::new(),
+            requests: Resources::from_iter([("cpu", 1_500), ("memory", 1 << 30)]),
+            expire_after_ms: None,
+            termination_grace_period_ms: Some(1_500),
+        };
+        let record = claim(&order);
+        assert_eq!(record.expire_after, "Never");
+        assert_eq!(record.termination_grace_period, "2s");
+        assert_eq!(record.labels[0], v1::StringPair { key: NODEPOOL.into(), value: "general".into() });
+        let amounts: Vec<_> = record.requests.iter().map(|q| q.amount.as_str()).collect();
+        assert_eq!(amounts, ["1500m", "1Gi"]);
+        assert_eq!(record.annotations[0].key, OURS);
+    }
+
+    #[test]
+    fn drains_are_given_the_time_that_they_may_take() {
+        let drain = |deadline| Instruction::Drain { claim: "a".into(), node: "n".into(), deadline, reason: "".into() };
+        // 5,000 + 600,000.
+        assert_eq!(deadline_of(&drain(Some(Timestamp(5_000))), Timestamp(1_000)), Timestamp(605_000));
+        // 1,000 + 7 × 86,400,000.
+        assert_eq!(deadline_of(&drain(None), Timestamp(1_000)), Timestamp(604_801_000));
+    }
+}

@@ -1,0 +1,230 @@
+//! gRPC around the sessions: one task for each cluster owns its [`Session`]; one for each stream carries its messages there.
+//!
+//! Nothing here waits for two things at once. A cluster's task reads no further messages while the control loop has not taken
+//! what came of the last one, so a slow control loop holds the agents up and nothing piles up; orders of the control loop are
+//! always taken, so the two never wait for each other.
+
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engine::control::{ClusterId, Instruction, InstructionId};
+use engine::model::Timestamp;
+use fleetwright_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
+use fleetwright_proto::v1::connect_request::Message;
+use fleetwright_proto::{MAX_MESSAGE_BYTES, v1};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::error;
+
+use super::decode::pools::ReadPools;
+use super::intern::Interner;
+use super::state::{Session, SessionEvent, Settings, check_cluster_name};
+use cluster::{Incoming, Order, Seat};
+
+/// A stream that does not begin with `Hello` in this time is no agent's.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// A silent connection is probed this often, and ends when a probe is not answered in the other time. Without probes a network
+/// that swallows packets looks like an agent with nothing to say.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
+/// Clusters that one server knows. A cluster's task costs some 10 KB when idle; the bound keeps strangers from making up names.
+const MOST_CLUSTERS: usize = 10_000;
+/// Messages of one agent that wait for its cluster's task.
+const INCOMING: usize = 8;
+/// Orders that wait for a cluster's task, which takes them as fast as they come.
+const ORDERS: usize = 256;
+/// Responses that wait for the wire; more of them stay in the cluster's task, bounded by the outbox.
+const OUTGOING: usize = 64;
+
+/// A transport server with the settings that agents need. Other services may be added to it.
+#[must_use]
+pub fn transport() -> Server {
+    Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE.0))
+        .http2_keepalive_timeout(Some(KEEPALIVE.1))
+}
+
+/// All sessions of a server: the service that agents connect to, and the control loop's way to them. Cloning it costs a counter.
+#[derive(Clone)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    settings: Settings,
+    interner: Arc<Interner>,
+    read_pools: ReadPools,
+    events: mpsc::Sender<SessionEvent>,
+    /// Held only to look a cluster up or to add it, never across a wait.
+    clusters: Mutex<BTreeMap<ClusterId, Seat>>,
+    next_stream: AtomicU64,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Sessions {
+    /// Sessions that tell the control loop at the other end of `events` what happens, and have NodePools read by `read_pools`.
+    #[must_use]
+    pub fn new(settings: Settings, read_pools: ReadPools, events: mpsc::Sender<SessionEvent>) -> Self {
+        let shared = Shared {
+            settings,
+            interner: Arc::default(),
+            read_pools,
+            events,
+            clusters: Mutex::default(),
+            next_stream: AtomicU64::new(1),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The service, to be added to [`transport`].
+    #[must_use]
+    pub fn service(&self) -> AgentServiceServer<Self> {
+        AgentServiceServer::new(self.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Answers [`SessionEvent::Greeted`]: this server decides for the cluster under `epoch`. The epoch must be at least the
+    /// greeting's highest, and no other process may ever have held it.
+    pub async fn accept(&self, cluster: &ClusterId, epoch: u64) {
+        self.order(cluster, Order::Accept(epoch)).await;
+    }
+
+    /// Answers [`SessionEvent::Greeted`]: this server does not decide for the cluster.
+    pub async fn refuse(&self, cluster: &ClusterId, reason: String) {
+        self.order(cluster, Order::Refuse(reason)).await;
+    }
+
+    /// Has `instruction` carried out in the cluster, now or when its agent is back. The answer comes as an event
+    /// (`InstructionAcked`, or `InstructionFailed`, also when `deadline` passes without one).
+    pub async fn instruct(
+        &self,
+        cluster: &ClusterId,
+        id: InstructionId,
+        instruction: Instruction,
+        deadline: Timestamp,
+    ) {
+        self.order(cluster, Order::Instruct { id, instruction: Box::new(instruction), deadline }).await;
+    }
+
+    /// Ends all streams and waits until every task has ended. Agents connect to another server, or again later.
+    pub async fn stop(&self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    async fn order(&self, cluster: &ClusterId, order: Order) {
+        match self.seat(cluster) {
+            Ok(seat) => {
+                // The task ends only with the server, and then nobody waits for the answer.
+                drop(seat.orders.send(order).await);
+            }
+            Err(status) => error!(%cluster, reason = status.message(), "an order for a cluster is lost"),
+        }
+    }
+
+    /// The cluster's task, which is started when the cluster is not known.
+    fn seat(&self, cluster: &ClusterId) -> Result<Seat, Status> {
+        let shared = &self.shared;
+        let mut clusters = shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = clusters.get(cluster) {
+            return Ok(seat.clone());
+        }
+        if clusters.len() >= MOST_CLUSTERS {
+            return Err(Status::resource_exhausted(format!(
+                "this server knows {MOST_CLUSTERS} clusters and takes no more"
+            )));
+        }
+        let session = Session::new(
+            Arc::clone(cluster),
+            shared.settings.clone(),
+            Arc::clone(&shared.interner),
+            shared.read_pools.clone(),
+        );
+        let (seat, task) = cluster::Task::new(session, shared.events.clone(), shared.stop.clone());
+        shared.tasks.spawn(task.run());
+        clusters.insert(Arc::clone(cluster), seat.clone());
+        Ok(seat)
+    }
+
+    /// Carries one stream's messages to its cluster's task.
+    async fn carry(
+        self,
+        mut heard: Streaming<v1::ConnectRequest>,
+        say: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
+    ) {
+        let stop = self.shared.stop.clone();
+        let refused = tokio::select! {
+            () = stop.cancelled() => Some(Status::unavailable("the server stops")),
+            refused = self.try_carry(&mut heard, &say) => refused.err(),
+        };
+        if let Some(status) = refused {
+            // An agent that has left does not want to know why.
+            drop(say.try_send(Err(status)));
+        }
+    }
+
+    async fn try_carry(
+        &self,
+        heard: &mut Streaming<v1::ConnectRequest>,
+        say: &mpsc::Sender<Result<v1::ConnectResponse, Status>>,
+    ) -> Result<(), Status> {
+        let hello = first(heard).await?;
+        let cluster = check_cluster_name(&hello.cluster_name).map_err(Status::invalid_argument)?;
+        let seat = self.seat(&cluster)?;
+        let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
+        let gone = |_| Status::unavailable("the server stops");
+        let opened = Incoming::Opened { stream, hello: Box::new(hello), say: say.clone() };
+        seat.incoming.send(opened).await.map_err(gone)?;
+        // The end of a stream and its failure are the same to the session: the agent is gone.
+        while let Ok(Some(request)) = heard.message().await {
+            seat.incoming.send(Incoming::Said { stream, request: Box::new(request) }).await.map_err(gone)?;
+        }
+        seat.incoming.send(Incoming::Closed { stream }).await.map_err(gone)
+    }
+}
+
+async fn first(heard: &mut Streaming<v1::ConnectRequest>) -> Result<v1::Hello, Status> {
+    let silent = |_| Status::deadline_exceeded(format!("no Hello came in {} s", HELLO_TIMEOUT.as_secs()));
+    let first = tokio::time::timeout(HELLO_TIMEOUT, heard.message()).await.map_err(silent)??;
+    match first.and_then(|request| request.message) {
+        Some(Message::Hello(hello)) => Ok(hello),
+        _ => Err(Status::invalid_argument("a stream begins with Hello")),
+    }
+}
+
+#[tonic::async_trait]
+impl AgentService for Sessions {
+    type ConnectStream = ReceiverStream<Result<v1::ConnectResponse, Status>>;
+
+    async fn connect(
+        &self,
+        request: Request<Streaming<v1::ConnectRequest>>,
+    ) -> Result<Response<Self::ConnectStream>, Status> {
+        let (say, said) = mpsc::channel(OUTGOING);
+        let sessions = self.clone();
+        self.shared.tasks.spawn(sessions.carry(request.into_inner(), say));
+        Ok(Response::new(ReceiverStream::new(said)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

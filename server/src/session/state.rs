@@ -1,0 +1,358 @@
+//! One cluster's conversation: who may speak, in which order, and what is believed of what is said.
+
+use std::sync::Arc;
+
+use engine::cluster::Observation;
+use engine::control::{ClusterId, Event, Instruction, InstructionId};
+use engine::model::{Text, Timestamp};
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::{connect_request, connect_response, snapshot};
+
+use super::assembly::{Assembly, Incomplete};
+use super::decode::pools::ReadPools;
+use super::decode::{Decoder, Fault, Limits};
+use super::encode;
+use super::intern::Interner;
+use super::outbox::{Outbox, Settled};
+
+/// Snapshots that are asked for on one stream before it is given up: an agent that cannot put things right in so many tries
+/// will not in more, and the wait before its next connection spares both sides.
+const RESYNCS_PER_STREAM: u32 = 5;
+
+/// What holds for every session. Durations are in milliseconds.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Agents say something at least this often.
+    pub heartbeat_ms: u32,
+    /// An agent that is silent for so long is gone. Three heartbeats: one may be late, two may be lost with a connection that
+    /// is just being replaced.
+    pub silence_ms: i64,
+    /// Bounds on what one agent may make the server remember.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { heartbeat_ms: 10_000, silence_ms: 30_000, limits: Limits::default() }
+    }
+}
+
+/// What a shell has to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Send this to the agent.
+    Say(Box<v1::ConnectResponse>),
+    /// Hand this to the control loop.
+    Tell(SessionEvent),
+    /// End the stream; the agent broke the protocol or is not wanted. It may connect again.
+    HangUp(String),
+}
+
+/// What the control loop hears of a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SessionEvent {
+    /// An agent wants to speak. The control loop takes the cluster's lease and answers with [`Session::accept`] or
+    /// [`Session::refuse`].
+    Greeted(Greeting),
+    /// Something for the controller.
+    Happened(Event),
+}
+
+/// Who wants to speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Greeting {
+    /// Name of the cluster.
+    pub cluster: ClusterId,
+    /// What makes the cluster this one.
+    pub cluster_uid: String,
+    /// The highest epoch that the cluster has ever obeyed. Instructions under a lower one would be refused.
+    pub highest_epoch: u64,
+    /// Region; empty when the agent does not know it.
+    pub region: String,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// Version of the API server; empty when the agent does not know it.
+    pub kubernetes_version: String,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Closed,
+    /// `Hello` was heard; the control loop has not answered.
+    Greeted {
+        highest_epoch: u64,
+    },
+    Open(Conversation),
+}
+
+#[derive(Debug)]
+struct Conversation {
+    epoch: u64,
+    last_heard: Timestamp,
+    resyncs: u32,
+    believing: Believing,
+}
+
+/// How much of what the agent says can be believed.
+#[derive(Debug)]
+enum Believing {
+    /// A snapshot has to come; deltas are from before it and are passed over.
+    Nothing,
+    /// A snapshot is coming in.
+    Assembling(Box<Assembly>),
+    /// A snapshot is complete; deltas up to `sequence` have been taken.
+    Following { decoder: Box<Decoder>, sequence: u64 },
+}
+
+/// One cluster's conversation.
+#[derive(Debug)]
+pub struct Session {
+    cluster: ClusterId,
+    /// UID of the first agent's cluster; another cluster of that name is turned away.
+    uid: Option<String>,
+    settings: Settings,
+    interner: Arc<Interner>,
+    read_pools: ReadPools,
+    stream: Stream,
+    outbox: Outbox,
+}
+
+impl Session {
+    /// A session that nobody has connected to yet.
+    #[must_use]
+    pub fn new(cluster: ClusterId, settings: Settings, interner: Arc<Interner>, read_pools: ReadPools) -> Self {
+        let outbox = Outbox::new(cluster.clone());
+        Self { cluster, uid: None, settings, interner, read_pools, stream: Stream::Closed, outbox }
+    }
+
+    /// A stream has been opened and said this. Another stream of the same cluster ends with it.
+    pub fn opened(&mut self, hello: v1::Hello) -> Vec<Output> {
+        let mut outputs = self.closed();
+        match &self.uid {
+            Some(known) if *known != hello.cluster_uid => {
+                outputs.push(Output::HangUp(format!(
+                    "the name {} belongs to the cluster with UID {known}, and this one has UID {}; give one of them another name",
+                    self.cluster, hello.cluster_uid
+                )));
+                return outputs;
+            }
+            _ => self.uid = Some(hello.cluster_uid.clone()),
+        }
+        self.stream = Stream::Greeted { highest_epoch: hello.highest_epoch };
+        outputs.push(Output::Tell(SessionEvent::Greeted(Greeting {
+            cluster: self.cluster.clone(),
+            cluster_uid: hello.cluster_uid,
+            highest_epoch: hello.highest_epoch,
+            region: hello.region,
+            agent_version: hello.agent_version,
+            kubernetes_version: hello.kubernetes_version,
+        })));
+        outputs
+    }
+
+    /// The control loop holds the cluster's lease at `epoch`, which no other process has ever held: the conversation may
+    /// begin. Instructions without an answer are sent again.
+    pub fn accept(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
+        let Stream::Greeted { highest_epoch } = self.stream else {
+            return Vec::new();
+        };
+        if epoch < highest_epoch {
+            return self.refuse(&format!("its highest epoch is {highest_epoch}, and this server's only {epoch}"));
+        }
+        self.stream = Stream::Open(Conversation { epoch, last_heard: now, resyncs: 0, believing: Believing::Nothing });
+        let welcome = v1::Welcome {
+            epoch,
+            heartbeat_interval_ms: self.settings.heartbeat_ms,
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let mut outputs = vec![
+            say(connect_response::Message::Welcome(welcome)),
+            happened(Event::AgentConnected { cluster: self.cluster.clone() }),
+        ];
+        let open = self.outbox.open(epoch);
+        outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
+        outputs
+    }
+
+    /// The control loop does not want this cluster's agent here.
+    pub fn refuse(&mut self, reason: &str) -> Vec<Output> {
+        let mut outputs = self.closed();
+        outputs.push(Output::HangUp(format!("cluster {} is refused: {reason}", self.cluster)));
+        outputs
+    }
+
+    /// The stream has ended.
+    pub fn closed(&mut self) -> Vec<Output> {
+        match std::mem::replace(&mut self.stream, Stream::Closed) {
+            Stream::Open(_) => vec![happened(Event::AgentDisconnected { cluster: self.cluster.clone() })],
+            Stream::Closed | Stream::Greeted { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether an agent is connected and welcome.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.stream, Stream::Open(_))
+    }
+
+    /// The controller wants something done in the cluster. It is sent at once, or when an agent is there, until it is answered or
+    /// `deadline` has passed; then it has failed.
+    pub fn instruct(&mut self, id: InstructionId, instruction: Instruction, deadline: Timestamp) -> Vec<Output> {
+        let added = self.outbox.add(id, instruction, deadline);
+        match (added, &self.stream) {
+            (Err(event), _) => vec![happened(event)],
+            (Ok(()), Stream::Open(conversation)) => {
+                let message = self.outbox.message(id, conversation.epoch);
+                message.map(|m| say(connect_response::Message::Instruction(m))).into_iter().collect()
+            }
+            (Ok(()), _) => Vec::new(),
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Output> {
+        let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(happened).collect();
+        if let Stream::Open(conversation) = &self.stream {
+            let silence = now.millis_since(conversation.last_heard);
+            if silence >= self.settings.silence_ms {
+                outputs.extend(self.hang_up(format!("nothing was heard for {silence} ms")));
+            }
+        }
+        outputs
+    }
+
+    /// The agent said something.
+    pub fn heard(&mut self, request: v1::ConnectRequest, now: Timestamp) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else {
+            return self.hang_up("the agent spoke before it was welcome".to_owned());
+        };
+        conversation.last_heard = now;
+        match request.message {
+            Some(connect_request::Message::Hello(_)) => self.hang_up("the agent said Hello twice".to_owned()),
+            Some(connect_request::Message::Snapshot(snapshot)) => self.snapshot(snapshot),
+            Some(connect_request::Message::Delta(delta)) => self.delta(delta),
+            Some(connect_request::Message::Ack(ack)) => self.acknowledged(&ack),
+            Some(connect_request::Message::Heartbeat(heartbeat)) => self.heartbeat(&heartbeat),
+            None => Vec::new(),
+        }
+    }
+
+    fn snapshot(&mut self, snapshot: v1::Snapshot) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        match (snapshot.part, &mut conversation.believing) {
+            (Some(snapshot::Part::Begin(_)), believing) => {
+                let decoder = Decoder::new(Arc::clone(&self.interner), self.read_pools.clone(), self.settings.limits);
+                *believing = Believing::Assembling(Box::new(Assembly::new(snapshot.id, decoder)));
+                Vec::new()
+            }
+            (Some(snapshot::Part::Chunk(chunk)), Believing::Assembling(assembly)) => {
+                match assembly.add(snapshot.id, chunk) {
+                    Ok(()) => Vec::new(),
+                    Err(incomplete) => self.disbelieve(incomplete),
+                }
+            }
+            (Some(snapshot::Part::End(end)), Believing::Assembling(_)) => self.snapshot_ends(snapshot.id, &end),
+            // Parts of a snapshot that was given up, and kinds of parts that this server does not know.
+            (Some(snapshot::Part::Chunk(_) | snapshot::Part::End(_)) | None, _) => Vec::new(),
+        }
+    }
+
+    fn snapshot_ends(&mut self, id: u64, end: &v1::SnapshotEnd) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        let believing = std::mem::replace(&mut conversation.believing, Believing::Nothing);
+        let Believing::Assembling(assembly) = believing else { return Vec::new() };
+        match assembly.finish(id, end) {
+            Ok((picture, decoder)) => {
+                conversation.believing = Believing::Following { decoder: Box::new(decoder), sequence: 0 };
+                vec![self.observed(Observation::Snapshot(Box::new(picture)))]
+            }
+            Err(incomplete) => self.disbelieve(incomplete),
+        }
+    }
+
+    fn delta(&mut self, delta: v1::Delta) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        let Believing::Following { decoder, sequence } = &mut conversation.believing else { return Vec::new() };
+        let expected = *sequence + 1;
+        if delta.sequence != expected {
+            return self.resync(format!("delta {} came where {expected} was due", delta.sequence));
+        }
+        *sequence = expected;
+        match decoder.delta(delta.changes) {
+            Ok(observations) => observations.into_iter().map(|one| self.observed(one)).collect(),
+            Err(fault) => self.disbelieve(Incomplete::Fault(fault)),
+        }
+    }
+
+    fn heartbeat(&mut self, heartbeat: &v1::Heartbeat) -> Vec<Output> {
+        let Stream::Open(conversation) = &self.stream else { return Vec::new() };
+        match &conversation.believing {
+            Believing::Following { sequence, .. } if *sequence != heartbeat.last_sequence => {
+                self.resync(format!("delta {} was sent, {sequence} has come", heartbeat.last_sequence))
+            }
+            Believing::Following { .. } | Believing::Assembling(_) | Believing::Nothing => Vec::new(),
+        }
+    }
+
+    fn acknowledged(&mut self, ack: &v1::Ack) -> Vec<Output> {
+        match self.outbox.settle(ack) {
+            Settled::Event(event) => vec![happened(event)],
+            Settled::Unknown => Vec::new(),
+        }
+    }
+
+    /// What was received cannot be used. A snapshot may put right what was lost on the way; what breaks the contract would
+    /// come again.
+    fn disbelieve(&mut self, incomplete: Incomplete) -> Vec<Output> {
+        match incomplete {
+            Incomplete::Fault(fault @ (Fault::Unreadable { .. } | Fault::TooMuch { .. })) => {
+                self.hang_up(fault.to_string())
+            }
+            other => self.resync(other.to_string()),
+        }
+    }
+
+    fn resync(&mut self, reason: String) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        conversation.believing = Believing::Nothing;
+        conversation.resyncs += 1;
+        if conversation.resyncs > RESYNCS_PER_STREAM {
+            return self.hang_up(format!("{RESYNCS_PER_STREAM} fresh snapshots did not help: {reason}"));
+        }
+        vec![say(connect_response::Message::Resync(v1::Resync { reason }))]
+    }
+
+    fn hang_up(&mut self, reason: String) -> Vec<Output> {
+        let mut outputs = self.closed();
+        outputs.push(Output::HangUp(format!("cluster {}: {reason}", self.cluster)));
+        outputs
+    }
+
+    fn observed(&self, observation: Observation) -> Output {
+        happened(Event::Observed { cluster: self.cluster.clone(), observation })
+    }
+}
+
+/// Whether `name` can be the name of a cluster; otherwise why not.
+///
+/// # Errors
+/// The rule that is broken, for people.
+pub fn check_cluster_name(name: &str) -> Result<Text, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 100 || !name.chars().all(allowed) {
+        let shown: String = name.chars().take(100).collect();
+        return Err(format!("{shown:?} cannot be a cluster's name: write 1 to 100 letters, digits, '-', '_' and '.'"));
+    }
+    Ok(Text::from(name))
+}
+
+fn say(message: connect_response::Message) -> Output {
+    Output::Say(Box::new(encode::response(message)))
+}
+
+fn happened(event: Event) -> Output {
+    Output::Tell(SessionEvent::Happened(event))
+}
+
+#[cfg(test)]
+mod tests;

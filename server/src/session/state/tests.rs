@@ -1,0 +1,277 @@
+use engine::cluster::{ClusterSnapshot, Key, Object};
+use v1::change::Change;
+
+use super::*;
+
+fn session() -> Session {
+    let settings = Settings { heartbeat_ms: 1_000, silence_ms: 3_000, ..Settings::default() };
+    Session::new("blue".into(), settings, Arc::default(), ReadPools::new(|_| Vec::new()))
+}
+
+fn hello(uid: &str, highest_epoch: u64) -> v1::Hello {
+    v1::Hello { cluster_name: "blue".into(), cluster_uid: uid.into(), highest_epoch, ..v1::Hello::default() }
+}
+
+fn open(session: &mut Session, epoch: u64) -> Vec<String> {
+    session.opened(hello("u", 0));
+    words(&session.accept(epoch, Timestamp(0)))
+}
+
+fn namespace(name: &str) -> v1::Change {
+    v1::Change { change: Some(Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() })) }
+}
+
+fn part(id: u64, part: snapshot::Part) -> connect_request::Message {
+    connect_request::Message::Snapshot(v1::Snapshot { id, part: Some(part) })
+}
+
+fn begin(id: u64) -> connect_request::Message {
+    part(id, snapshot::Part::Begin(v1::SnapshotBegin::default()))
+}
+
+fn chunk(id: u64, index: u32, changes: Vec<v1::Change>) -> connect_request::Message {
+    part(id, snapshot::Part::Chunk(v1::SnapshotChunk { changes, index }))
+}
+
+fn end(id: u64, chunk_count: u32, change_count: u64) -> connect_request::Message {
+    part(id, snapshot::Part::End(v1::SnapshotEnd { chunk_count, change_count }))
+}
+
+fn delta(sequence: u64, changes: Vec<v1::Change>) -> connect_request::Message {
+    connect_request::Message::Delta(v1::Delta { sequence, changes })
+}
+
+fn heartbeat(last_sequence: u64) -> connect_request::Message {
+    connect_request::Message::Heartbeat(v1::Heartbeat { last_sequence })
+}
+
+fn ack(id: &str) -> connect_request::Message {
+    connect_request::Message::Ack(v1::Ack {
+        instruction_id: id.into(),
+        outcome: v1::Outcome::Done.into(),
+        ..v1::Ack::default()
+    })
+}
+
+fn hear(session: &mut Session, message: connect_request::Message) -> Vec<String> {
+    words(&session.heard(v1::ConnectRequest { message: Some(message) }, Timestamp(0)))
+}
+
+/// A session that follows an empty cluster under epoch 3.
+fn following() -> Session {
+    let mut session = session();
+    assert_eq!(open(&mut session, 3), ["welcome 3", "connected"]);
+    assert!(hear(&mut session, begin(1)).is_empty());
+    assert_eq!(hear(&mut session, end(1, 0, 0)), ["snapshot of 0"]);
+    session
+}
+
+fn initialize(claim: &str) -> Instruction {
+    Instruction::InitializeNode { claim: claim.into(), node: "n".into() }
+}
+
+/// What outputs say, one word each.
+fn words(outputs: &[Output]) -> Vec<String> {
+    outputs.iter().map(word).collect()
+}
+
+fn word(output: &Output) -> String {
+    match output {
+        Output::Say(response) => match &response.message {
+            Some(connect_response::Message::Welcome(welcome)) => format!("welcome {}", welcome.epoch),
+            Some(connect_response::Message::Instruction(i)) => format!("instruct {} epoch {}", i.id, i.epoch),
+            Some(connect_response::Message::Resync(_)) => "resync".into(),
+            None => "nothing".into(),
+        },
+        Output::Tell(SessionEvent::Greeted(greeting)) => format!("greeted {}", greeting.highest_epoch),
+        Output::Tell(SessionEvent::Happened(event)) => happening(event),
+        Output::HangUp(_) => "hang up".into(),
+    }
+}
+
+fn happening(event: &Event) -> String {
+    match event {
+        Event::AgentConnected { .. } => "connected".into(),
+        Event::AgentDisconnected { .. } => "disconnected".into(),
+        Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
+        Event::InstructionFailed { instruction, .. } => format!("failed {}", instruction.0),
+        Event::Observed { observation: Observation::Snapshot(picture), .. } => format!("snapshot of {}", size(picture)),
+        Event::Observed { observation: Observation::Upsert(object), .. } => match &**object {
+            Object::Namespace(namespace) => format!("namespace {}", namespace.name),
+            _ => "object".into(),
+        },
+        Event::Observed { observation: Observation::Delete(Key::Namespace(name)), .. } => {
+            format!("no namespace {name}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn size(picture: &ClusterSnapshot) -> usize {
+    picture.pods.len() + picture.nodes.len() + picture.namespaces.len()
+}
+
+#[test]
+fn a_conversation_begins_when_the_control_loop_has_the_lease() {
+    let mut session = session();
+    assert_eq!(words(&session.opened(hello("u", 2))), ["greeted 2"]);
+    assert!(!session.is_open());
+    assert_eq!(words(&session.accept(3, Timestamp(0))), ["welcome 3", "connected"]);
+    assert!(session.accept(4, Timestamp(0)).is_empty(), "the conversation has its epoch");
+    assert_eq!(words(&session.closed()), ["disconnected"]);
+    assert!(session.closed().is_empty());
+}
+
+#[test]
+fn who_is_not_wanted_is_turned_away() {
+    let mut session = session();
+    session.opened(hello("u", 5));
+    assert_eq!(words(&session.accept(4, Timestamp(0))), ["hang up"], "the agent would refuse to obey");
+    session.opened(hello("u", 0));
+    assert_eq!(words(&session.refuse("another replica decides")), ["hang up"]);
+    assert_eq!(words(&session.opened(hello("another", 0))), ["hang up"], "two clusters share a name");
+}
+
+#[test]
+fn an_agent_speaks_in_turn() {
+    let mut session = session();
+    session.opened(hello("u", 0));
+    assert_eq!(hear(&mut session, heartbeat(0)), ["hang up"], "before welcome");
+    open(&mut session, 3);
+    assert_eq!(hear(&mut session, connect_request::Message::Hello(hello("u", 0))), ["disconnected", "hang up"]);
+}
+
+#[test]
+fn a_snapshot_is_believed_when_it_is_whole() {
+    let mut session = session();
+    open(&mut session, 3);
+    assert!(hear(&mut session, begin(1)).is_empty());
+    assert!(hear(&mut session, chunk(1, 0, vec![namespace("a"), namespace("b")])).is_empty());
+    assert!(hear(&mut session, chunk(1, 1, vec![namespace("c")])).is_empty());
+    assert_eq!(hear(&mut session, end(1, 2, 3)), ["snapshot of 3"]);
+}
+
+#[test]
+fn a_torn_snapshot_is_asked_for_again() {
+    for torn in [
+        vec![begin(1), chunk(1, 1, vec![namespace("a")])],
+        vec![begin(1), chunk(1, 0, vec![namespace("a")]), chunk(1, 0, vec![namespace("a")])],
+        vec![begin(1), chunk(2, 0, vec![namespace("a")])],
+        vec![begin(1), chunk(1, 0, vec![namespace("a")]), end(1, 2, 2)],
+        vec![begin(1), chunk(1, 0, vec![namespace("a")]), end(1, 1, 2)],
+    ] {
+        let mut session = session();
+        open(&mut session, 3);
+        let heard: Vec<String> = torn.into_iter().flat_map(|message| hear(&mut session, message)).collect();
+        assert_eq!(heard, ["resync"]);
+        assert!(hear(&mut session, chunk(1, 1, vec![])).is_empty(), "the rest is passed over");
+        hear(&mut session, begin(2));
+        assert_eq!(hear(&mut session, end(2, 0, 0)), ["snapshot of 0"]);
+    }
+}
+
+#[test]
+fn a_gap_between_deltas_is_noticed() {
+    let mut session = following();
+    assert_eq!(hear(&mut session, delta(1, vec![namespace("a")])), ["namespace a"]);
+    assert_eq!(hear(&mut session, delta(3, vec![namespace("c")])), ["resync"]);
+    assert!(hear(&mut session, delta(4, vec![namespace("d")])).is_empty(), "it is from before the snapshot to come");
+    hear(&mut session, begin(2));
+    hear(&mut session, end(2, 0, 0));
+    assert_eq!(hear(&mut session, delta(1, vec![namespace("e")])), ["namespace e"]);
+}
+
+#[test]
+fn a_lost_last_delta_is_noticed_by_the_heartbeat() {
+    let mut session = following();
+    hear(&mut session, delta(1, vec![namespace("a")]));
+    assert!(hear(&mut session, heartbeat(1)).is_empty());
+    assert_eq!(hear(&mut session, heartbeat(2)), ["resync"]);
+    assert!(hear(&mut session, heartbeat(2)).is_empty(), "once is enough");
+}
+
+#[test]
+fn a_reference_to_what_was_not_defined_asks_for_a_snapshot() {
+    let mut session = following();
+    let pod = v1::PodRecord { shape: vec![1; 16], labels: vec![2; 16], ..v1::PodRecord::default() };
+    let changes = vec![v1::Change { change: Some(Change::Pod(pod)) }];
+    assert_eq!(hear(&mut session, delta(1, changes)), ["resync"]);
+}
+
+#[test]
+fn an_agent_that_cannot_put_things_right_is_left() {
+    let mut session = following();
+    for id in 2..7 {
+        assert_eq!(hear(&mut session, delta(9, vec![])), ["resync"]);
+        hear(&mut session, begin(id));
+        hear(&mut session, end(id, 0, 0));
+    }
+    assert_eq!(hear(&mut session, delta(9, vec![])), ["disconnected", "hang up"]);
+}
+
+#[test]
+fn what_breaks_the_contract_ends_the_stream() {
+    let mut session = following();
+    let definition = v1::Definition { hash: vec![1; 3], content: Vec::new() };
+    let short_hash = vec![v1::Change { change: Some(Change::DefineShape(definition)) }];
+    assert_eq!(hear(&mut session, delta(1, short_hash)), ["disconnected", "hang up"]);
+    let mut session = following();
+    let many = (0..1_001).map(|_| namespace("a")).collect();
+    assert_eq!(hear(&mut session, delta(1, many)), ["disconnected", "hang up"]);
+}
+
+#[test]
+fn what_this_server_does_not_know_is_passed_over() {
+    let mut session = following();
+    assert!(hear(&mut session, delta(1, vec![v1::Change { change: None }])).is_empty());
+    assert!(session.heard(v1::ConnectRequest { message: None }, Timestamp(0)).is_empty());
+    assert_eq!(hear(&mut session, delta(2, vec![namespace("a")])), ["namespace a"]);
+}
+
+#[test]
+fn instructions_are_sent_again_until_they_are_answered() {
+    let mut session = session();
+    let late = Timestamp(1_000_000);
+    assert!(session.instruct(InstructionId(7), initialize("a"), late).is_empty(), "nobody is there");
+    assert_eq!(open(&mut session, 3), ["welcome 3", "connected", "instruct 3-7 epoch 3"]);
+    assert_eq!(words(&session.instruct(InstructionId(8), initialize("b"), late)), ["instruct 3-8 epoch 3"]);
+    session.closed();
+    // Another process had the lease in between: the epoch grew, the ids stay.
+    let again = ["welcome 5", "connected", "instruct 3-7 epoch 5", "instruct 3-8 epoch 5"];
+    assert_eq!(open(&mut session, 5), again);
+    assert_eq!(hear(&mut session, ack("3-7")), ["acked 7"]);
+    assert!(hear(&mut session, ack("3-7")).is_empty());
+    session.closed();
+    assert_eq!(open(&mut session, 5), ["welcome 5", "connected", "instruct 3-8 epoch 5"]);
+}
+
+#[test]
+fn an_instruction_without_an_answer_fails_at_its_deadline() {
+    let mut session = session();
+    session.instruct(InstructionId(7), initialize("a"), Timestamp(100));
+    assert!(session.tick(Timestamp(99)).is_empty());
+    assert_eq!(words(&session.tick(Timestamp(100))), ["failed 7"]);
+    assert!(session.tick(Timestamp(101)).is_empty());
+}
+
+#[test]
+fn a_silent_agent_is_gone() {
+    let mut session = following();
+    assert!(session.tick(Timestamp(2_999)).is_empty());
+    assert_eq!(words(&session.tick(Timestamp(3_000))), ["disconnected", "hang up"]);
+    assert!(session.tick(Timestamp(9_999)).is_empty());
+}
+
+#[test]
+fn another_agent_of_the_same_cluster_takes_over() {
+    let mut session = following();
+    assert_eq!(words(&session.opened(hello("u", 3))), ["disconnected", "greeted 3"]);
+}
+
+#[test]
+fn names_of_clusters_are_checked() {
+    assert!(check_cluster_name("prod-eu_1.a").is_ok());
+    for bad in ["", "a b", "a/b", "ü", &"x".repeat(101)] {
+        assert!(check_cluster_name(bad).is_err(), "{bad:?}");
+    }
+}
