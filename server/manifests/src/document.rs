@@ -126,9 +126,10 @@ fn parse_json(chunk: &Chunk<'_>, allowance: &Allowance) -> Vec<Result<Value, Str
     values
 }
 
-/// A short document that begins with a brace and is no JSON may be YAML in flow style.
+/// A short document that begins with a brace and whose first key is bare may be YAML in flow style.
 fn flow_yaml(chunk: &Chunk<'_>, allowance: &Allowance) -> Result<Value, ()> {
-    if chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, allowance).map_err(|_| ()) }
+    let quoted = chunk.text.trim_start().trim_start_matches('{').trim_start().starts_with('"');
+    if quoted || chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, allowance).map_err(|_| ()) }
 }
 
 fn json_message(error: &serde_json::Error, chunk: &Chunk<'_>) -> String {

@@ -1,0 +1,139 @@
+//! Bytes to objects.
+
+use manifests::{Options, Source};
+use proptest::prelude::{ProptestConfig, any, proptest};
+
+use crate::{captured, input, planned, pod, refused};
+
+#[test]
+fn json_yaml_lists_and_empty_documents_are_read_alike() {
+    let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"a"}]}}"#;
+    let typed = r#"{"apiVersion":"v1","kind":"PodList","metadata":{},"items":[{"metadata":{"name":"c"},"spec":{"containers":[{"name":"a"}]}}]}"#;
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {json}\n");
+    let text = format!("# only a comment\n---\n---\n{}...\n{typed}\n---\n{list}", pod("a", ""));
+    assert_eq!(planned(&input(&text)), "default/a Pod/a\ndefault/b Pod/b\ndefault/c Pod/c");
+    let twice = format!("{json}\n{typed} ");
+    assert_eq!(planned(&input(&twice)), "default/b Pod/b\ndefault/c Pod/c");
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_line_ends_do_not_matter() {
+    let text = format!("\u{FEFF}{}", pod("a", "")).replace('\n', "\r\n");
+    assert_eq!(planned(&input(&text)), "default/a Pod/a");
+}
+
+#[test]
+fn aliases_and_merge_keys_are_followed() {
+    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  nodeSelector: &s {x: v}\n  containers: [{name: a}]\n  affinity: {}\n---\n";
+    assert_eq!(planned(&input(text)), "default/a Pod/a");
+}
+
+#[test]
+fn the_same_object_twice_is_a_note_and_other_content_is_refused() {
+    let dumped = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default, labels: {app: a}, resourceVersion: '7', managedFields: [{manager: x}]}\nspec: {containers: [{name: a}]}\nstatus: {phase: Pending}\n---\n";
+    let captured = captured(&format!("{}{dumped}", pod("a", "")));
+    assert_eq!(planned(&captured.input), "default/a Pod/a");
+    assert!(captured.notes.iter().any(|note| note.contains("Pod/default/a")), "{:?}", captured.notes);
+    let errors = refused(&format!("{}{}", pod("a", ""), pod("a", "nodeSelector: {x: v}")));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(
+        errors[0]
+            .starts_with("in.yaml, document 2, Pod/default/a: is written with other content in in.yaml, document 1"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn the_order_of_sources_and_documents_changes_nothing() {
+    let texts =
+        [crate::POOL.to_owned(), pod("a", ""), pod("b", "nodeSelector: {x: v}"), pod("c", "priorityClassName: none")];
+    let read = |order: &[usize]| {
+        let sources: Vec<Source> =
+            order.iter().map(|at| Source { name: format!("{at}"), bytes: texts[*at].clone().into_bytes() }).collect();
+        let captured = manifests::read(&sources, &Options::default()).expect("the texts are valid");
+        format!("{:?}", captured)
+    };
+    let first = read(&[0, 1, 2, 3]);
+    for order in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1]] {
+        assert_eq!(read(&order), first);
+    }
+}
+
+#[test]
+fn what_cannot_be_parsed_names_document_and_line() {
+    let cases: [(&[u8], &str); 10] = [
+        (b"a: 1\nb: \xff\n", "in.yaml: line 2: the text is not UTF-8"),
+        (b"kind: Pod\nmetadata: {name: a\n", "in.yaml, document 1: not valid YAML"),
+        (b"kind: Pod\n\tname: x\n", "tab"),
+        (b"{\"kind\": \"Pod\",\n \"metadata\": }", "in.yaml, document 1: line 2, column"),
+        (b"just words\n", "in.yaml, document 1: line 1: found \"just words\""),
+        (b"- a: 1\n", "found a list"),
+        (b"[1, 2]", "found a list"),
+        (b"kind: {{ .Values.kind }}\n", "template"),
+        (b"# c\n---\nkind: Pod\nkind: Pod\n", "kind"),
+        (b"\xff\xfek\0", "UTF-16"),
+    ];
+    for (bytes, expected) in cases {
+        let source = Source { name: "in.yaml".into(), bytes: bytes.to_vec() };
+        let errors = manifests::read(&[source], &Options::default()).expect_err("the text is no manifest");
+        let line = errors[0].to_string();
+        assert!(line.contains(expected), "{:?} gave {line}", String::from_utf8_lossy(bytes));
+        assert!(!line.contains('\n'), "{line}");
+    }
+}
+
+#[test]
+fn lines_are_counted_from_the_beginning_of_the_source() {
+    let errors = refused("kind: A\napiVersion: x/v1\n---\nkind: B\nx: [1\n");
+    assert!(
+        errors[0].contains("document 2") && (errors[0].contains("line 5") || errors[0].contains("line 6")),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn exploding_anchors_are_refused() {
+    let mut bomb = String::from("apiVersion: v1\nkind: Pod\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let refs = vec![format!("*a{}", level - 1); 10].join(", ");
+        bomb.push_str(&format!("a{level}: &a{level} [{refs}]\n"));
+    }
+    let errors = refused(&bomb);
+    assert!(errors[0].starts_with("in.yaml, document 1: not valid YAML"), "{errors:?}");
+}
+
+#[test]
+fn deep_nesting_is_refused_and_not_followed() {
+    for text in [
+        format!("{{\"a\":{}", "[".repeat(100_000)),
+        format!("a: {}", "[".repeat(100_000)),
+        format!("a: {}1", "- ".repeat(20_000)),
+    ] {
+        assert_eq!(refused(&text).len(), 1);
+    }
+}
+
+#[test]
+fn rubbish_of_any_size_is_refused_at_its_first_line() {
+    let rubbish = "x".repeat(10 << 20);
+    let errors = refused(&rubbish);
+    assert!(errors[0].len() < 300, "{}", errors[0].len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_make_reading_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = manifests::read(&[Source { name: "x".into(), bytes }], &Options::default());
+    }
+
+    #[test]
+    fn no_mutation_of_a_manifest_makes_reading_panic(at in 0_usize..4000, with in "[ -~\n]{0,6}", cut in 0_usize..6) {
+        let text = format!("{}{}{}", crate::POOL, crate::workloads::STATEFUL, pod("a", "tolerations: [{operator: Exists}], topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]"));
+        let at = at % text.len();
+        let end = (at + cut).min(text.len());
+        let mutated = format!("{}{with}{}", &text[..at], &text[end..]);
+        let _ = manifests::read(&[Source { name: "x".into(), bytes: mutated.into_bytes() }], &Options::default());
+    }
+}

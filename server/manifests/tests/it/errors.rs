@@ -1,0 +1,155 @@
+//! What an API server would refuse is refused, with the field and what is allowed.
+
+use crate::{pod, refused};
+
+/// The only line that refuses a pod with this specification, without source and object.
+fn line(spec: &str) -> String {
+    let mut lines = refused(&format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{{spec}}}\n"));
+    assert_eq!(lines.len(), 1, "{spec}: {lines:?}");
+    let line = lines.remove(0);
+    line.strip_prefix("in.yaml, document 1, Pod/default/p, ").unwrap_or_else(|| panic!("{line}")).to_owned()
+}
+
+#[test]
+fn amounts_are_checked() {
+    let container = |resources: &str| format!("containers: [{{name: a, resources: {{{resources}}}}}]");
+    for (resources, expected) in [
+        (
+            "requests: {cpu: '-1'}",
+            "spec.containers[0].resources.requests.cpu: found \"-1\", allowed: a quantity of zero or more",
+        ),
+        ("requests: {memory: 1Gib}", "spec.containers[0].resources.requests.memory: \"1Gib\" is not a quantity"),
+        (
+            "requests: {cpu: '2'}, limits: {cpu: '1'}",
+            "spec.containers[0].resources.requests.cpu: found 2, allowed: at most the limit of 1",
+        ),
+        (
+            "requests: {gpu: 1}, limits: {gpu: 1}",
+            "spec.containers[0].resources.limits.gpu: found the resource name \"gpu\"",
+        ),
+        (
+            "requests: {nvidia.com/gpu: 1}",
+            "spec.containers[0].resources.requests[\"nvidia.com/gpu\"]: nvidia.com/gpu cannot be overcommitted",
+        ),
+        (
+            "limits: {nvidia.com/gpu: 500m}",
+            "spec.containers[0].resources.limits[\"nvidia.com/gpu\"]: found \"500m\", allowed: a whole number",
+        ),
+        ("requests: [1]", "spec.containers[0].resources.requests: found a list, allowed: a map"),
+    ] {
+        let line = match resources {
+            "requests: {gpu: 1}, limits: {gpu: 1}" => refused(&format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{{}}}\n",
+                container(resources)
+            ))
+            .remove(0)
+            .replace("in.yaml, document 1, Pod/default/p, ", ""),
+            _ => line(&container(resources)),
+        };
+        assert!(line.starts_with(expected), "{line}");
+    }
+}
+
+#[test]
+fn containers_need_different_names() {
+    assert_eq!(line("containers: [{image: x}]"), "spec.containers[0].name: missing, but required");
+    assert_eq!(line("containers: []"), "spec.containers: empty, a pod needs at least one container");
+    assert_eq!(line("nodeSelector: {}"), "spec.containers: missing, but required");
+    assert!(line("containers: [{name: a}, {name: a}]").starts_with("spec.containers[1].name: \"a\" stands twice"));
+    assert!(line("containers: [{name: A_b}]").starts_with("spec.containers[0].name: found \"A_b\", allowed: 1 to 63"));
+}
+
+#[test]
+fn scheduling_fields_are_checked() {
+    let affinity = |expression: &str| {
+        format!(
+            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: [{expression}]}}]}}}}}}"
+        )
+    };
+    let expressions = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]";
+    let spread = |fields: &str| format!("topologySpreadConstraints: [{{{fields}}}]");
+    let anti = |fields: &str| {
+        format!("affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{{{fields}}}]}}}}")
+    };
+    for (spec, expected) in [
+        (affinity("{key: a, operator: Within, values: [b]}"), format!("{expressions}.operator: found \"Within\", allowed: In, NotIn, Exists, DoesNotExist, Gt, Lt")),
+        (affinity("{key: a, operator: In}"), format!("{expressions}.values: missing, operator In needs at least one value")),
+        (affinity("{key: a, operator: Exists, values: [b]}"), format!("{expressions}.values: found 1 values, operator Exists allows none")),
+        (affinity("{key: a, operator: Gt, values: [many]}"), format!("{expressions}.values: found \"many\", allowed: one whole number in quotes")),
+        (affinity("{key: a, operator: Lt, values: ['1', '2']}"), format!("{expressions}.values: found 2 values, allowed for Gt and Lt")),
+        (affinity("{key: 'a b', operator: Exists}"), format!("{expressions}.key: found \"a b\", allowed: an optional DNS prefix")),
+        (spread("maxSkew: 0, topologyKey: z, whenUnsatisfiable: DoNotSchedule"), "spec.topologySpreadConstraints[0].maxSkew: found \"0\", allowed: 1 or more".to_owned()),
+        (spread("maxSkew: 1, whenUnsatisfiable: DoNotSchedule"), "spec.topologySpreadConstraints[0].topologyKey: missing, but required".to_owned()),
+        (spread("maxSkew: 1, topologyKey: z"), "spec.topologySpreadConstraints[0].whenUnsatisfiable: missing, but required".to_owned()),
+        (spread("maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, minDomains: 2"), "spec.topologySpreadConstraints[0].minDomains: only allowed with".to_owned()),
+        (spread("maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, matchLabelKeys: [a]"), "spec.topologySpreadConstraints[0].matchLabelKeys: only allowed beside a labelSelector".to_owned()),
+        (anti("labelSelector: {}"), "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: missing".to_owned()),
+        (anti("topologyKey: z, labelSelector: {matchExpressions: [{key: a, operator: In}]}"), "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.matchExpressions[0].values: missing".to_owned()),
+        ("tolerations: [{operator: Equal, value: x}]".to_owned(), "spec.tolerations[0].operator: an empty key needs the operator Exists".to_owned()),
+        ("tolerations: [{key: a, operator: Exists, value: x}]".to_owned(), "spec.tolerations[0].value: must be left out".to_owned()),
+        ("tolerations: [{key: a, effect: Never}]".to_owned(), "spec.tolerations[0].effect: found \"Never\", allowed: NoSchedule, PreferNoSchedule, NoExecute".to_owned()),
+        ("tolerations: [{key: a, operator: Exists, effect: NoSchedule, tolerationSeconds: 5}]".to_owned(), "spec.tolerations[0].tolerationSeconds: only allowed with".to_owned()),
+        ("nodeSelector: {a: 1}".to_owned(), "spec.nodeSelector.a: found a number (1), allowed: a text (put it in quotes)".to_owned()),
+        ("nodeSelector: {a: 'b c'}".to_owned(), "spec.nodeSelector.a: found \"b c\", allowed: nothing, or at most 63".to_owned()),
+    ] {
+        let line = line(&format!("containers: [{{name: a}}], {spec}"));
+        assert!(line.starts_with(&expected), "{line}");
+    }
+}
+
+#[test]
+fn preferred_terms_need_a_weight() {
+    let preferred = |weight: &str| {
+        line(&format!(
+            "containers: [{{name: a}}], affinity: {{nodeAffinity: {{preferredDuringSchedulingIgnoredDuringExecution: [{{{weight}preference: {{matchExpressions: [{{key: a, operator: Exists}}]}}}}]}}}}"
+        ))
+    };
+    let at = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight";
+    assert_eq!(preferred("weight: 101, "), format!("{at}: found \"101\", allowed: 1 to 100"));
+    assert_eq!(preferred(""), format!("{at}: missing, but required"));
+}
+
+#[test]
+fn all_errors_are_told_at_once_and_at_most_fifty() {
+    let three = refused(
+        &[pod("A", ""), pod("b", "tolerations: [{effect: x, key: a}]"), pod("c", "nodeSelector: {a: 1}")].concat(),
+    );
+    assert_eq!(three.len(), 3, "{three:?}");
+    let many: String = (0..60).map(|number| pod(&format!("p{number}"), "nodeSelector: {a: 1}")).collect();
+    let many = refused(&many);
+    assert_eq!(many.len(), 50);
+    assert!(many[49].ends_with("(and 10 more errors)"), "{}", many[49]);
+}
+
+#[test]
+fn kinds_need_a_version_that_is_read() {
+    let lines = refused("apiVersion: v1\nkind: Deployment\nmetadata: {name: a}\n");
+    assert_eq!(
+        lines,
+        ["in.yaml, document 1, Deployment/a, apiVersion: found \"v1\", allowed: apps/v1 for kind Deployment"]
+    );
+    let lines = refused("kind: Pod\nmetadata: {name: a}\n");
+    assert_eq!(lines, ["in.yaml, document 1, Pod/a, apiVersion: missing, but required"]);
+    let lines = refused("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n");
+    assert_eq!(lines, ["in.yaml, document 1, Pod/?, metadata.name: missing, but required"]);
+}
+
+#[test]
+fn workloads_select_their_own_pods() {
+    let deployment = |selector: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\nspec: {{{selector}template: {{metadata: {{labels: {{app: a}}}}, spec: {{containers: [{{name: a}}]}}}}}}\n"
+        )
+    };
+    let at = "in.yaml, document 1, Deployment/default/a, spec.selector";
+    assert_eq!(refused(&deployment("")), [format!("{at}: missing, but required")]);
+    assert_eq!(
+        refused(&deployment("selector: {matchLabels: {app: b}}, ")),
+        [format!("{at}: does not select the labels of spec.template.metadata.labels")]
+    );
+    let lines = refused(&deployment("replicas: -1, selector: {matchLabels: {app: a}}, "));
+    assert!(
+        lines[0].starts_with("in.yaml, document 1, Deployment/default/a, spec.replicas: found \"-1\""),
+        "{lines:?}"
+    );
+}

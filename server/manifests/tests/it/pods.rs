@@ -1,0 +1,108 @@
+//! Which pods are planned, and which take room.
+
+use crate::{captured, nodes, planned};
+
+const NODES: &str = "
+apiVersion: v1
+kind: Node
+metadata: {name: stays}
+status: {allocatable: {cpu: '4', memory: 8Gi, pods: '58'}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: goes}
+spec: {taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]}
+status: {allocatable: {cpu: '4', memory: 8Gi, pods: '58'}}
+---
+";
+
+fn pod(name: &str, meta: &str, spec: &str, status: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: {name}}}, {meta}}}\nspec: {{containers: [{{name: a}}], {spec}}}\nstatus: {{{status}}}\n---\n"
+    )
+}
+
+fn owner(kind: &str) -> String {
+    format!("ownerReferences: [{{apiVersion: x/v1, kind: {kind}, name: o, controller: true}}]")
+}
+
+const DELETED: &str = "deletionTimestamp: '2026-01-01T00:00:00Z'";
+
+#[test]
+fn bound_pods_take_room_and_ended_ones_do_not() {
+    let text = NODES.to_owned()
+        + &pod("bound", "", "nodeName: stays", "phase: Running")
+        + &pod("done", "", "nodeName: stays", "phase: Succeeded")
+        + &pod("failed", "", "", "phase: Failed")
+        + &pod("dying", DELETED, "nodeName: stays", "phase: Running")
+        + &pod("gone", DELETED, "", "")
+        + &pod("daemon", &owner("DaemonSet"), "nodeName: stays", "phase: Running")
+        + &pod("daemon-waits", &owner("DaemonSet"), "", "")
+        + &pod("mirror", &owner("Node"), "nodeName: stays", "phase: Running")
+        + &pod("waits", "", "", "phase: Pending");
+    let input = captured(&text).input;
+    assert_eq!(planned(&input), "default/waits Pod/waits");
+    assert_eq!(
+        nodes(&input),
+        "goes deleting taints [\"karpenter.sh/disrupted\"] pods []\nstays initialized taints [] pods [bound, daemon daemon, dying terminating, mirror]"
+    );
+}
+
+#[test]
+fn pods_of_a_node_that_goes_move_unless_they_are_held() {
+    let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: {maxUnavailable: 0, selector: {matchLabels: {app: guarded}}}\n---\n";
+    let text = NODES.to_owned()
+        + budget
+        + &pod("moves", "", "nodeName: goes", "phase: Running")
+        + &pod("kept", "annotations: {karpenter.sh/do-not-disrupt: 'true'}", "nodeName: goes", "phase: Running")
+        + &pod("later", "annotations: {karpenter.sh/do-not-disrupt: 10m}", "nodeName: goes", "phase: Running")
+        + &pod("guarded", "", "nodeName: goes", "phase: Running")
+        + &pod("dying", DELETED, "nodeName: goes", "phase: Running")
+        + &pod("returns", &format!("{DELETED}, {}", owner("StatefulSet")), "nodeName: goes", "phase: Running")
+        + &pod("daemon", &owner("DaemonSet"), "nodeName: goes", "phase: Running");
+    let captured = captured(&text);
+    assert_eq!(
+        planned(&captured.input),
+        "default/later Pod/later leaves goes\ndefault/moves Pod/moves leaves goes\ndefault/returns StatefulSet/o leaves goes"
+    );
+    assert_eq!(
+        nodes(&captured.input).lines().next(),
+        Some(
+            "goes deleting taints [\"karpenter.sh/disrupted\"] pods [daemon daemon, dying terminating, guarded, kept, later leaving, moves leaving, returns terminating leaving]"
+        )
+    );
+    let held: Vec<&String> = captured.notes.iter().filter(|note| note.contains("held by")).collect();
+    assert_eq!(held.len(), 2, "{held:?}");
+}
+
+#[test]
+fn nominated_pods_are_promised_to_their_node() {
+    let text = NODES.to_owned()
+        + &pod("a", "", "", "nominatedNodeName: stays")
+        + &pod("b", "", "", "nominatedNodeName: goes")
+        + &pod("c", "", "", "nominatedNodeName: unknown");
+    let captured = captured(&text);
+    assert_eq!(planned(&captured.input), "default/b Pod/b\ndefault/c Pod/c");
+    assert!(nodes(&captured.input).ends_with("stays initialized taints [] pods [a]"));
+    let promised = captured.notes.iter().filter(|note| note.contains("are promised to a node")).count();
+    assert_eq!(promised, 1, "{:?}", captured.notes);
+}
+
+#[test]
+fn pods_of_others_are_left_to_them_in_one_note() {
+    let text = pod("a", "", "schedulerName: foo", "")
+        + &pod("b", "", "schedulerName: foo", "")
+        + &pod("c", "", "schedulingGates: [{name: g}]", "");
+    let captured = captured(&text);
+    assert_eq!(planned(&captured.input), "");
+    let expected = "pods of another scheduler (foo) are left to it: default/a, default/b";
+    assert!(captured.notes.iter().any(|note| note == expected), "{:?}", captured.notes);
+    assert!(captured.notes.iter().any(|note| note.contains("gated") && note.contains("default/c")));
+}
+
+#[test]
+fn namespaces_keep_their_labels_and_gain_their_name() {
+    let input = captured("apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {tier: a}}\n").input;
+    let labels: Vec<String> = input.namespaces["team"].iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(labels, ["kubernetes.io/metadata.name=team", "tier=a"]);
+}

@@ -1,0 +1,274 @@
+//! Mistakes that are understood, and that strictness refuses.
+
+use super::{good, objects, strict};
+
+const CLASS: &str = "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: c}\nspec:\n  role: r\n  subnetSelectorTerms: [{tags: {a: b}}]\n  securityGroupSelectorTerms: [{tags: {a: b}}]\n";
+const ALIAS: &str = "  amiSelectorTerms: [{alias: al2023@latest}]\n";
+const REFERENCE: &str = "nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}";
+
+/// A v1 pool with `spec` beside the template and `inner` in its spec.
+fn pool(spec: &str, inner: &str) -> String {
+    format!(
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: a}}\nspec:\n{spec}\n  template:\n    spec:\n      {REFERENCE}\n{inner}\n---\n{CLASS}{ALIAS}"
+    )
+}
+
+const EMPTY: &str = "      requirements: []";
+
+/// Asserts that `text` is understood with `value` at `path` of its first object, and refused by strictness naming `named`.
+fn understood(text: &str, path: &str, value: &str, named: &str) {
+    let converted = good(text);
+    let found = path.split('.').fold(objects(&converted)[0], |value, step| {
+        step.parse::<usize>().map_or_else(|_| &value[step], |index| &value[index])
+    });
+    assert_eq!(found.to_string(), value, "{path} of\n{text}");
+    let refused = strict(text);
+    assert!(refused.contains(named), "{named}\n{refused}");
+}
+
+#[test]
+fn fields_in_the_wrong_place_are_moved() {
+    let inner = "spec.template.spec";
+    understood(&pool("  limits: {resources: {cpu: 5}}", EMPTY), "spec.limits", r#"{"cpu":5}"#, "spec.limits.resources");
+    understood(
+        &pool("  disruption: {consolidateAfter: 0s, expireAfter: 24h}", EMPTY),
+        &format!("{inner}.expireAfter"),
+        "\"24h\"",
+        "spec.disruption.expireAfter",
+    );
+    understood(
+        &pool("  disruption: {expireAfter: 24h}", EMPTY),
+        "spec.disruption",
+        "null",
+        "spec.disruption.expireAfter",
+    );
+    understood(
+        &pool("  requirements: []", ""),
+        &format!("{inner}.requirements"),
+        "[]",
+        "spec.requirements: belongs into spec.template.spec",
+    );
+    understood(
+        &pool("  labels: {x: y}", EMPTY),
+        "spec.template.metadata.labels.x",
+        "\"y\"",
+        "spec.template.metadata.labels",
+    );
+    understood(&pool("", &format!("{EMPTY}\n    weight: 7")), "spec.weight", "7", "spec.template.weight");
+    understood(
+        &pool("  ttlSecondsUntilExpired: 3600", EMPTY),
+        &format!("{inner}.expireAfter"),
+        "\"1h\"",
+        "spec.ttlSecondsUntilExpired",
+    );
+    understood(
+        &pool("  ttlSecondsAfterEmpty: 30", EMPTY),
+        "spec.disruption.consolidateAfter",
+        "\"30s\"",
+        "spec.ttlSecondsAfterEmpty",
+    );
+    understood(
+        &pool("  zones: [eu-west-1a]", EMPTY),
+        &format!("{inner}.requirements.0.key"),
+        "\"topology.kubernetes.io/zone\"",
+        "spec.zones",
+    );
+    understood(
+        &pool("", &format!("{EMPTY}\n      kubeletConfiguration: {{maxPods: 9}}")),
+        &format!("{inner}.kubelet"),
+        "null",
+        "kubeletConfiguration",
+    );
+}
+
+#[test]
+fn values_in_the_wrong_form_are_understood() {
+    let requirement = |entry: &str| pool("", &format!("      requirements: [{entry}]"));
+    let at = |step: &str| format!("spec.template.spec.requirements.0.{step}");
+    understood(
+        &requirement("{key: a, operator: in, values: [x]}"),
+        &at("operator"),
+        "\"In\"",
+        "requirements[0].operator",
+    );
+    understood(&requirement("{key: a, operator: In, values: x}"), &at("values"), r#"["x"]"#, "requirements[0].values");
+    understood(
+        &requirement("{key: a, operator: Gt, values: [3]}"),
+        &at("values"),
+        r#"["3"]"#,
+        "requirements[0].values",
+    );
+    understood(&requirement("{key: a, operator: In, value: [x]}"), &at("values"), r#"["x"]"#, "requirements[0].value");
+    understood(
+        &requirement("{key: karpenter.sh/instance-family, operator: In, values: [m7g]}"),
+        &at("key"),
+        "\"karpenter.k8s.aws/instance-family\"",
+        "karpenter.sh/instance-family",
+    );
+    understood(
+        &requirement("{key: capacity-type, operator: In, values: [spot]}"),
+        &at("key"),
+        "\"karpenter.sh/capacity-type\"",
+        "capacity-type",
+    );
+    understood(
+        &pool("", &format!("{EMPTY}\n      taints: [{{key: a, operator: Equal, value: b, effect: NoSchedule}}]")),
+        "spec.template.spec.taints.0",
+        r#"{"key":"a","value":"b","effect":"NoSchedule"}"#,
+        "taints[0].operator",
+    );
+    understood(&pool("  weight: 0", EMPTY), "spec.weight", "null", "spec.weight");
+    for (written, read) in [("30d", "720h"), ("1.5h", "90m"), ("never", "Never"), ("90", "90s")] {
+        understood(
+            &pool("", &format!("{EMPTY}\n      expireAfter: {written}")),
+            "spec.template.spec.expireAfter",
+            &format!("{read:?}"),
+            "spec.template.spec.expireAfter",
+        );
+    }
+}
+
+#[test]
+fn disruption_in_the_wrong_words_is_understood() {
+    let policy = pool("  disruption: {consolidationPolicy: WhenUnderutilized, consolidateAfter: 1m}", EMPTY);
+    understood(&policy, "spec.disruption.consolidationPolicy", "\"WhenEmptyOrUnderutilized\"", "consolidationPolicy");
+    understood(
+        &pool("  disruption: {consolidationPolicy: WhenEmpty}", EMPTY),
+        "spec.disruption.consolidateAfter",
+        "\"0s\"",
+        "consolidateAfter",
+    );
+    understood(
+        &pool("  disruption: {consolidateAfter: 0s, budgets: [{nodes: 5}]}", EMPTY),
+        "spec.disruption.budgets.0.nodes",
+        "\"5\"",
+        "budgets[0].nodes",
+    );
+}
+
+#[test]
+fn unknown_fields_are_left_out_with_a_hint() {
+    understood(
+        &pool("  disruptions: {}", EMPTY),
+        "spec.disruptions",
+        "null",
+        "spec.disruptions: ignored, there is no such field; did you mean disruption?",
+    );
+}
+
+#[test]
+fn references_and_kinds_of_another_age_are_understood() {
+    let at = "spec.template.spec.nodeClassRef";
+    let wanted = r#"{"group":"karpenter.k8s.aws","kind":"EC2NodeClass","name":"c"}"#;
+    let with = |reference: &str| pool("", EMPTY).replace(REFERENCE, &format!("nodeClassRef: {reference}"));
+    understood(&with("{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, name: c}"), at, wanted, "nodeClassRef");
+    understood(&with("{group: karpenter.k8s.aws/v1, kind: EC2NodeClass, name: c}"), at, wanted, "nodeClassRef");
+    understood(
+        &pool("", EMPTY).replace("kind: EC2NodeClass\nmetadata", "kind: NodeClass\nmetadata"),
+        "kind",
+        "\"NodePool\"",
+        "apiVersion: found karpenter.k8s.aws/v1 NodeClass",
+    );
+    understood(
+        &pool("", EMPTY).replace("apiVersion: karpenter.sh/v1\n", "version: karpenter.sh/v1\n"),
+        "apiVersion",
+        "\"karpenter.sh/v1\"",
+        "apiVersion",
+    );
+    understood(
+        &pool("", EMPTY).replace("name: a}", "name: a, namespace: karpenter}"),
+        "metadata",
+        r#"{"name":"a"}"#,
+        "metadata.namespace",
+    );
+}
+
+#[test]
+fn classes_with_the_usual_mistakes_are_understood() {
+    let class = |fields: &str| format!("{CLASS}{fields}\n");
+    understood(
+        &class("  amiFamily: AL2023"),
+        "spec.amiSelectorTerms",
+        r#"[{"alias":"al2023@latest"}]"#,
+        "spec.amiSelectorTerms",
+    );
+    understood(
+        &class("  amiSelectorTerms: [{alias: AL2023@latest}]"),
+        "spec.amiSelectorTerms",
+        r#"[{"alias":"al2023@latest"}]"#,
+        "lower case",
+    );
+    understood(
+        &class("  amiSelectorTerms: [{alias: al2@latest}, {id: ami-0a}]"),
+        "spec.amiSelectorTerms",
+        r#"[{"alias":"al2@latest"}]"#,
+        "stands alone",
+    );
+    understood(
+        &class(&format!("{ALIAS}  blockDeviceMappings: [{{deviceName: /dev/xvda, ebs: {{volumeSize: 100}}}}]")),
+        "spec.blockDeviceMappings.0.ebs.volumeSize",
+        "\"100Gi\"",
+        "volumeSize",
+    );
+    understood(
+        &class(ALIAS).replace("subnetSelectorTerms: [{tags: {a: b}}]", "subnetSelector: {a: b}"),
+        "spec.subnetSelectorTerms",
+        r#"[{"tags":{"a":"b"}}]"#,
+        "spec.subnetSelector",
+    );
+}
+
+#[test]
+fn an_article_that_puts_everything_into_the_provisioner_is_understood() {
+    let converted = good(
+        "
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: default}
+spec:
+  kubernetesVersion: '1.24'
+  amiFamily: AmazonLinux
+  instanceTypes: [c5.large, m5.large]
+  labels: {nodegroup: karpenter}
+  taints: [{key: example.com/taint, value: 'true', effect: NoSchedule}]
+  subnetSelector: {karpenter.sh/discovery: mine}
+  securityGroupSelector: {karpenter.sh/discovery: mine}
+  role: node-role
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 50Gi, volumeType: gp3, deleteOnTermination: true}}]
+  consolidation: {enabled: true}
+  deprovisioning: {enabled: true}
+",
+    );
+    super::assert_becomes(
+        &converted,
+        "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    metadata: {labels: {nodegroup: karpenter}}
+    spec:
+      requirements:
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [c5.large, m5.large]}
+      - {key: kubernetes.io/os, operator: In, values: [linux]}
+      - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+      taints: [{key: example.com/taint, value: 'true', effect: NoSchedule}]
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      expireAfter: Never
+  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 0s}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiSelectorTerms: [{alias: al2@latest}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: mine}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: mine}}]
+  role: node-role
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 50Gi, volumeType: gp3, deleteOnTermination: true}}]
+  metadataOptions: {httpPutResponseHopLimit: 2}
+",
+    );
+}
