@@ -1,7 +1,11 @@
 //! The rehearsal: the real engine against a simulated cloud and simulated clusters on a virtual clock.
 //!
-//! Reading order: [`cluster`] (a simulated cluster; the demo runs one in each agent's process).
+//! Reading order: [`cluster`] (a simulated cluster; the demo runs one in each agent's process), [`script`] (what its
+//! workloads do), [`rehearsal`] (everything together, by seed, with invariants).
 
 pub mod cluster;
+pub mod rehearsal;
+pub mod script;
 
 pub use cluster::SimulatedCluster;
+pub use rehearsal::Rehearsal;

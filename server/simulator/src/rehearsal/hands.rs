@@ -1,0 +1,103 @@
+//! Carrying commands out: on their way, at their goal, and back.
+
+use cloud::provider::{CloudError, LaunchOutcome, LaunchRequest};
+use engine::control::{Instruction, LaunchOrder};
+use engine::model::Text;
+use executor::{Command, CommandId, Outcome};
+
+use super::{Happening, Rehearsal, Violation};
+use crate::cluster::Answer;
+
+/// One way, least and most, in milliseconds.
+const STORE_MS: (i64, i64) = (1, 15);
+/// One way to the cloud.
+const CLOUD_MS: (i64, i64) = (20, 600);
+/// One way to an agent.
+const AGENT_MS: (i64, i64) = (2, 60);
+
+impl Rehearsal {
+    fn latency(&self, command: &Command) -> i64 {
+        let die = self.dice.child("latency").child_number(self.happenings);
+        die.between(match command {
+            Command::Record(_) => STORE_MS,
+            Command::Instruct { .. } => AGENT_MS,
+            Command::Launch(_) | Command::Terminate { .. } => CLOUD_MS,
+        })
+    }
+
+    pub(super) fn send(&mut self, id: CommandId, command: Command) {
+        let wait = self.latency(&command);
+        self.at(wait, Happening::Arrive(id, command));
+    }
+
+    fn answer(&mut self, id: CommandId, command: &Command, outcome: Outcome) {
+        let wait = self.latency(command);
+        self.at(wait, Happening::Answer(id, outcome));
+    }
+
+    pub(super) fn carry_out(&mut self, id: CommandId, command: &Command) {
+        let outcome = match command {
+            Command::Record(_) => {
+                self.decisions += 1;
+                Some(Outcome::Done)
+            }
+            Command::Launch(order) => Some(self.launch(order)),
+            Command::Terminate { provider_id, .. } => Some(self.terminate(provider_id)),
+            Command::Instruct { cluster, instruction, .. } => self.instruct(id, cluster, instruction),
+        };
+        if let Some(outcome) = outcome {
+            self.answer(id, command, outcome);
+        }
+    }
+
+    fn launch(&mut self, order: &LaunchOrder) -> Outcome {
+        let claimed = self.cluster(&order.cluster).is_some_and(|c| c.claims().any(|claim| claim.name == order.claim));
+        if !claimed {
+            let (cluster, claim) = (order.cluster.clone(), order.claim.clone());
+            self.violations.insert(Violation::LaunchBeforeClaim { cluster, claim });
+        }
+        match self.cloud.launch(&LaunchRequest::from(order), self.now) {
+            Ok(LaunchOutcome { instance, .. }) => Outcome::Launched {
+                provider_id: instance.provider_id,
+                instance_type: instance.instance_type,
+                zone: instance.zone,
+                capacity_type: instance.capacity_type,
+            },
+            Err(error) => match error.as_launch_failure() {
+                Some(failure) => Outcome::LaunchFailed(failure),
+                None => again(&error),
+            },
+        }
+    }
+
+    fn terminate(&mut self, provider_id: &Text) -> Outcome {
+        match self.cloud.terminate(provider_id, self.now) {
+            Ok(()) => Outcome::Begun,
+            Err(CloudError::NotFound { .. }) => Outcome::Done,
+            Err(error) => again(&error),
+        }
+    }
+
+    fn instruct(&mut self, id: CommandId, cluster: &Text, instruction: &Instruction) -> Option<Outcome> {
+        let scene = self.clusters.get_mut(cluster)?;
+        if !scene.connected {
+            return Some(Outcome::TryAgain { after_ms: None, why: format!("the agent of {cluster} is not connected") });
+        }
+        match scene.cluster.instruct(instruction, self.now) {
+            Ok(Answer::Done) => Some(Outcome::Done),
+            Ok(Answer::Later) => {
+                self.drains.insert((cluster.clone(), instruction.claim().clone()), id);
+                None
+            }
+            Err(reason) => Some(Outcome::Refused(reason)),
+        }
+    }
+}
+
+fn again(error: &CloudError) -> Outcome {
+    let after_ms = match error {
+        CloudError::RequestLimitExceeded { retry_after_ms } => Some(*retry_after_ms),
+        _ => None,
+    };
+    Outcome::TryAgain { after_ms, why: error.to_string() }
+}

@@ -1,0 +1,195 @@
+//! Seeded runs of the whole system.
+
+mod planner;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud::simulated::{Bucket, Weather};
+use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife};
+use engine::model::labels::{ARCH, OS};
+use engine::model::pool::OptInRules;
+use engine::model::{
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, PodShape, Requirement, Requirements,
+    Resources, resources,
+};
+
+use super::*;
+use crate::cluster::ClusterSettings;
+use crate::script;
+
+const MINUTE: i64 = 60_000;
+const GIB: i64 = 1 << 30;
+
+fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
+    let zone = Text::from(zone);
+    let labels = Labels::new();
+    Offering {
+        zone,
+        capacity_type,
+        price: MicroUsd(price),
+        estimated: false,
+        available: true,
+        reservation: None,
+        labels,
+    }
+}
+
+/// `a.2` with 2 vCPU and 8 GiB at 0.10 an hour, and its multiples; spot at a third; two zones.
+fn catalogue() -> Arc<Catalogue> {
+    let kind = |vcpu: i64| {
+        let amounts = [(resources::CPU, vcpu * 1000), (resources::MEMORY, vcpu * 4 * GIB), (resources::PODS, 30)];
+        let capacity = Resources::from_iter(amounts);
+        let mut allocatable = capacity.clone();
+        allocatable.subtract(&Resources::from_iter([(resources::CPU, 100), (resources::MEMORY, GIB)]));
+        let both = [(CapacityType::OnDemand, vcpu * 50_000), (CapacityType::Spot, vcpu * 17_000)];
+        let zones = ["us-east-1a", "us-east-1b"];
+        let offers = zones.iter().flat_map(|zone| both.map(|(paid, price)| offering(zone, paid, price)));
+        InstanceType {
+            name: Text::from(format!("a.{vcpu}")),
+            labels: Requirements::from_iter([Requirement::equals(ARCH, "amd64"), Requirement::equals(OS, "linux")]),
+            capacity,
+            allocatable,
+            exotic: false,
+            offerings: offers.collect(),
+        }
+    };
+    Arc::new(Catalogue { types: vec![kind(2), kind(4), kind(8)], offering_keys: Vec::new() })
+}
+
+fn pool(catalogue: &Arc<Catalogue>) -> PoolRecord {
+    let pool = NodePool {
+        name: Text::from("default"),
+        node_class: Text::from("default"),
+        weight: 0,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        limits: Resources::new(),
+        replicas: None,
+        not_ready: None,
+        unhealthy: false,
+        catalogue: Arc::clone(catalogue),
+        rules: OptInRules::default(),
+    };
+    let half = Budget { limit: BudgetLimit::Percent(50), reasons: None, scheduled: false };
+    let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: vec![half], ..PoolLife::default() };
+    PoolRecord { pool, life, revision: Text::from("1") }
+}
+
+fn daemon() -> DaemonRecord {
+    let requests = Resources::from_iter([(resources::CPU, 50), (resources::MEMORY, GIB / 8), (resources::PODS, 1)]);
+    DaemonRecord {
+        namespace: Text::from("kube-system"),
+        name: Text::from("agentd"),
+        shape: Arc::new(PodShape { requests, ..PodShape::default() }),
+        labels: Arc::new(Labels::new()),
+    }
+}
+
+fn setup(seed: u64, clusters: u64, weather: Weather, length_ms: i64) -> Setup {
+    let catalogue = catalogue();
+    let mut scenes = BTreeMap::new();
+    let mut script = Vec::new();
+    for index in 0..clusters {
+        let name = Text::from(format!("c{index}"));
+        let seed = seed * 100 + index;
+        let mut cluster = SimulatedCluster::new(ClusterSettings { seed, ..ClusterSettings::default() });
+        cluster.add_daemon(daemon());
+        for beat in script::standard(seed, length_ms) {
+            let scale = Act::Scale { cluster: name.clone(), workload: beat.workload, replicas: beat.replicas };
+            script.push((beat.at_ms, scale));
+        }
+        scenes.insert(name, Scene::new(cluster, vec![pool(&catalogue)]));
+    }
+    let cloud = SimulatedCloud::new(Weather { seed, ..weather }, Some(catalogue));
+    Setup { seed, settings: Settings::default(), cloud, scenes, script }
+}
+
+#[track_caller]
+fn rehearse(setup: Setup, end_ms: i64) -> Report {
+    let seed = setup.seed;
+    let report = Rehearsal::new(setup, planner::plan).run(end_ms);
+    assert!(report.is_good(), "seed {seed}\n{report}");
+    report
+}
+
+#[test]
+fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
+    for seed in 0..10 {
+        let report = rehearse(setup(seed, 2, Weather::default(), 20 * MINUTE), 30 * MINUTE);
+        assert!(report.sold > 0 && report.pods_ran >= 18, "{report}");
+        // Steady pods stay, so something is left; bursts went, so something was given back.
+        assert!(report.alive > 0 && report.alive < report.sold, "{report}");
+    }
+}
+
+#[test]
+fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
+    let mut faults = (0, 0, 0, 0);
+    for seed in 0..25 {
+        let weather = Weather {
+            shortage_percent: 40,
+            interrupted_percent: 30,
+            interrupted_after_ms: (MINUTE, 8 * MINUTE),
+            lost_answers_percent: 20,
+            calls: Bucket::new(3, 700),
+            ..Weather::default()
+        };
+        let report = rehearse(setup(seed, 2, weather, 20 * MINUTE), 45 * MINUTE);
+        faults.0 += report.refused;
+        faults.1 += report.throttled;
+        faults.2 += report.answers_lost;
+        faults.3 += report.interrupted;
+    }
+    assert!(faults.0 > 0 && faults.1 > 0 && faults.2 > 0 && faults.3 > 0, "every kind of fault took place: {faults:?}");
+}
+
+#[test]
+fn agents_that_are_cut_off_and_come_back_lose_no_pod() {
+    for seed in 0..15 {
+        let mut setup = setup(seed, 2, Weather::default(), 20 * MINUTE);
+        let dice = Dice::new(seed).child("cuts");
+        for cut in 0..6 {
+            let cluster = Text::from(format!("c{}", cut % 2));
+            let die = dice.child_number(cut);
+            let from = die.child("from").between((0, 20 * MINUTE));
+            let back = from + die.child("for").between((1_000, 2 * MINUTE));
+            setup.script.push((from, Act::Disconnect { cluster: cluster.clone() }));
+            setup.script.push((back, Act::Connect { cluster }));
+        }
+        rehearse(setup, 40 * MINUTE);
+    }
+}
+
+#[test]
+fn without_any_capacity_no_pod_runs_and_nothing_is_left_behind() {
+    let weather = Weather { no_capacity: true, ..Weather::default() };
+    let report = Rehearsal::new(setup(1, 1, weather, 20 * MINUTE), planner::plan).run(30 * MINUTE);
+    assert_eq!((report.pods_ran, report.sold, report.violations.len()), (0, 0, 0), "{report}");
+    assert!(!report.is_good() && !report.never_ran.is_empty(), "{report}");
+}
+
+#[test]
+fn capacity_that_comes_back_is_used() {
+    let mut setup = setup(2, 1, Weather::default(), 20 * MINUTE);
+    setup.script.push((0, Act::Capacity { available: false }));
+    setup.script.push((9 * MINUTE, Act::Capacity { available: true }));
+    let report = rehearse(setup, 40 * MINUTE);
+    assert!(report.refused > 0, "{report}");
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let weather = || Weather { shortage_percent: 30, interrupted_percent: 30, ..Weather::default() };
+    let run = || Rehearsal::new(setup(3, 2, weather(), 20 * MINUTE), planner::plan).run(30 * MINUTE);
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_planner_that_plans_nothing_is_found_out() {
+    let idle: Planner = |_| Ok(Default::default());
+    let report = Rehearsal::new(setup(1, 1, Weather::default(), 20 * MINUTE), idle).run(30 * MINUTE);
+    assert!(!report.is_good(), "{report}");
+}
