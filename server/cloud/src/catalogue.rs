@@ -4,13 +4,15 @@
 //! turns it into the engine's [`Catalogue`] for one region and one NodeClass: labels, capacity, what is left for pods,
 //! offerings with prices. [`overlay`] then changes prices and capacity as NodeOverlays say.
 //!
-//! Reading order: [`settings`] (the arguments), [`snapshot`] and `figures` (what is known), `labels`, `capacity`, `launchable`
-//! and `offerings` (the rules), [`exchange`] (the file format of `fleetwright catalogue export` and `--catalogue`).
+//! Reading order: [`settings`] (the arguments), [`snapshot`], `figures` and `columns` (what is known), `labels`,
+//! `capacity`, `launchable` and `offerings` (the rules), [`exchange`] (the file format of `fleetwright catalogue export` and
+//! `--catalogue`).
 //!
 //! Rules and constants are those of Karpenter's AWS provider, so that a node planned here is the node that joins.
 
 mod attach;
 mod capacity;
+mod columns;
 mod embedded;
 pub mod exchange;
 mod figures;
@@ -80,3 +82,6 @@ struct Tally {
     /// Whether some spot price is a share of the on-demand price.
     spot_estimated: bool,
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,7 +152,7 @@ fn completed(mut capacity: Resources, settings: &NodeClassSettings) -> Resources
 pub(super) fn overhead(capacity: &Resources, memory_pods: i64, kubelet: &KubeletSettings) -> Resources {
     let mut overhead = Resources::from_iter([
         (CPU, reserved_cpu(capacity.get(CPU))),
-        (MEMORY, (11 * memory_pods + 255) * MIB),
+        (MEMORY, memory_pods.saturating_mul(11).saturating_add(255).saturating_mul(MIB)),
         (EPHEMERAL_STORAGE, 1 << 30),
     ]);
     for (name, amount) in kubelet.kube_reserved.iter() {
@@ -165,7 +165,7 @@ pub(super) fn overhead(capacity: &Resources, memory_pods: i64, kubelet: &Kubelet
     let disk = capacity.get(EPHEMERAL_STORAGE);
     overhead.add(&Resources::from_iter([
         (MEMORY, threshold("memory.available", MEMORY).unwrap_or(100 * MIB)),
-        (EPHEMERAL_STORAGE, threshold("nodefs.available", EPHEMERAL_STORAGE).unwrap_or((disk + 9) / 10)),
+        (EPHEMERAL_STORAGE, threshold("nodefs.available", EPHEMERAL_STORAGE).unwrap_or(disk.saturating_add(9) / 10)),
     ]));
     overhead
 }
@@ -174,7 +174,11 @@ pub(super) fn overhead(capacity: &Resources, memory_pods: i64, kubelet: &Kubelet
 /// cut to whole millicores by itself.
 fn reserved_cpu(millicores: i64) -> i64 {
     const STEPS: [(i64, i64, i64); 4] = [(0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, i64::MAX, 25)];
-    STEPS.iter().map(|(from, to, share)| (millicores.min(*to) - from).max(0) * share / 10_000).sum()
+    let kept = |(from, to, share): &(i64, i64, i64)| {
+        let part = i128::from((millicores.min(*to) - from).max(0));
+        i64::try_from(part * i128::from(*share) / 10_000).unwrap_or(i64::MAX)
+    };
+    STEPS.iter().map(kept).sum()
 }
 
 /// Attach limits are no capacity of the machine; huge pages take their room from memory.

@@ -5,6 +5,7 @@
 
 use engine::model::{CapacityType, Text};
 
+use super::columns::Columns;
 use super::exchange::CatalogueError;
 use super::figures::{Accelerator, Figures, Gpu, Hypervisor};
 use super::labels;
@@ -28,10 +29,10 @@ fn decode_text(text: &'static str) -> Result<Snapshot, CatalogueError> {
     if columns != COLUMNS {
         return Err(damaged(at));
     }
-    let keys = labels::Keys::new();
+    let mut columns = Columns::default();
     let types: Result<Vec<TypeEntry>, CatalogueError> =
-        lines.map(|(at, line)| read_type(line, &regions, &keys).ok_or(damaged(at))).collect();
-    Ok(Snapshot::new(regions, types?))
+        lines.map(|(at, line)| read_type(line, &regions, &mut columns).ok_or(damaged(at))).collect();
+    Ok(Snapshot::new(regions, columns, types?))
 }
 
 fn read_regions(line: &str) -> Option<Vec<Region>> {
@@ -43,7 +44,7 @@ fn read_regions(line: &str) -> Option<Vec<Region>> {
     line.strip_prefix("regions ")?.split(' ').map(region).collect()
 }
 
-fn read_type(line: &'static str, regions: &[Region], keys: &labels::Keys) -> Option<TypeEntry> {
+fn read_type(line: &'static str, regions: &[Region], columns: &mut Columns) -> Option<TypeEntry> {
     let mut fields = line.split(',');
     let name = Text::from(fields.next()?);
     let figures = read_figures(&mut fields)?;
@@ -55,7 +56,7 @@ fn read_type(line: &'static str, regions: &[Region], keys: &labels::Keys) -> Opt
     let prices = fields.next()?.split('|').enumerate().filter(|(_, price)| !price.is_empty());
     let regional = prices.map(|(region, price)| Some((region, parse_usd(price)?))).collect::<Option<Vec<_>>>()?;
     let sales = read_sales(fields.next()?, regions, spot)?;
-    let labels = keys.labels(&name, &figures);
+    let labels = labels::of_figures(&name, &figures, columns);
     Some(TypeEntry { name, labels, machine: Machine::Ec2(Box::new(figures)), spot, regional, sales })
 }
 

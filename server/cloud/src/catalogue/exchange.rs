@@ -14,8 +14,9 @@
 //!   eviction thresholds, and what the NodeClass says about them).
 //! - `labels` are those that do not depend on NodeClass or offering. `kubernetes.io/arch` defaults to `amd64`,
 //!   `kubernetes.io/os` to `linux`. A label that other types have and one lacks, that one is known not to have.
-//! - An offering without `priceUsdPerHour` costs what `onDemandUsdPerHour` says for its region, spot a share of on-demand; when
-//!   neither is known it cannot be bought. `"estimated": true` marks a price that is one.
+//! - An offering without `priceUsdPerHour` costs what `onDemandUsdPerHour` says for its region, else what the type costs in
+//!   us-east-1 (or in the first region, where us-east-1 is not there); spot costs a share of on-demand. When none of these is
+//!   known it cannot be bought. `"estimated": true` marks a price that is an estimate.
 //! - `onDemandUsdPerHour` (price by region) holds prices of regions whose zones are not known.
 
 mod read;

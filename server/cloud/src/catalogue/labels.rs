@@ -1,10 +1,9 @@
 //! Labels of instance types, as Karpenter's AWS provider writes them, and which of them nobody knows.
 
-use std::collections::BTreeMap;
-
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
-use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Text};
+use engine::model::{Operator, Requirement, Requirements, Resources, Text};
 
+use super::columns::{Columns, Row};
 use super::figures::{Figures, Hypervisor, category_and_generation, family_and_size};
 use super::settings::AmiFamily;
 use super::snapshot::{Snapshot, TypeEntry};
@@ -67,8 +66,7 @@ const WELL_KNOWN: [&str; 24] = [
 /// them is a guess, and worth a note.
 #[must_use]
 pub fn unknown_label_keys(snapshot: &Snapshot) -> Vec<&'static str> {
-    let known = |key: &&str| snapshot.label_keys.iter().any(|defined| defined.as_ref() == *key);
-    let mut unknown: Vec<&'static str> = WELL_KNOWN.into_iter().filter(|key| !known(key)).collect();
+    let mut unknown: Vec<&'static str> = WELL_KNOWN.into_iter().filter(|key| !snapshot.columns.contains(key)).collect();
     unknown.sort_unstable();
     unknown
 }
@@ -80,79 +78,64 @@ pub(super) fn is_exotic(name: &str, capacity: &Resources) -> bool {
     family_and_size(name).1.contains("metal") || DEVICES.iter().any(|device| capacity.get(device) > 0)
 }
 
-/// Label keys, each allocated once for all types.
-pub(super) struct Keys(BTreeMap<&'static str, Text>);
-
-impl Keys {
-    pub(super) fn new() -> Self {
-        Self(WELL_KNOWN.into_iter().chain([ARCH]).map(|key| (key, Text::from(key))).collect())
-    }
-
-    /// The labels that follow from name and figures. A figure that AWS does not give leaves its label out.
-    pub(super) fn labels(&self, name: &str, figures: &Figures) -> Labels {
-        let mut labels = Labels::new();
-        let mut set = |key: &'static str, value: Text| {
-            if let Some(key) = self.0.get(key) {
-                labels.insert(key.clone(), value);
-            }
-        };
-        name_labels(name, &mut set);
-        machine_labels(figures, &mut set);
-        device_labels(figures, &mut set);
-        labels
-    }
+/// The labels that follow from name and figures. A figure that AWS does not give leaves its label out.
+pub(super) fn of_figures(name: &str, figures: &Figures, columns: &mut Columns) -> Row {
+    let mut row = Row::default();
+    let mut set = |key: &'static str, value: &str| {
+        columns.set(&mut row, key, value);
+    };
+    name_labels(name, &mut set);
+    machine_labels(figures, &mut set);
+    device_labels(figures, &mut set);
+    row
 }
 
-fn name_labels(name: &str, set: &mut impl FnMut(&'static str, Text)) {
+fn name_labels(name: &str, set: &mut impl FnMut(&'static str, &str)) {
     let (family, size) = family_and_size(name);
-    set(FAMILY, family.into());
-    set(SIZE, size.into());
-    set(FLEX, (if family.contains("-flex") { "true" } else { "false" }).into());
+    set(FAMILY, family);
+    set(SIZE, size);
+    set(FLEX, if family.contains("-flex") { "true" } else { "false" });
     if let Some((category, generation)) = category_and_generation(family) {
-        set(CATEGORY, category.into());
-        set(GENERATION, generation.into());
+        set(CATEGORY, category);
+        set(GENERATION, generation);
     }
 }
 
-fn machine_labels(figures: &Figures, set: &mut impl FnMut(&'static str, Text)) {
+fn machine_labels(figures: &Figures, set: &mut impl FnMut(&'static str, &str)) {
     let hypervisor = match figures.hypervisor {
         Hypervisor::Nitro => "nitro",
         Hypervisor::Xen => "xen",
         Hypervisor::Metal => "",
     };
-    set(ARCH, figures.arch.into());
-    set(HYPERVISOR, hypervisor.into());
-    set(CPU_COUNT, number(figures.vcpu));
-    set(CPU_MANUFACTURER, kebab(figures.cpu_manufacturer));
-    set(MEMORY_MIB, number(figures.memory_mib));
+    set(ARCH, figures.arch);
+    set(HYPERVISOR, hypervisor);
+    set(CPU_COUNT, &figures.vcpu.to_string());
+    set(CPU_MANUFACTURER, &kebab(figures.cpu_manufacturer));
+    set(MEMORY_MIB, &figures.memory_mib.to_string());
     let optional = [(CLOCK_SPEED, figures.mhz), (NETWORK_BANDWIDTH, figures.mbps), (LOCAL_NVME, figures.nvme_gb)];
     for (key, value) in optional {
         if let Some(value) = value {
-            set(key, number(value));
+            set(key, &value.to_string());
         }
     }
 }
 
-fn device_labels(figures: &Figures, set: &mut impl FnMut(&'static str, Text)) {
+fn device_labels(figures: &Figures, set: &mut impl FnMut(&'static str, &str)) {
     if let Some(gpu) = figures.gpu {
-        set(GPU_NAME, kebab(gpu.name));
-        set(GPU_MANUFACTURER, kebab(gpu.manufacturer));
-        set(GPU_COUNT, number(gpu.count));
-        set(GPU_MEMORY, number(gpu.memory_mib));
+        set(GPU_NAME, &kebab(gpu.name));
+        set(GPU_MANUFACTURER, &kebab(gpu.manufacturer));
+        set(GPU_COUNT, &gpu.count.to_string());
+        set(GPU_MEMORY, &gpu.memory_mib.to_string());
     }
     if let Some(accelerator) = figures.accelerator {
-        set(ACCELERATOR_NAME, kebab(accelerator.name));
-        set(ACCELERATOR_MANUFACTURER, kebab(accelerator.manufacturer));
-        set(ACCELERATOR_COUNT, number(accelerator.count));
+        set(ACCELERATOR_NAME, &kebab(accelerator.name));
+        set(ACCELERATOR_MANUFACTURER, &kebab(accelerator.manufacturer));
+        set(ACCELERATOR_COUNT, &accelerator.count.to_string());
     }
 }
 
-fn number(value: i64) -> Text {
-    value.to_string().into()
-}
-
-fn kebab(text: &str) -> Text {
-    text.to_ascii_lowercase().replace(' ', "-").into()
+fn kebab(text: &str) -> String {
+    text.to_ascii_lowercase().replace(' ', "-")
 }
 
 /// Writes the requirements of instance types for one region and image family.
@@ -178,27 +161,23 @@ impl<'a> Writer<'a> {
     }
 
     /// The labels of a type, its known absences, and what region and NodeClass add. Windows has no image for any architecture
-    /// but amd64, so other machines have no operating system there.
+    /// but amd64: for other machines no operating system is possible there.
     pub(super) fn requirements(&self, entry: &TypeEntry) -> Requirements {
-        let arch = entry.labels.get(ARCH).map_or("amd64", AsRef::as_ref);
+        let columns = &self.snapshot.columns;
+        let arch = columns.value(&entry.labels, ARCH).map_or("amd64", AsRef::as_ref);
         let os = match (self.windows, arch) {
             (true, "amd64") => Requirement::equals(OS, "windows"),
-            (true, _) => absent(OS),
-            (false, _) => Requirement::equals(OS, entry.labels.get(OS).cloned().unwrap_or_else(|| Text::from("linux"))),
-        };
-        let rest = [os, Requirement::equals(ARCH, arch), Requirement::equals(INSTANCE_TYPE, entry.name.clone())];
-        let (region, build) = (self.region.clone(), self.windows_build.clone());
-        let mut all: Requirements = rest.into_iter().chain([region, build]).collect();
-        for key in &self.snapshot.label_keys {
-            if !matches!(key.as_ref(), OS | ARCH | INSTANCE_TYPE) {
-                let value = entry.labels.get(key);
-                all.add(value.map_or_else(|| absent(key), |value| Requirement::equals(key, value.clone())));
+            (true, _) => Requirement::new(OS, Operator::In, []),
+            (false, _) => {
+                let stated = columns.value(&entry.labels, OS).cloned();
+                Requirement::equals(OS, stated.unwrap_or_else(|| Text::from("linux")))
             }
-        }
-        if all.get(TENANCY).is_none() {
-            all.add(self.tenancy.clone());
-        }
-        all
+        };
+        let own = |requirement: &&Requirement| !matches!(requirement.key().as_ref(), OS | ARCH | INSTANCE_TYPE);
+        let name = Requirement::equals(INSTANCE_TYPE, entry.name.clone());
+        let added = [os, Requirement::equals(ARCH, arch), name, self.region.clone(), self.windows_build.clone()];
+        let tenancy = (!columns.contains(TENANCY)).then(|| self.tenancy.clone());
+        columns.requirements(&entry.labels).filter(own).cloned().chain(added).chain(tenancy).collect()
     }
 }
 

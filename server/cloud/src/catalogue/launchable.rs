@@ -25,21 +25,27 @@ impl<'a> Check<'a> {
     /// Whether the type can be launched. What a user's catalogue does not say about a type is held to be fine.
     pub(super) fn allows(&self, entry: &TypeEntry, labels: &Requirements) -> bool {
         let family = family_and_size(&entry.name).0;
-        let hypervisor = entry.labels.get(HYPERVISOR).map(AsRef::as_ref);
+        let hypervisor = only_value(labels, HYPERVISOR);
         let settings = self.settings;
         let boots = |image: &Requirements| labels.first_incompatible(image, |_| true).is_none();
         (self.images.is_empty() || self.images.iter().any(boots))
             && !(settings.ami_family == AmiFamily::Al2023 && family == "a1")
             && (!settings.connection_tracking || hypervisor.is_none_or(|hypervisor| hypervisor == "nitro"))
-            && (!settings.nested_virtualization || nests(entry, family))
-            && (settings.network_interfaces.is_empty() || takes_interfaces(entry, &settings.network_interfaces))
+            && (!settings.nested_virtualization || nests(&entry.name, labels))
+            && (settings.network_interfaces.is_empty()
+                || (hypervisor != Some("xen") && takes_interfaces(entry, &settings.network_interfaces)))
     }
 }
 
 /// Virtual machines inside the machine: AWS offers them on the eighth generation of Intel machines, bare metal aside.
-fn nests(entry: &TypeEntry, family: &str) -> bool {
-    !entry.labels.contains_key(FAMILY)
-        || ["c8i", "m8i", "r8i"].iter().any(|supported| family.starts_with(supported)) && !entry.name.contains("metal")
+fn nests(name: &str, labels: &Requirements) -> bool {
+    only_value(labels, FAMILY).is_none_or(|family| {
+        ["c8i", "m8i", "r8i"].iter().any(|supported| family.starts_with(supported)) && !name.contains("metal")
+    })
+}
+
+fn only_value<'l>(labels: &'l Requirements, key: &str) -> Option<&'l str> {
+    labels.get(key)?.finite_values()?.first().map(AsRef::as_ref)
 }
 
 /// Cards, devices and EFA of the interfaces must be there. The snapshot does not say which machines before Nitro have the
@@ -47,8 +53,7 @@ fn nests(entry: &TypeEntry, family: &str) -> bool {
 fn takes_interfaces(entry: &TypeEntry, interfaces: &[NetworkInterface]) -> bool {
     let Machine::Ec2(figures) = &entry.machine else { return true };
     let efa_only = interfaces.iter().filter(|interface| interface.efa_only).count();
-    entry.labels.get(HYPERVISOR).is_none_or(|hypervisor| hypervisor.as_ref() != "xen")
-        && i64::try_from(efa_only).is_ok_and(|count| count <= figures.efa)
+    i64::try_from(efa_only).is_ok_and(|count| count <= figures.efa)
         && interfaces.iter().all(|i| i64::from(i.device) < figures.interfaces_of_card(i.card))
 }
 

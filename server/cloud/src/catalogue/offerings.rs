@@ -61,7 +61,7 @@ impl<'a> Seller<'a> {
     /// Every way to buy `entry` in the region, reserved capacity last. Without `launchable` none is available.
     pub(super) fn offerings(&self, entry: &TypeEntry, launchable: bool, tally: &mut Tally) -> Vec<Offering> {
         let on_demand = self.on_demand(entry);
-        let mut offerings = Vec::new();
+        let mut offerings = Vec::with_capacity(2 * self.zones.len());
         if self.assumed {
             let estimate = |quote: Quote| Quote { estimated: true, ..quote };
             for zone in &self.zones {

@@ -11,6 +11,7 @@ use engine::model::{Catalogue, InstanceType, MicroUsd, Offering, Requirement, Re
 
 use super::capacity::reserve_hugepages;
 use super::labels::is_exotic;
+use super::offerings::KEYS as OFFERING_KEYS;
 use super::price::{parse_usd, scale};
 
 /// What an overlay does to prices.
@@ -173,7 +174,7 @@ fn add_capacity(machine: &mut InstanceType, suitable: &[&Overlay]) {
 /// Whether type and pool together meet the overlay in everything that is no matter of the offering.
 fn suits_type(overlay: &Overlay, pool: &Requirements, machine: &InstanceType) -> bool {
     overlay.requirements.iter().all(|wanted| {
-        if of_offering(wanted.key(), machine) {
+        if of_offering(wanted.key()) {
             return pool.get(wanted.key()).is_none_or(|allowed| allowed.intersects(wanted));
         }
         match (machine.labels.get(wanted.key()), pool.get(wanted.key())) {
@@ -188,12 +189,8 @@ fn agrees(known: &Requirement, wanted: &Requirement) -> bool {
     known.intersects(wanted) || (known.allows_absence() && wanted.allows_absence())
 }
 
-fn of_offering(key: &str, machine: &InstanceType) -> bool {
-    key == ZONE || key == CAPACITY_TYPE || super::offerings::KEYS.contains(&key) || has_offering_label(key, machine)
-}
-
-fn has_offering_label(key: &str, machine: &InstanceType) -> bool {
-    machine.offerings.iter().any(|offering| offering.labels.contains_key(key))
+fn of_offering(key: &str) -> bool {
+    key == ZONE || key == CAPACITY_TYPE || OFFERING_KEYS.contains(&key)
 }
 
 /// Whether the offering meets the overlay in everything that is a matter of the offering.
@@ -203,7 +200,7 @@ fn suits_offering(overlay: &Overlay, offering: &Offering) -> bool {
         CAPACITY_TYPE => wanted.has(offering.capacity_type.as_str()),
         key => match offering.labels.get(key) {
             Some(value) => wanted.has(value),
-            None => wanted.allows_absence() || !super::offerings::KEYS.contains(&key),
+            None => wanted.allows_absence() || !OFFERING_KEYS.contains(&key),
         },
     })
 }

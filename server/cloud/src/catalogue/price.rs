@@ -27,8 +27,8 @@ pub(super) fn scale(price: MicroUsd, numerator: i64, denominator: i64) -> MicroU
     MicroUsd(i64::try_from(scaled).unwrap_or(i64::MAX))
 }
 
-/// Dollars as a JSON number: the nearest double prints as the exact decimal again.
-#[expect(clippy::cast_precision_loss, reason = "prices stay below 10^12 micro-dollars, which a double holds exactly")]
+/// Dollars as a JSON number. Prices stay below 10^12 micro-dollars, which a double holds exactly, and the nearest double to a
+/// price prints as the exact decimal again.
 pub(super) fn as_number(price: MicroUsd) -> f64 {
     price.0 as f64 / 1e6
 }

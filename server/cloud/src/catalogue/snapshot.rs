@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use engine::model::{CapacityType, Labels, MicroUsd, Resources, Text};
+use engine::model::{CapacityType, MicroUsd, Resources, Text};
 use serde_json::Value;
 
+use super::columns::{Columns, Row};
 use super::exchange::{self, CatalogueError};
 use super::{embedded, figures::Figures};
 
@@ -26,8 +27,7 @@ pub struct Snapshot {
     pub(super) regions: Vec<Region>,
     /// Sorted by name.
     pub(super) types: Vec<TypeEntry>,
-    /// Label keys that some type has, sorted: a type without one of them is known not to have it.
-    pub(super) label_keys: Vec<Text>,
+    pub(super) columns: Columns,
 }
 
 /// One instance type.
@@ -35,7 +35,7 @@ pub struct Snapshot {
 pub(super) struct TypeEntry {
     pub(super) name: Text,
     /// Labels that do not depend on NodeClass, region or offering.
-    pub(super) labels: Labels,
+    pub(super) labels: Row,
     pub(super) machine: Machine,
     /// Whether it is sold as spot where its zones are not known.
     pub(super) spot: bool,
@@ -134,13 +134,10 @@ impl Snapshot {
         self.region_index(HOME_REGION).or((!self.regions.is_empty()).then_some(0))
     }
 
-    /// Puts types in order and collects what all of them tell about label keys.
-    pub(super) fn new(regions: Vec<Region>, mut types: Vec<TypeEntry>) -> Self {
+    /// Puts types in order.
+    pub(super) fn new(regions: Vec<Region>, columns: Columns, mut types: Vec<TypeEntry>) -> Self {
         types.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut label_keys: Vec<Text> = types.iter().flat_map(|entry| entry.labels.keys().cloned()).collect();
-        label_keys.sort();
-        label_keys.dedup();
-        Self { regions, types, label_keys }
+        Self { regions, types, columns }
     }
 }
 

@@ -356,12 +356,18 @@ fn agree(ours: &Requirement, theirs: &Requirement) -> bool {
 }
 
 impl FromIterator<Requirement> for Requirements {
+    /// Sorts first, so that the map is laid out at once: catalogues hold tens of thousands of these.
     fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
-        let mut all = Self::new();
-        for requirement in requirements {
-            all.add(requirement);
-        }
-        all
+        let mut all: Vec<Requirement> = requirements.into_iter().collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all.dedup_by(|later, earlier| {
+            let same = later.key == earlier.key;
+            if same {
+                *earlier = earlier.intersection(later);
+            }
+            same
+        });
+        Self(all.into_iter().map(|requirement| (requirement.key.clone(), requirement)).collect())
     }
 }
 

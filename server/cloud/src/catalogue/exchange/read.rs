@@ -8,9 +8,10 @@ use engine::model::labels::{
     canonical_key,
 };
 use engine::model::resources::{CPU, MEMORY};
-use engine::model::{CapacityType, Labels, MicroUsd, Resources, Text, quantity};
+use engine::model::{CapacityType, MicroUsd, Resources, Text, quantity};
 use serde_json::{Map, Value};
 
+use super::super::columns::{Columns, Row};
 use super::super::price::{MOST_USD_PER_HOUR, parse_usd};
 use super::super::snapshot::{Machine, Quote, Region, Sale, Snapshot, TypeEntry};
 use super::{API_VERSION, CatalogueError, KIND};
@@ -35,8 +36,9 @@ pub(in super::super) fn parse(bytes: &[u8]) -> Read<Snapshot> {
     let at = root.key("regions");
     let regions = read_regions(array(required(file, "regions", &at)?, &at)?, &at)?;
     let at = root.key("types");
-    let types = read_types(array(required(file, "types", &at)?, &at)?, &at, &regions)?;
-    Ok(Snapshot::new(regions, types))
+    let mut columns = Columns::default();
+    let types = read_types(array(required(file, "types", &at)?, &at)?, &at, &regions, &mut columns)?;
+    Ok(Snapshot::new(regions, columns, types))
 }
 
 fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
@@ -71,13 +73,13 @@ fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
     Ok(regions)
 }
 
-fn read_types(list: &[Value], at: &At<'_>, regions: &[Region]) -> Read<Vec<TypeEntry>> {
+fn read_types(list: &[Value], at: &At<'_>, regions: &[Region], columns: &mut Columns) -> Read<Vec<TypeEntry>> {
     let mut names = BTreeSet::new();
     let mut types = Vec::with_capacity(list.len());
     for (index, value) in list.iter().enumerate() {
         let name = value.get("name").and_then(Value::as_str);
         let at = At(Some(at), Step::Named(index, name));
-        let entry = read_type(value, &at, regions)?;
+        let entry = read_type(value, &at, regions, columns)?;
         if !names.insert(entry.name.clone()) {
             return Err(at.key("name").refuse(format!("{:?} a second time", entry.name), "a name once".into()));
         }
@@ -86,12 +88,14 @@ fn read_types(list: &[Value], at: &At<'_>, regions: &[Region]) -> Read<Vec<TypeE
     Ok(types)
 }
 
-fn read_type(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<TypeEntry> {
+fn read_type(value: &Value, at: &At<'_>, regions: &[Region], columns: &mut Columns) -> Read<TypeEntry> {
     const FIELDS: [&str; 6] = ["name", "labels", "capacity", "overhead", "onDemandUsdPerHour", "offerings"];
     let fields = object(value, at, &FIELDS)?;
     let name = name_of(required(fields, "name", &at.key("name"))?, &at.key("name"))?;
-    let labels =
-        fields.get("labels").map_or(Ok(Labels::new()), |value| read_labels(value, &at.key("labels"), &name))?;
+    let labels = match fields.get("labels") {
+        Some(labels) => read_labels(labels, &at.key("labels"), &name, columns)?,
+        None => Row::default(),
+    };
     let capacity = read_capacity(required(fields, "capacity", &at.key("capacity"))?, &at.key("capacity"))?;
     let overhead =
         fields.get("overhead").map(|value| read_overhead(value, &at.key("overhead"), &capacity)).transpose()?;
@@ -116,8 +120,8 @@ fn regional_prices(mut regional: Vec<(usize, MicroUsd)>, sales: &[Sale]) -> Vec<
     regional
 }
 
-fn read_labels(value: &Value, at: &At<'_>, name: &Text) -> Read<Labels> {
-    let mut labels = Labels::new();
+fn read_labels(value: &Value, at: &At<'_>, name: &Text, columns: &mut Columns) -> Read<Row> {
+    let mut labels = Row::default();
     for (key, value) in map(value, at)? {
         let at = at.key(key);
         if key.is_empty() || FOREIGN_LABELS.contains(&canonical_key(key)) {
@@ -132,7 +136,7 @@ fn read_labels(value: &Value, at: &At<'_>, name: &Text) -> Read<Labels> {
         if canonical_key(key) == INSTANCE_TYPE && label != name.as_ref() {
             return Err(at.refuse(format!("{label:?}"), format!("the type's name, {name:?}")));
         }
-        if labels.insert(canonical_key(key).into(), label.into()).is_some() {
+        if !columns.set(&mut labels, canonical_key(key), label) {
             return Err(at.refuse(format!("a second value for {}", canonical_key(key)), "one".into()));
         }
     }
@@ -153,8 +157,7 @@ fn read_capacity(value: &Value, at: &At<'_>) -> Read<Resources> {
 fn read_overhead(value: &Value, at: &At<'_>, capacity: &Resources) -> Read<Resources> {
     let overhead = read_amounts(value, at)?;
     for (name, amount) in overhead.iter() {
-        // The disk of a machine may be the NodeClass's, which is not known here.
-        if capacity.contains(name) && amount > capacity.get(name) && name.as_ref() != MEMORY {
+        if capacity.contains(name) && amount > capacity.get(name) {
             let most = format!("at most the capacity, {}", quantity::render(name, capacity.get(name)));
             return Err(at.key(name).refuse(quantity::render(name, amount), most));
         }
@@ -262,7 +265,7 @@ fn is_label_value(text: &str) -> bool {
     let inner = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
-    bytes.len() <= 63 && bytes.iter().all(|b| inner(b)) && ends(bytes.first()) && ends(bytes.last())
+    bytes.len() <= 63 && bytes.iter().all(inner) && ends(bytes.first()) && ends(bytes.last())
 }
 
 fn name_of(value: &Value, at: &At<'_>) -> Read<Text> {

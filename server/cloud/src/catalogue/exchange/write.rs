@@ -27,7 +27,7 @@ pub(in super::super) fn export(snapshot: &Snapshot) -> Value {
 fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[Seller<'_>]) -> Value {
     let mut written = Map::new();
     written.insert("name".into(), json!(&*entry.name));
-    written.insert("labels".into(), write_labels(entry));
+    written.insert("labels".into(), write_labels(snapshot, entry));
     write_room(entry, &mut written);
     let prices = hidden_prices(snapshot, entry);
     if !prices.is_empty() {
@@ -38,8 +38,9 @@ fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[Seller<'_>]) ->
     Value::Object(written)
 }
 
-fn write_labels(entry: &TypeEntry) -> Value {
-    let mut labels: Labels = entry.labels.clone();
+fn write_labels(snapshot: &Snapshot, entry: &TypeEntry) -> Value {
+    let own = snapshot.columns.labels(&entry.labels);
+    let mut labels: Labels = own.map(|(key, value)| (key.clone(), value.clone())).collect();
     labels.insert(INSTANCE_TYPE.into(), entry.name.clone());
     labels.entry(OS.into()).or_insert_with(|| "linux".into());
     labels.iter().map(|(key, value)| (key.to_string(), json!(&**value))).collect::<Map<_, _>>().into()
