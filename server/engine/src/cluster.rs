@@ -23,3 +23,8 @@ pub use record::{
     Scheduling,
 };
 pub use state::ClusterState;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -186,3 +186,6 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         Event::Tick => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,17 @@ pub enum Target {
     Node(Text),
 }
 
+impl Target {
+    /// The NodeClaim, if it is one.
+    #[must_use]
+    pub fn claim(&self) -> Option<&Text> {
+        match self {
+            Self::Claim(claim) => Some(claim),
+            Self::Node(_) => None,
+        }
+    }
+}
+
 /// Room that was given to one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Promise {

@@ -53,9 +53,17 @@ pub(super) fn machine(
     }
 }
 
-/// The token of an attempt.
+/// Longest client token that EC2 takes.
+const MAX_TOKEN: usize = 64;
+
+/// The token of an attempt: `<claim>-<attempt>`, with the middle of a long name as its hash.
 pub(super) fn token(claim: &Text, attempt: u32) -> Text {
-    Text::from(format!("{claim}-{attempt}"))
+    let plain = format!("{claim}-{attempt}");
+    if plain.len() <= MAX_TOKEN {
+        return Text::from(plain);
+    }
+    let head: String = claim.chars().take(32).collect();
+    Text::from(format!("{head}-{:016x}-{attempt}", spread(0, claim, 0)))
 }
 
 fn pod_name(input: &PlanningInput, pod: u32) -> Text {

@@ -1,5 +1,6 @@
 //! From pending pods to NodeClaims: plan, record, check again, create.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::machine::{Machine, Stage};
@@ -126,12 +127,15 @@ impl Ward {
         if decision.kind == DecisionKind::Empty {
             return self.carry_out_removals(&decision, desk);
         }
+        let awaited: BTreeSet<Text> =
+            self.state.promises.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
         for planned in &decision.machines {
             let claim = &planned.claim.name;
             if self.machines.get(claim).is_none_or(|machine| machine.stage != Stage::Deciding) {
                 continue;
             }
-            if self.still_holds(id, planned, desk) {
+            let wanted = planned.pods.is_empty() || awaited.contains(claim);
+            if wanted && self.still_holds(id, planned, desk) {
                 self.enter(claim, Stage::Creating, desk.now);
                 self.instruct(Instruction::CreateClaim(planned.claim.clone()), desk);
             } else {
@@ -146,14 +150,12 @@ impl Ward {
         let claim = &planned.claim.name;
         let Some(machine) = self.machines.get(claim) else { return false };
         let Some(pool) = self.state.pool(&planned.claim.pool) else { return false };
-        let target = Target::Claim(claim.clone());
-        let wanted = planned.pods.is_empty() || self.state.promises.iter().any(|(_, to)| to.target == target);
         let order = &planned.launch;
         let sold = |option: &super::LaunchOption| {
             desk.offerings.is_sold_out(&option.instance_type, &option.zone, order.capacity_type)
         };
         let unchanged = pool.revision == machine.revision && pool.pool.not_ready.is_none();
-        wanted && unchanged && !order.options.iter().all(sold) && self.within_limits(id, &planned.claim.pool)
+        unchanged && !order.options.iter().all(sold) && self.within_limits(id, &planned.claim.pool)
     }
 
     /// Whether the pool's limits hold for everything but the machines of this decision, which were planned within them.

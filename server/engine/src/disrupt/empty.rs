@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::promise::Target;
-use crate::cluster::{ClusterState, DisruptionReason, NodeRecord, PoolRecord};
+use crate::cluster::{ClusterState, DisruptionReason, NodeRecord, PodRecord, PoolRecord};
 use crate::control::Removal;
 use crate::model::{Text, Timestamp};
 
@@ -40,7 +40,7 @@ pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<Text>, now: Timesta
             continue;
         }
         match due(state, pool, node) {
-            Some(due) if due <= now => nodes.empty.push((node, &claim.name, due)),
+            Some(due) if due <= now => nodes.empty.push((node, &claim.name)),
             Some(due) => found.again = Some(found.again.map_or(due, |again| again.min(due))),
             None => {}
         }
@@ -49,9 +49,8 @@ pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<Text>, now: Timesta
         let Some(record) = state.pool(&pool) else { continue };
         let allowed = record.life.allowance(DisruptionReason::Empty, nodes.total, nodes.gone);
         found.held += nodes.empty.len().saturating_sub(allowed);
-        found
-            .removals
-            .extend(nodes.empty.iter().take(allowed).map(|(node, claim, due)| removal(node, claim, record, *due)));
+        let may_go = nodes.empty.iter().take(allowed);
+        found.removals.extend(may_go.map(|(node, claim)| removal(node, claim, record)));
     }
     found
 }
@@ -61,8 +60,8 @@ pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<Text>, now: Timesta
 struct PoolNodes<'s> {
     total: usize,
     gone: usize,
-    /// Node, NodeClaim, since when it might have gone.
-    empty: Vec<(&'s NodeRecord, &'s Text, Timestamp)>,
+    /// Node and NodeClaim.
+    empty: Vec<(&'s NodeRecord, &'s Text)>,
 }
 
 fn promised_nodes(state: &ClusterState) -> BTreeSet<Text> {
@@ -74,7 +73,7 @@ fn promised_nodes(state: &ClusterState) -> BTreeSet<Text> {
 }
 
 fn is_empty(state: &ClusterState, node: &NodeRecord, now: Timestamp) -> bool {
-    let kept = |pod: &crate::cluster::PodRecord| pod.is_reschedulable() || pod.refuses_disruption(now);
+    let kept = |pod: &PodRecord| pod.is_reschedulable() || pod.refuses_disruption(now);
     !node.do_not_disrupt && !state.pods_on(&node.name).any(kept)
 }
 
@@ -85,14 +84,14 @@ fn due(state: &ClusterState, pool: &PoolRecord, node: &NodeRecord) -> Option<Tim
     pool.life.consolidatable_from(state.quiet_since(&node.name)?)
 }
 
-fn removal(node: &NodeRecord, claim: &Text, pool: &PoolRecord, due: Timestamp) -> Removal {
-    let waited = pool.life.consolidate_after_ms.unwrap_or(0);
+fn removal(node: &NodeRecord, claim: &Text, pool: &PoolRecord) -> Removal {
+    let waited = pool.life.consolidate_after_ms.unwrap_or(0) / 1000;
     let reason = format!(
-        "node {} holds only DaemonSet pods and had no pod event for {} s, the consolidateAfter of NodePool {} (since {} ms)",
-        node.name,
-        waited / 1000,
-        pool.pool.name,
-        due.0
+        "node {} holds only DaemonSet pods and had no pod event for {waited} s, the consolidateAfter of NodePool {}",
+        node.name, pool.pool.name
     );
     Removal { claim: claim.clone(), node: node.name.clone(), reason: Text::from(reason) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cloud::simulated::{Bucket, Weather};
 use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife};
-use engine::model::labels::{ARCH, OS};
+use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
 use engine::model::pool::OptInRules;
 use engine::model::{
     CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, PodShape, Requirement, Requirements,
@@ -47,7 +47,11 @@ fn catalogue() -> Arc<Catalogue> {
         let offers = zones.iter().flat_map(|zone| both.map(|(paid, price)| offering(zone, paid, price)));
         InstanceType {
             name: Text::from(format!("a.{vcpu}")),
-            labels: Requirements::from_iter([Requirement::equals(ARCH, "amd64"), Requirement::equals(OS, "linux")]),
+            labels: Requirements::from_iter([
+                Requirement::equals(ARCH, "amd64"),
+                Requirement::equals(OS, "linux"),
+                Requirement::equals(INSTANCE_TYPE, format!("a.{vcpu}")),
+            ]),
             capacity,
             allocatable,
             exotic: false,
@@ -122,6 +126,31 @@ fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
         assert!(report.sold > 0 && report.pods_ran >= 18, "{report}");
         // Steady pods stay, so something is left; bursts went, so something was given back.
         assert!(report.alive > 0 && report.alive < report.sold, "{report}");
+    }
+}
+
+/// The planner that the server runs.
+fn real(input: &engine::input::PlanningInput) -> Result<(engine::plan::Plan, engine::plan::PlanReport), String> {
+    let decision = engine::decide::plan(input).map_err(|violations| format!("{violations:?}"))?;
+    Ok((decision.plan, decision.report))
+}
+
+#[test]
+fn with_the_real_planner_every_pod_runs_and_every_empty_node_goes() {
+    for seed in 0..10 {
+        let weather = Weather {
+            shortage_percent: 30,
+            interrupted_percent: 20,
+            interrupted_after_ms: (MINUTE, 8 * MINUTE),
+            lost_answers_percent: 10,
+            calls: Bucket::new(5, 500),
+            ..Weather::default()
+        };
+        let mut rehearsal = Rehearsal::new(setup(seed, 2, weather, 20 * MINUTE), real);
+        let report = rehearsal.run(45 * MINUTE);
+        let refused = rehearsal.controller().clusters().filter_map(|name| rehearsal.controller().view(name)?.refused);
+        assert_eq!(refused.collect::<Vec<_>>(), Vec::<String>::new(), "seed {seed}");
+        assert!(report.is_good(), "seed {seed}\n{report}");
     }
 }
 

@@ -1,0 +1,130 @@
+//! Small clusters for tests: one pool `p` with the types `t.2` and `t.4`, machines `m0`, `m1`, … on nodes `n-m0`, ….
+
+use std::sync::Arc;
+
+use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolRecord, Scheduling};
+use super::{Budget, BudgetLimit, ClusterState, Object, Observation, PoolLife};
+use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
+use crate::model::pool::OptInRules;
+use crate::model::{
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, PodShape, Requirements, Resources,
+    Text, Timestamp,
+};
+
+pub(crate) fn text(value: &str) -> Text {
+    Text::from(value)
+}
+
+pub(crate) fn cpu(millis: i64) -> Resources {
+    Resources::from_iter([("cpu", millis), ("pods", 1)])
+}
+
+fn kind(vcpu: i64) -> InstanceType {
+    let amounts = Resources::from_iter([("cpu", vcpu * 1000), ("pods", 20)]);
+    let offering = Offering {
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        price: MicroUsd(vcpu * 10_000),
+        estimated: false,
+        available: true,
+        reservation: None,
+        labels: Labels::new(),
+    };
+    InstanceType {
+        name: Text::from(format!("t.{vcpu}")),
+        labels: Requirements::new(),
+        capacity: amounts.clone(),
+        allocatable: amounts,
+        exotic: false,
+        offerings: vec![offering],
+    }
+}
+
+/// The pool `p`: empty nodes go after 30 s, all at once if need be.
+pub(crate) fn pool() -> PoolRecord {
+    let pool = NodePool {
+        name: text("p"),
+        node_class: text("default"),
+        weight: 0,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        limits: Resources::new(),
+        replicas: None,
+        not_ready: None,
+        unhealthy: false,
+        catalogue: Arc::new(Catalogue { types: vec![kind(2), kind(4)], offering_keys: Vec::new() }),
+        rules: OptInRules::default(),
+    };
+    let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: Vec::new(), ..PoolLife::default() };
+    PoolRecord { pool, life, revision: text("1") }
+}
+
+pub(crate) fn pool_with(limit: BudgetLimit) -> PoolRecord {
+    let mut pool = pool();
+    pool.life.budgets = vec![Budget { limit, reasons: None, scheduled: false }];
+    pool
+}
+
+/// The NodeClaim `name`, launched as a `t.2`.
+pub(crate) fn claim(name: &str) -> ClaimRecord {
+    let amounts = Resources::from_iter([("cpu", 2000), ("pods", 20)]);
+    ClaimRecord {
+        name: text(name),
+        pool: text("p"),
+        node_class: text("default"),
+        provider_id: Text::from(format!("aws:///z/i-{name}")),
+        labels: labels(&[(INSTANCE_TYPE, "t.2"), (ZONE, "z"), (CAPACITY_TYPE, "spot"), (NODEPOOL, "p")]),
+        capacity: amounts.clone(),
+        allocatable: amounts,
+        ours: true,
+        ..ClaimRecord::default()
+    }
+}
+
+/// The Node of [`claim`], in service.
+pub(crate) fn node(name: &str) -> NodeRecord {
+    let claim = claim(name);
+    let mut all = claim.labels.clone();
+    all.extend(labels(&[(REGISTERED, "true"), (INITIALIZED, "true")]));
+    NodeRecord {
+        name: Text::from(format!("n-{name}")),
+        provider_id: claim.provider_id,
+        labels: all,
+        ready: true,
+        allocatable: claim.allocatable,
+        capacity: claim.capacity,
+        ..NodeRecord::default()
+    }
+}
+
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| (text(key), text(value))).collect()
+}
+
+/// A pod that asks for `millis` of CPU and fits nowhere yet.
+pub(crate) fn pod(name: &str, millis: i64) -> PodRecord {
+    let shape = Arc::new(PodShape { requests: cpu(millis), ..PodShape::default() });
+    PodRecord::pending("default", name, shape, Arc::new(Labels::new()))
+}
+
+/// The pod, running on the node of `machine`.
+pub(crate) fn on(machine: &str, pod: PodRecord) -> PodRecord {
+    let node = Some(Text::from(format!("n-{machine}")));
+    PodRecord { node, phase: PodPhase::Running, scheduling: Scheduling::Unseen, started: Some(Timestamp(0)), ..pod }
+}
+
+pub(crate) fn see(state: &mut ClusterState, at: i64, objects: impl IntoIterator<Item = Object>) {
+    for object in objects {
+        state.apply(Observation::upsert(object), Timestamp(at));
+    }
+}
+
+/// The pool and machines of these names in service since moment 0.
+pub(crate) fn in_service(pool: PoolRecord, machines: &[&str]) -> ClusterState {
+    let mut state = ClusterState::default();
+    let pair = |name: &&str| [Object::Claim(claim(name)), Object::Node(node(name))];
+    see(&mut state, 0, [Object::Pool(pool)].into_iter().chain(machines.iter().flat_map(pair)));
+    state
+}

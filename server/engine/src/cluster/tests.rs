@@ -1,0 +1,129 @@
+use super::testing::{claim, cpu, in_service, node, on, pod, pool, see, text};
+use super::*;
+use crate::input::Policy;
+use crate::model::labels::{INITIALIZED, REGISTERED};
+use crate::model::{Effect, NodeStage, Taint, Text, Timestamp};
+
+fn key(name: &str) -> PodKey {
+    PodKey { namespace: text("default"), name: text(name) }
+}
+
+fn names(state: &ClusterState) -> (Vec<Text>, Vec<Text>) {
+    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    (input.pods.into_iter().map(|pod| pod.name).collect(), input.nodes.into_iter().map(|node| node.name).collect())
+}
+
+#[test]
+fn pods_of_one_shape_are_interned_once_even_when_they_come_apart() {
+    let mut state = in_service(pool(), &[]);
+    see(&mut state, 0, [Object::Pod(pod("a", 100)), Object::Pod(pod("b", 100)), Object::Pod(pod("c", 200))]);
+    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    assert_eq!(input.shapes.iter().map(|shape| &shape.requests).collect::<Vec<_>>(), [&cpu(100), &cpu(200)]);
+    assert_eq!(input.pods.iter().map(|pod| pod.shape).collect::<Vec<_>>(), [0, 0, 1]);
+}
+
+#[test]
+fn a_promised_pod_is_not_planned_again_and_takes_room_on_its_machine() {
+    let mut state = in_service(pool(), &[]);
+    see(&mut state, 0, [Object::Pod(pod("a", 100)), Object::Pod(pod("b", 100))]);
+    let coming = ClaimRecord { provider_id: Text::default(), ..claim("m0") };
+    state.expect_claim(coming);
+    state.promises.give(key("a"), Target::Claim(text("m0")), None);
+    assert_eq!(names(&state), (vec![text("b")], vec![text("m0")]));
+    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    assert_eq!(input.nodes[0].stage, NodeStage::InFlight);
+    assert_eq!(input.nodes[0].pods.iter().map(|pod| &pod.name).collect::<Vec<_>>(), [&text("a")]);
+}
+
+#[test]
+fn a_promise_follows_its_machine_from_claim_to_node_and_ends_with_the_binding() {
+    let mut state = in_service(pool(), &["m0"]);
+    see(&mut state, 0, [Object::Pod(pod("a", 100))]);
+    state.promises.give(key("a"), Target::Claim(text("m0")), None);
+    let promised = state.planning_input(&Policy::default(), Timestamp(0));
+    assert_eq!((promised.pods.len(), promised.nodes[0].pods.len()), (0, 1));
+    see(&mut state, 1, [Object::Pod(on("m0", pod("a", 100)))]);
+    assert_eq!(state.promises.iter().count(), 0);
+    assert_eq!(state.planning_input(&Policy::default(), Timestamp(1)).nodes[0].pods.len(), 1);
+}
+
+#[test]
+fn a_lapsed_promise_leaves_the_pod_to_be_planned_again() {
+    let mut state = in_service(pool(), &["m0"]);
+    see(&mut state, 0, [Object::Pod(pod("a", 100))]);
+    state.promises.give(key("a"), Target::Node(text("n-m0")), Some(Timestamp(20)));
+    assert!(!state.promises.lapse(Timestamp(19)));
+    assert!(state.promises.lapse(Timestamp(20)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn pods_of_a_machine_that_goes_are_planned_before_they_are_evicted() {
+    let mut state = in_service(pool(), &["m0"]);
+    let daemon = PodRecord { daemon: Some(text("kube-system/agent")), ..on("m0", pod("agent", 10)) };
+    see(&mut state, 0, [Object::Pod(on("m0", pod("a", 100))), Object::Pod(daemon)]);
+    state.mark_going(&text("m0"));
+    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    assert_eq!(
+        input.pods.iter().map(|pod| (&pod.name, pod.leaves.clone())).collect::<Vec<_>>(),
+        [(&text("a"), Some(text("n-m0")))]
+    );
+    assert_eq!(input.nodes[0].stage, NodeStage::Deleting);
+    assert_eq!(input.nodes[0].pods.iter().map(|pod| pod.leaving).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn taints_of_coming_up_bar_nobody_until_the_node_is_in_service() {
+    let mut state = in_service(pool(), &["m0"]);
+    let startup = Taint { key: text("cni"), value: text(""), effect: Effect::NoSchedule };
+    let not_ready = Taint { key: text("node.kubernetes.io/not-ready"), value: text(""), effect: Effect::NoSchedule };
+    let own = Taint { key: text("gpu"), value: text(""), effect: Effect::NoSchedule };
+    let claimed = ClaimRecord { startup_taints: vec![startup.clone()], ..claim("m0") };
+    let mut young = NodeRecord { taints: vec![startup.clone(), not_ready.clone(), own.clone()], ..node("m0") };
+    young.labels.remove(INITIALIZED);
+    see(&mut state, 0, [Object::Claim(claimed), Object::Node(young.clone())]);
+    let taints = |state: &ClusterState| state.planning_input(&Policy::default(), Timestamp(0)).nodes[0].taints.clone();
+    assert_eq!(taints(&state), std::slice::from_ref(&own));
+    young.labels.insert(text(INITIALIZED), text("true"));
+    see(&mut state, 0, [Object::Node(young)]);
+    assert_eq!(taints(&state), [startup, not_ready, own]);
+}
+
+#[test]
+fn a_node_that_comes_up_has_the_resources_of_its_claim_that_it_does_not_report_yet() {
+    let mut state = in_service(pool(), &["m0"]);
+    let mut claimed = claim("m0");
+    claimed.allocatable.set("nvidia.com/gpu", 4);
+    let mut young = node("m0");
+    young.labels.remove(INITIALIZED);
+    young.labels.remove(REGISTERED);
+    see(&mut state, 0, [Object::Claim(claimed), Object::Node(young)]);
+    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    assert_eq!(input.nodes[0].allocatable.get("nvidia.com/gpu"), 4);
+    assert_eq!(input.nodes[0].stage, NodeStage::Registered);
+}
+
+#[test]
+fn a_snapshot_forgets_what_is_not_in_it() {
+    let mut state = in_service(pool(), &["m0", "m1"]);
+    see(&mut state, 0, [Object::Pod(on("m0", pod("a", 100)))]);
+    let pods = vec![on("m1", pod("b", 100))];
+    let snapshot =
+        ClusterSnapshot { pods, nodes: vec![node("m1")], claims: vec![claim("m1")], ..ClusterSnapshot::default() };
+    state.apply(Observation::Snapshot(Box::new(snapshot)), Timestamp(1));
+    assert!(state.is_synced() && state.pools().next().is_none());
+    assert_eq!(state.nodes().map(|node| &node.name).collect::<Vec<_>>(), [&text("n-m1")]);
+    assert_eq!(state.pods_on(&text("n-m1")).count(), 1);
+    assert_eq!(state.pods_on(&text("n-m0")).count(), 0);
+}
+
+#[test]
+fn pods_that_are_not_for_sale_are_not_planned() {
+    let mut state = in_service(pool(), &[]);
+    let gated = PodRecord { scheduling: Scheduling::Gated, ..pod("gated", 1) };
+    let preempting = PodRecord { nominated: Some(text("n")), ..pod("preempting", 1) };
+    let daemon = PodRecord { daemon: Some(text("d/d")), ..pod("daemon", 1) };
+    let ending = PodRecord { terminating: true, ..pod("ending", 1) };
+    see(&mut state, 0, [gated, preempting, daemon, ending, pod("plain", 1)].map(Object::Pod));
+    assert_eq!(names(&state).0, [text("plain")]);
+}

@@ -1,0 +1,303 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
+use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
+use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Timestamp};
+use crate::plan::PlannedNode;
+
+/// One machine of the cheapest type that is to be had, for all pods; none when nothing is to be had.
+fn one_machine(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+    let types = &input.pools[0].catalogue.types;
+    let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
+    let Some(kind) = types.iter().position(|kind| kind.offerings[0].available) else {
+        return Ok((Plan { unschedulable: pods, ..Plan::default() }, PlanReport::default()));
+    };
+    let no_taints: Arc<[Taint]> = Arc::from([]);
+    let node = PlannedNode {
+        name: text("p-1"),
+        pool: 0,
+        capacity_type: CapacityType::Spot,
+        zones: Arc::from([text("z")]),
+        types: Arc::from([u32::try_from(kind).unwrap_or(0)]),
+        price: MicroUsd(10_000),
+        reservation: None,
+        pods: pods.clone(),
+        labels: Arc::new(Labels::new()),
+        taints: no_taints,
+        requests: Resources::new(),
+    };
+    Ok((Plan { nodes: vec![node], order: pods, ..Plan::default() }, PlanReport::default()))
+}
+
+fn controller_with(snapshot: ClusterSnapshot) -> Controller {
+    let mut controller = Controller::new(Settings::default(), one_machine);
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
+    controller.handle(Event::Tick, Timestamp(1_000));
+    controller
+}
+
+fn controller() -> Controller {
+    controller_with(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() })
+}
+
+fn observe(controller: &mut Controller, at: i64, observation: Observation) -> Vec<Effect> {
+    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
+}
+
+fn see_pod(controller: &mut Controller, at: i64, pod: PodRecord) -> Vec<Effect> {
+    observe(controller, at, Observation::upsert(Object::Pod(pod)))
+}
+
+fn decided(effects: &[Effect]) -> Vec<&Decision> {
+    let decisions = effects.iter().filter_map(|effect| match effect {
+        Effect::Record(decision) => Some(decision.as_ref()),
+        _ => None,
+    });
+    decisions.collect()
+}
+
+fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
+    let told = effects.iter().filter_map(|effect| match effect {
+        Effect::Instruct { id, instruction, .. } => Some((*id, instruction.as_ref())),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
+    let orders = effects.iter().filter_map(|effect| match effect {
+        Effect::Launch(order) => Some(order.as_ref()),
+        _ => None,
+    });
+    orders.collect()
+}
+
+/// The decision for the pod `a`, seen at 2 s and planned at 3 s.
+fn decision_for_a(controller: &mut Controller) -> Decision {
+    see_pod(controller, 2_000, pod("a", 500));
+    let effects = controller.handle(Event::Tick, Timestamp(3_000));
+    decided(&effects)[0].clone()
+}
+
+fn recorded(controller: &mut Controller, decision: &Decision, at: i64) -> Vec<Effect> {
+    controller.handle(Event::Recorded { decision: decision.id }, Timestamp(at))
+}
+
+fn acked(controller: &mut Controller, instruction: InstructionId, at: i64) -> Vec<Effect> {
+    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(at))
+}
+
+/// The order for `a`, with its NodeClaim created at 5 s.
+fn order_for_a(controller: &mut Controller) -> LaunchOrder {
+    let decision = decision_for_a(controller);
+    let effects = recorded(controller, &decision, 4_000);
+    let (create, _) = instructions(&effects)[0];
+    orders(&acked(controller, create, 5_000))[0].clone()
+}
+
+fn no_capacity(order: &LaunchOrder) -> Event {
+    let failure = LaunchFailure::NoCapacity { sold_out: Vec::new() };
+    Event::LaunchFailed { cluster: text("c"), claim: order.claim.clone(), attempt: order.attempt, failure }
+}
+
+#[test]
+fn a_pod_is_planned_when_its_window_closes_and_not_before() {
+    let mut controller = controller();
+    assert_eq!(decided(&see_pod(&mut controller, 2_000, pod("a", 500))).len(), 0);
+    assert_eq!(controller.next_wakeup(), Some(Timestamp(3_000)));
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(2_999))).len(), 0);
+    let effects = controller.handle(Event::Tick, Timestamp(3_000));
+    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
+}
+
+#[test]
+fn recorded_then_created_then_launched() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    let claim = &decision.machines[0].claim.name;
+    let effects = recorded(&mut controller, &decision, 4_000);
+    assert!(orders(&effects).is_empty());
+    let told = instructions(&effects);
+    assert!(matches!(told.as_slice(), [(_, Instruction::CreateClaim(order))] if order.name == *claim), "{told:?}");
+    let effects = acked(&mut controller, told[0].0, 5_000);
+    let order = orders(&effects)[0];
+    assert_eq!((order.claim.clone(), order.attempt, order.token.to_string()), (claim.clone(), 1, format!("{claim}-1")));
+}
+
+#[test]
+fn a_pod_that_is_bound_while_the_decision_is_recorded_needs_no_machine() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    see_pod(&mut controller, 3_500, on("m9", pod("a", 500)));
+    assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
+    assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
+}
+
+#[test]
+fn a_pool_that_changes_while_the_decision_is_recorded_is_planned_for_again() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    let changed = crate::cluster::PoolRecord { revision: text("2"), ..pool() };
+    observe(&mut controller, 3_500, Observation::upsert(Object::Pool(changed)));
+    assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
+    let effects = controller.handle(Event::Tick, Timestamp(5_000));
+    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
+}
+
+#[test]
+fn a_pod_with_a_machine_on_its_way_is_not_planned_again() {
+    let mut controller = controller();
+    order_for_a(&mut controller);
+    see_pod(&mut controller, 6_000, pod("a", 500));
+    see_pod(&mut controller, 6_000, pod("b", 500));
+    let effects = controller.handle(Event::Tick, Timestamp(7_000));
+    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/b")]);
+}
+
+#[test]
+fn what_is_sold_out_is_not_planned_for_three_minutes() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    assert_eq!(order.options[0].instance_type.as_ref(), "t.2");
+    let effects = controller.handle(no_capacity(&order), Timestamp(6_000));
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
+    let effects = controller.handle(Event::Tick, Timestamp(7_000));
+    assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    // Refused at 6 s, so to be had again at 186 s.
+    see_pod(&mut controller, 184_000, pod("b", 1));
+    let before = controller.handle(Event::Tick, Timestamp(185_000));
+    assert_eq!(decided(&before)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    see_pod(&mut controller, 186_000, pod("c", 1));
+    let after = controller.handle(Event::Tick, Timestamp(187_000));
+    assert_eq!(decided(&after)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.2");
+}
+
+#[test]
+fn nothing_is_decided_while_the_agent_is_away_and_no_pod_is_dropped() {
+    let mut controller = controller();
+    see_pod(&mut controller, 2_000, pod("a", 500));
+    controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp(2_500));
+    assert!(controller.handle(Event::Tick, Timestamp(60_000)).is_empty());
+    assert_eq!(controller.next_wakeup(), None);
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(60_000));
+    let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
+    let effects = observe(&mut controller, 60_000, Observation::Snapshot(Box::new(snapshot)));
+    assert_eq!(decided(&effects).len(), 1, "the window of 2 s has been due since 3 s");
+}
+
+#[test]
+fn another_attempt_has_another_token_and_only_definitive_failures_make_one() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    let refused = |attempt: u32, retryable: bool| Event::LaunchFailed {
+        cluster: text("c"),
+        claim: order.claim.clone(),
+        attempt,
+        failure: LaunchFailure::Refused { code: text("Odd"), message: String::from("odd"), retryable },
+    };
+    let effects = controller.handle(refused(1, true), Timestamp(6_000));
+    assert_eq!((orders(&effects)[0].attempt, orders(&effects)[0].token.to_string()), (2, format!("{}-2", order.claim)));
+    assert!(controller.handle(refused(1, true), Timestamp(6_100)).is_empty(), "the first attempt is over");
+    let effects = controller.handle(refused(2, false), Timestamp(6_200));
+    assert!(orders(&effects).is_empty());
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
+}
+
+#[test]
+fn a_machine_that_is_launched_too_late_is_given_back() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    // Ordered at 5 s; five minutes later nobody waits for it any more and the pod is planned anew.
+    controller.handle(Event::Tick, Timestamp(305_000));
+    let launched = Launched {
+        cluster: text("c"),
+        claim: order.claim.clone(),
+        attempt: 1,
+        provider_id: text("aws:///z/i-late"),
+        instance_type: text("t.2"),
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+    };
+    let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp(306_000));
+    let given_back = |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.as_ref() == "aws:///z/i-late");
+    assert!(effects.iter().any(given_back), "{effects:?}");
+}
+
+fn with_machine() -> Controller {
+    let state = in_service(pool(), &["m0"]);
+    controller_with(ClusterSnapshot {
+        pools: vec![pool()],
+        nodes: state.nodes().cloned().collect(),
+        claims: state.claims().cloned().collect(),
+        ..ClusterSnapshot::default()
+    })
+}
+
+#[test]
+fn an_empty_node_is_drained_given_back_and_removed_in_this_order() {
+    let mut controller = with_machine();
+    // Seen in service at 0; consolidateAfter is 30 s.
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(29_999))).len(), 0);
+    let effects = controller.handle(Event::Tick, Timestamp(30_000));
+    let decision = decided(&effects)[0].clone();
+    assert_eq!((decision.kind, decision.removals[0].claim.as_ref()), (DecisionKind::Empty, "m0"));
+    let effects = recorded(&mut controller, &decision, 30_100);
+    let told = instructions(&effects);
+    assert!(matches!(told.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{told:?}");
+    let effects = acked(&mut controller, told[0].0, 31_000);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{effects:?}");
+    let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
+    let effects = controller.handle(gone, Timestamp(40_000));
+    let told = instructions(&effects);
+    assert!(
+        matches!(told.as_slice(), [(_, Instruction::DeleteClaim { node: Some(node), .. })] if node.as_ref() == "n-m0")
+    );
+    acked(&mut controller, told[0].0, 41_000);
+    assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
+}
+
+#[test]
+fn a_pod_that_comes_while_a_removal_is_recorded_keeps_the_node() {
+    let mut controller = with_machine();
+    let effects = controller.handle(Event::Tick, Timestamp(30_000));
+    let decision = decided(&effects)[0].clone();
+    see_pod(&mut controller, 30_050, on("m0", pod("a", 500)));
+    assert!(instructions(&recorded(&mut controller, &decision, 30_100)).is_empty());
+}
+
+#[test]
+fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned_at_once() {
+    let mut controller = with_machine();
+    see_pod(&mut controller, 2_000, on("m0", pod("a", 500)));
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    let event = Event::Interrupted { cluster, provider_id, reason: text("spot") };
+    let effects = controller.handle(event, Timestamp(10_000));
+    let told = instructions(&effects);
+    assert!(
+        matches!(told.as_slice(), [(_, Instruction::Drain { deadline: Some(Timestamp(130_000)), .. })]),
+        "{told:?}"
+    );
+    let effects = controller.handle(Event::Tick, Timestamp(11_000));
+    let decision = decided(&effects)[0];
+    assert_eq!(decision.machines[0].pods, [text("default/a")]);
+    // The offering that was taken back, a t.2 on spot, is left alone.
+    assert_eq!(decision.machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+}
+
+#[test]
+fn a_node_deleted_by_hand_takes_its_machine_along() {
+    let mut controller = with_machine();
+    let deleted = crate::cluster::NodeRecord { deleting: true, ..node("m0") };
+    let effects = observe(&mut controller, 2_000, Observation::upsert(Object::Node(deleted)));
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::Drain { .. })]), "{effects:?}");
+}
+
+#[test]
+fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
+    let mut controller = controller();
+    see_pod(&mut controller, 2_000, pod("a", 500));
+    observe(&mut controller, 2_100, Observation::Delete(Key::Pod(pod("a", 500).key)));
+    assert!(decided(&controller.handle(Event::Tick, Timestamp(3_000))).is_empty());
+}
