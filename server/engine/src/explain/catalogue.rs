@@ -66,7 +66,8 @@ pub(super) fn matching(world: &World<'_>, pool: u32, merged: &Requirements) -> V
 /// How a pod meets the offerings of one pool.
 #[derive(Debug)]
 pub(super) struct Market<'w> {
-    world: &'w World<'w>,
+    /// The finished plan.
+    pub world: &'w World<'w>,
     pool: u32,
     fleet: Fleet,
     stock: bool,

@@ -4,21 +4,19 @@
 //! topology. The first that leaves nothing is the reason; where the pod has several ways (OR-terms, volume alternatives)
 //! the way that came furthest is told.
 
+mod trial;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::input::MinValuesPolicy;
-use crate::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE};
-use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, NODES};
-use crate::model::taints::first_barring;
-use crate::model::{
-    HostPort, InstanceType, MicroUsd, NodePool, NotReady, Operator, Requirement, Requirements, Taint, Text,
-};
+use crate::model::resources::NODES;
+use crate::model::{HostPort, MicroUsd, NotReady, Requirement, Requirements, Taint, Text};
 
-use super::ask::{Alternative, Ask, Waiver};
-use super::catalogue::{Market, may_be_defined, shortage};
+use super::ask::{Ask, Waiver};
+use super::catalogue::{Market, distance, shortage};
 use super::topology::{Barrier, Site, Topology};
 use super::world::World;
+use trial::Trial;
 
 /// A machine that could be launched: indices of type and offering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,9 +122,9 @@ pub(super) fn launches(
     trial.gate()?;
     let mut found: BTreeSet<Launch> = BTreeSet::new();
     let mut furthest = Blocked::NoTerm;
-    for way in ask.alternatives() {
+    for way in &topology.ways {
         for volumes in ask.volume_alternatives() {
-            match trial.along(&way, &volumes) {
+            match trial.along(way, &volumes) {
                 Ok(launches) => found.extend(launches),
                 Err(blocked) if blocked.rank() > furthest.rank() || furthest == Blocked::NoTerm => furthest = blocked,
                 Err(_) => {}
@@ -136,262 +134,22 @@ pub(super) fn launches(
     if found.is_empty() { Err(furthest) } else { Ok(found.into_iter().collect()) }
 }
 
-struct Trial<'t> {
-    world: &'t World<'t>,
-    ask: &'t Ask<'t>,
-    topology: &'t Topology,
-    index: u32,
-    pool: &'t NodePool,
-}
-
-impl Trial<'_> {
-    /// What has nothing to do with the machine.
-    fn gate(&self) -> Result<(), Blocked> {
-        if let Some(why) = &self.pool.not_ready
-            && !self.ask.waives(&Waiver::Ready(self.index))
-        {
-            return Err(Blocked::NotReady(why.clone()));
-        }
-        match first_barring(&self.pool.taints, &self.ask.shape.tolerations) {
-            Some(taint) => Err(Blocked::Taint(taint.clone())),
-            None => Ok(()),
-        }
+/// Whether `pool` could launch any machine for `ask`: the answer of [`launches`], found without naming the obstacle and
+/// without looking further than the first machine that would do.
+pub(super) fn could_launch(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, pool: u32) -> bool {
+    let trial = Trial { world, ask, topology, index: pool, pool: &world.input.pools[pool as usize] };
+    if trial.gate().is_err() || (trial.has_no_node_left() && !ask.waives(&Waiver::Limits(pool))) {
+        return false;
     }
-
-    /// One OR-term with one volume alternative.
-    fn along(&self, way: &Alternative, volumes: &Requirements) -> Result<Vec<Launch>, Blocked> {
-        let own = self.own(way)?;
-        let merged = self.with_volumes(&own, volumes)?;
-        let market = Market::new(self.world, self.ask, self.index);
-        let roomy = self.roomy(&market, &merged)?;
-        let launches = self.on_sale(&market, &roomy, &merged).map_err(|blocked| match blocked {
-            // The place, not the market, is the trouble when the pod would find an offering without its volumes.
-            Blocked::Offering { .. } if !volumes.is_empty() && self.on_sale(&market, &roomy, &own).is_ok() => {
-                let place = volumes.get(ZONE).or_else(|| volumes.iter().next());
-                place.map_or(blocked, |place| Blocked::Volume(place.clone()))
-            }
-            other => other,
-        })?;
-        self.varied(&launches)?;
-        let launches = self.within_limits(launches)?;
-        self.in_place(launches, &merged)
+    if world.pools[pool as usize].base.iter().any(|requirement| requirement.min_values().is_some()) {
+        return launches(world, ask, topology, pool).is_ok();
     }
-
-    /// The pool's labels and the pod's.
-    fn own(&self, way: &Alternative) -> Result<Requirements, Blocked> {
-        if let Some(key) = &way.contradiction {
-            return Err(Blocked::Contradiction(key.clone()));
-        }
-        if let Some(names) = way.names.iter().find(|names| names.finite_values().is_some()) {
-            return Err(Blocked::Named(names.clone()));
-        }
-        let waived = |key: &str| self.ask.waives(&Waiver::Label(self.index, key.into()));
-        let mut base = self.world.pools[self.index as usize].base.clone();
-        for requirement in way.requirements.iter().filter(|r| waived(r.key())) {
-            base.remove(requirement.key());
-            base.add(requirement.clone());
-        }
-        let known = |key: &str| key != HOSTNAME && may_be_defined(self.world.input, self.pool, key);
-        if let Some(refused) = base.first_incompatible(&way.requirements, known) {
-            return Err(Blocked::Label(refused.clone()));
-        }
-        base.add_all(&way.requirements);
-        if !self.pool.rules.safe_architectures.is_empty() && !self.ask.names_architecture() {
-            let safe = self.pool.rules.safe_architectures.iter().cloned();
-            base.add(Requirement::new(ARCH, Operator::In, safe));
-        }
-        if self.types(&base).is_empty() { Err(Blocked::Types(base)) } else { Ok(base) }
-    }
-
-    /// Types that agree with `merged`; labels that the trial gives the pool are nobody else's business.
-    fn types(&self, merged: &Requirements) -> Rc<[u32]> {
-        let mut merged = merged.clone();
-        for waiver in &self.ask.waived {
-            if let Waiver::Label(pool, key) = waiver
-                && *pool == self.index
-                && !may_be_defined(self.world.input, self.pool, key)
-            {
-                merged.remove(key);
-            }
-        }
-        self.world.types(self.index, &merged)
-    }
-
-    fn with_volumes(&self, own: &Requirements, volumes: &Requirements) -> Result<Requirements, Blocked> {
-        let known = |key: &str| key != HOSTNAME && may_be_defined(self.world.input, self.pool, key);
-        if let Some(refused) = own.first_incompatible(volumes, known) {
-            return Err(Blocked::Volume(refused.clone()));
-        }
-        let mut merged = own.clone();
-        merged.add_all(volumes);
-        if self.types(&merged).is_empty() {
-            return Err(volumes.iter().next().map_or(Blocked::Types(merged.clone()), |r| Blocked::Volume(r.clone())));
-        }
-        Ok(merged)
-    }
-
-    /// Types that attach the volumes, are large enough beside their DaemonSets, and have the ports free.
-    fn roomy(&self, market: &Market<'_>, merged: &Requirements) -> Result<Vec<u32>, Blocked> {
-        let all = self.types(merged);
-        let freed = self.world.freed(self.index);
-        if let Some(driver) =
-            self.ask.drivers().into_iter().find(|driver| !all.iter().any(|&t| self.attaches(t, driver)))
-        {
-            return Err(Blocked::Attach(driver.clone()));
-        }
-        let attaches = |t: &u32| self.ask.drivers().into_iter().all(|driver| self.attaches(*t, driver));
-        let large: Vec<u32> = all
-            .iter()
-            .copied()
-            .filter(attaches)
-            .filter(|&t| self.ask.shape.requests.fits(&freed[t as usize].room))
-            .collect();
-        let small_enough: Vec<u32> = large.iter().copied().filter(|&t| !self.capped(market, t, merged)).collect();
-        if small_enough.is_empty() {
-            let within: Rc<[u32]> = all.iter().copied().filter(|&t| !self.capped(market, t, merged)).collect();
-            if large.is_empty() || !within.is_empty() {
-                let types = if within.is_empty() { all } else { within };
-                return Err(Blocked::Room { types, capped: !large.is_empty() });
-            }
-        }
-        let conflict = |t: u32| {
-            let taken = freed[t as usize].ports.iter();
-            taken
-                .flat_map(|(port, who)| self.ask.shape.host_ports.iter().map(move |own| (own, port, who)))
-                .find_map(|(own, port, who)| own.conflicts_with(port).then(|| Blocked::Port(own.clone(), who.clone())))
-        };
-        let open: Vec<u32> = large.iter().copied().filter(|&t| conflict(t).is_none()).collect();
-        match large.first().and_then(|&t| conflict(t)) {
-            Some(blocked) if open.is_empty() => Err(blocked),
-            _ => Ok(open),
-        }
-    }
-
-    /// Whether the pool's ceilings leave no way to buy the type that would else be open.
-    fn capped(&self, market: &Market<'_>, t: u32, merged: &Requirements) -> bool {
-        let instance = self.instance(t);
-        let rules = &self.pool.rules;
-        let priced = rules.max_node_price.is_some() || rules.max_price_per_vcpu.is_some();
-        let too_dear = || {
-            let mut closed = instance.offerings.iter().map(|offering| market.closed(instance, offering, merged));
-            closed.clone().any(|why| why == Some(super::catalogue::Closed::Price)) && closed.all(|why| why.is_some())
-        };
-        market.oversized(instance) || (priced && too_dear())
-    }
-
-    fn instance(&self, t: u32) -> &InstanceType {
-        &self.pool.catalogue.types[t as usize]
-    }
-
-    fn attaches(&self, t: u32, driver: &Text) -> bool {
-        let limit = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
-        let allocatable = &self.instance(t).allocatable;
-        let wanted = self.ask.volumes.attachments.iter().filter(|(of, _)| of == driver).count();
-        !allocatable.contains(&limit) || i64::try_from(wanted).unwrap_or(i64::MAX) <= allocatable.get(&limit)
-    }
-
-    fn on_sale(&self, market: &Market<'_>, types: &[u32], merged: &Requirements) -> Result<Vec<Launch>, Blocked> {
-        let mut launches = Vec::new();
-        for &t in types.iter().filter(|&&t| !market.oversized(self.instance(t))) {
-            let instance = self.instance(t);
-            for (at, offering) in (0_u32..).zip(&instance.offerings) {
-                if market.closed(instance, offering, merged).is_none() {
-                    launches.push(Launch { price: offering.price, instance: t, offering: at });
-                }
-            }
-        }
-        if !launches.is_empty() {
-            return Ok(launches);
-        }
-        let nearest = market.why_closed(types, merged).into_keys().next_back();
-        match nearest {
-            Some(super::catalogue::Closed::SpotShare) => Err(Blocked::SpotShare),
-            _ => Err(Blocked::Offering { types: types.to_vec(), merged: merged.clone() }),
-        }
-    }
-
-    fn varied(&self, launches: &[Launch]) -> Result<(), Blocked> {
-        let strict = self.world.input.policy.min_values == MinValuesPolicy::Strict;
-        if !strict || self.ask.waives(&Waiver::MinValues(self.index)) {
-            return Ok(());
-        }
-        for requirement in self.world.pools[self.index as usize].base.iter() {
-            let Some(wanted) = requirement.min_values() else { continue };
-            let key = requirement.key();
-            let values: BTreeSet<Text> = launches.iter().flat_map(|launch| self.values(launch, key)).collect();
-            let found = u32::try_from(values.len()).unwrap_or(u32::MAX);
-            if found < wanted {
-                return Err(Blocked::MinValues { key: key.clone(), wanted, found });
-            }
-        }
-        Ok(())
-    }
-
-    fn values(&self, launch: &Launch, key: &Text) -> Vec<Text> {
-        let instance = self.instance(launch.instance);
-        let offering = &instance.offerings[launch.offering as usize];
-        match key.as_ref() {
-            ZONE => vec![offering.zone.clone()],
-            CAPACITY_TYPE => vec![offering.capacity_type.as_str().into()],
-            _ => match offering.labels.get(key) {
-                Some(value) => vec![value.clone()],
-                None => {
-                    instance.labels.get(key).and_then(|r| r.finite_values()).into_iter().flatten().cloned().collect()
-                }
-            },
-        }
-    }
-
-    fn within_limits(&self, launches: Vec<Launch>) -> Result<Vec<Launch>, Blocked> {
-        if self.ask.waives(&Waiver::Limits(self.index)) {
-            return Ok(launches);
-        }
-        if self.world.left(self.index, NODES).is_some_and(|left| left < 1) {
-            return Err(Blocked::NodeLimit);
-        }
-        let kept: Vec<Launch> =
-            launches.iter().copied().filter(|launch| self.excess(launch.instance).is_empty()).collect();
-        if kept.is_empty() {
-            let types: BTreeSet<u32> = launches.iter().map(|launch| launch.instance).collect();
-            return Err(Blocked::Limits(types.into_iter().collect()));
-        }
-        Ok(kept)
-    }
-
-    fn excess(&self, t: u32) -> Vec<(Text, i64)> {
-        excess(self.world, self.index, t)
-    }
-
-    /// Keeps the launches that no topology rule bars.
-    fn in_place(&self, launches: Vec<Launch>, merged: &Requirements) -> Result<Vec<Launch>, Blocked> {
-        if self.topology.keys.is_empty() {
-            return Ok(launches);
-        }
-        let mut sites: BTreeSet<Site> = BTreeSet::new();
-        let mut kept = Vec::new();
-        let mut barriers = BTreeSet::new();
-        for launch in launches {
-            let site = self.topology.site(|key| self.label(&launch, merged, key));
-            match self.topology.barrier(&site) {
-                None => kept.push(launch),
-                Some(barrier) => drop(barriers.insert(barrier)),
-            }
-            sites.insert(site);
-        }
-        match barriers.into_iter().next() {
-            Some(barrier) if kept.is_empty() => Err(Blocked::Topology(barrier, sites.into_iter().collect())),
-            _ => Ok(kept),
-        }
-    }
-
-    /// The label of a machine to be launched; a hostname that nobody has yet is the empty one.
-    fn label(&self, launch: &Launch, merged: &Requirements, key: &Text) -> Option<Text> {
-        if key.as_ref() == HOSTNAME {
-            return Some("".into());
-        }
-        let known = self.values(launch, key);
-        known.into_iter().next().or_else(|| merged.get(key).and_then(Requirement::representative))
-    }
+    let market = Market::new(world, ask, pool);
+    topology.ways.iter().filter_map(|way| trial.own(way).ok()).any(|own| {
+        let merged =
+            ask.volume_alternatives().into_iter().filter_map(|volumes| trial.with_volumes(&own, &volumes).ok());
+        merged.into_iter().any(|merged| trial.types(&merged).iter().any(|&t| trial.would_do(&market, &merged, t)))
+    })
 }
 
 /// By how much a machine of the type would exceed the limits of `pool`: (resource, amount).
@@ -412,6 +170,6 @@ pub(super) fn nearest_type(
 ) -> Option<(u32, Vec<(Text, i64)>)> {
     let freed = world.freed(pool);
     let asked = &ask.shape.requests;
-    let nearest = types.iter().copied().min_by_key(|&t| super::catalogue::distance(asked, &freed[t as usize].room))?;
+    let nearest = types.iter().copied().min_by_key(|&t| distance(asked, &freed[t as usize].room))?;
     Some((nearest, shortage(asked, &freed[nearest as usize].room)))
 }

@@ -1,17 +1,19 @@
 //! What bars a pod, in words: the values wanted and found, the nearest machine, and by how much it misses.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod rules;
+
+use std::collections::BTreeSet;
 
 use crate::model::labels::ZONE;
 use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
-use crate::model::{NodePool, NotReady, PodAffinityTerm, Requirement, Requirements, Text};
+use crate::model::{NodePool, NotReady, Requirement, Requirements, Text};
 use crate::plan::ReasonCode;
 
 use super::ask::Ask;
 use super::catalogue::{Closed, Market, may_be_defined, time_left};
 use super::launch::{Blocked, excess, nearest_type};
-use super::topology::{Barrier, Site, Spread, Topology};
-use super::wording::{amount, amounts, and, count, duration, meant, needed, selector, some, taint};
+use super::topology::{Barrier, Topology};
+use super::wording::{amount, amounts, and, count, duration, meant, needed, some, taint};
 use super::world::{World, living};
 
 /// Domains, values and types that a message lists before it counts the rest.
@@ -240,7 +242,10 @@ impl Speaker<'_> {
     fn offering(&self, types: &[u32], merged: &Requirements) -> String {
         let market = Market::new(self.world, self.ask, self.pool);
         let closed = market.why_closed(types, merged);
-        let first: Vec<&str> = types.iter().map(|&t| self.type_name(t)).collect();
+        // Types that came as far as any: those that a change in the market, or in one rule, would help.
+        let furthest = closed.keys().next_back();
+        let near = |t: &&u32| market.why_closed(&[**t], merged).keys().next_back() == furthest;
+        let first: Vec<&str> = types.iter().filter(near).map(|&t| self.type_name(t)).collect();
         let mut message = format!("{} would do, but nothing is for sale", some(&first, 3));
         let why: Vec<String> = closed.iter().map(|(why, number)| self.say_closed(*why, *number, merged)).collect();
         if !why.is_empty() {
@@ -318,47 +323,6 @@ impl Speaker<'_> {
         let nodes = living(self.world.input, pool).count();
         format!("{} (it has {} and {} planned)", parts.join("; "), count(nodes, "node"), planned)
     }
-
-    fn topology(&self, barrier: Barrier, sites: &[Site]) -> String {
-        match barrier {
-            Barrier::Spread(at) => spread(&self.topology.spread[at], sites),
-            Barrier::Affinity(at) => {
-                let rule = &self.topology.affinity[at];
-                let term = &self.ask.shape.pod_affinity[rule.index];
-                let there: Vec<String> = rule.domains.iter().map(|(value, (n, _))| format!("{value} ({n})")).collect();
-                let offered = offered(&rule.key, sites);
-                let there = if there.is_empty() {
-                    "no such pod has a place".to_owned()
-                } else {
-                    format!("such pods are in {}", some(&there, LISTED))
-                };
-                format!("needs to share {} with {}; {there}, and it could stand in {offered}", rule.key, who(term))
-            }
-            Barrier::AntiAffinity(at) => {
-                let rule = &self.topology.anti[at];
-                let term = &self.ask.shape.pod_anti_affinity[rule.index];
-                let there: Vec<String> =
-                    rule.domains.iter().map(|(value, (n, one))| format!("{value} ({n}, such as {one})")).collect();
-                let offered = offered(&rule.key, sites);
-                format!(
-                    "must not share {} with {}; they are in {}, and it could stand in {offered}",
-                    rule.key,
-                    who(term),
-                    some(&there, LISTED)
-                )
-            }
-            Barrier::Foe => self.foe(sites),
-        }
-    }
-
-    fn foe(&self, sites: &[Site]) -> String {
-        let hits = sites.iter().flatten().filter_map(|(key, value)| {
-            let pod = self.topology.foes.get(&(key.clone(), value.clone()))?;
-            Some(format!("{pod} in {key}={value}"))
-        });
-        let hits: Vec<String> = hits.collect::<BTreeSet<String>>().into_iter().collect();
-        format!("other pods refuse it by their own anti-affinity: {}", some(&hits, LISTED))
-    }
 }
 
 /// Sum of what a machine of the type would exceed the limits by, as a share of each limit in millionths.
@@ -383,32 +347,4 @@ fn typo(wanted: &Requirement, offered: &Requirement) -> String {
     let guess =
         wanted.finite_values().into_iter().flatten().find_map(|value| meant(value, known.into_iter().flatten()));
     guess.map_or(String::new(), |value| format!("; did you mean {value}?"))
-}
-
-fn who(term: &PodAffinityTerm) -> String {
-    let pods = format!("pods with {}", selector(term.selector.as_ref()));
-    if term.namespaces.is_empty() { pods } else { format!("{pods} in namespace {}", term.namespaces.join(", ")) }
-}
-
-/// The values of `key` among `sites`.
-fn offered(key: &str, sites: &[Site]) -> String {
-    let values: BTreeSet<&str> = sites.iter().filter_map(|site| site.get(key)).map(AsRef::as_ref).collect();
-    let values: Vec<&str> = values.into_iter().map(|v| if v.is_empty() { "a new one" } else { v }).collect();
-    if values.is_empty() { format!("no {key} at all") } else { some(&values, LISTED) }
-}
-
-fn spread(rule: &Spread, sites: &[Site]) -> String {
-    if sites.iter().all(|site| !site.contains_key(&rule.key)) {
-        return format!("is spread over {}, a label that no machine of this NodePool has", rule.key);
-    }
-    let counts: BTreeMap<&str, i64> = rule.counts.iter().map(|(value, n)| (value.as_ref(), *n)).collect();
-    let counts: Vec<String> = counts.iter().map(|(value, n)| format!("{value} {n}")).collect();
-    format!(
-        "its spread over {} allows {} more than the least ({}); matching pods: {}; it could stand in {}",
-        rule.key,
-        rule.max_skew,
-        rule.minimum,
-        some(&counts, LISTED),
-        offered(&rule.key, sites)
-    )
 }

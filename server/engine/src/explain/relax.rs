@@ -1,21 +1,21 @@
 //! What would have to give way: constraints are taken out one by one, and the pod is really tried again without them.
 
+mod sentence;
+
 use std::collections::BTreeSet;
 
-use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, NODES, PODS};
-use crate::model::taints::first_barring;
-use crate::model::{HostPort, NotReady, PodAffinityTerm, Requirement, Text};
+use crate::model::resources::PODS;
+use crate::model::{HostPort, PodAffinityTerm, Text};
 
 use super::ask::{Ask, Waiver};
-use super::launch::{Blocked, Launch, launches, nearest_type};
-use super::reason::over;
-use super::standing::{node_refuses, planned_rooms};
+use super::launch::{Blocked, could_launch, launches, nearest_type};
+use super::standing::{node_refuses, planned_takes};
 use super::topology::{Barrier, Topology};
-use super::wording::{amount, and, bars, duration, needed, selector, taint};
+use super::wording::bars;
 use super::world::World;
 
-/// Pairs are tried only as long as there are no more candidates than this; 66 trials at most.
-const MOST_IN_PAIRS: usize = 12;
+/// Pairs are tried only as long as there are no more candidates than this for the first of the two.
+const MOST_IN_PAIRS: usize = 8;
 /// Sentences that are told for one pod.
 const MOST_SENTENCES: usize = 8;
 
@@ -57,17 +57,25 @@ pub(super) fn fits(world: &World<'_>, ask: &Ask<'_>) -> bool {
     let mut nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
     let mut planned = 0..u32::try_from(world.plan.nodes.len()).unwrap_or(u32::MAX);
     let requests = &ask.shape.requests;
-    world.open_pools().any(|(pool, _)| launches(world, ask, &topology, pool).is_ok())
+    world.open_pools().any(|(pool, _)| could_launch(world, ask, &topology, pool))
         || nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, &topology, at).is_none())
-        || planned.any(|at| {
-            requests.fits(world.most_room(at))
-                && planned_rooms(world, ask, &topology, at).iter().any(|room| requests.fits(room))
-        })
+        || planned.any(|at| requests.fits(world.most_room(at)) && planned_takes(world, ask, &topology, at))
+}
+
+/// What bars `ask` from each pool that would not launch for it.
+pub(super) fn obstacles(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> Vec<(u32, Blocked)> {
+    let blocked = |pool| Some((pool, launches(world, ask, topology, pool).err()?));
+    world.open_pools().filter_map(|(pool, _)| blocked(pool)).collect()
 }
 
 /// The smallest relaxations that make `ask` fit, as sentences; none when neither one nor two of them suffice.
-pub(super) fn fits_if(world: &World<'_>, ask: &Ask<'_>) -> Vec<String> {
-    let singles = candidates(world, ask);
+pub(super) fn fits_if(
+    world: &World<'_>,
+    ask: &Ask<'_>,
+    topology: &Topology,
+    obstacles: &[(u32, Blocked)],
+) -> Vec<String> {
+    let singles = candidates(world, ask, topology, obstacles);
     let mut sentences = Vec::new();
     for one in &singles {
         let Some(relaxed) = one.apply(world, ask) else { continue };
@@ -89,7 +97,8 @@ fn pairs(world: &World<'_>, ask: &Ask<'_>, singles: &BTreeSet<Relaxation>) -> Ve
     let mut sentences = Vec::new();
     for one in singles {
         let Some(without_one) = one.apply(world, ask) else { continue };
-        for other in candidates(world, &without_one) {
+        let topology = Topology::of(world, &without_one);
+        for other in candidates(world, &without_one, &topology, &obstacles(world, &without_one, &topology)) {
             let pair = if *one < other { (one.clone(), other.clone()) } else { (other.clone(), one.clone()) };
             if tried.len() >= MOST_IN_PAIRS * MOST_IN_PAIRS || !tried.insert(pair.clone()) {
                 continue;
@@ -113,13 +122,15 @@ fn pairs(world: &World<'_>, ask: &Ask<'_>, singles: &BTreeSet<Relaxation>) -> Ve
 }
 
 /// What could be relaxed, judged by what bars the pod from each pool.
-fn candidates(world: &World<'_>, ask: &Ask<'_>) -> BTreeSet<Relaxation> {
-    let topology = Topology::of(world, ask);
+fn candidates(
+    world: &World<'_>,
+    ask: &Ask<'_>,
+    topology: &Topology,
+    obstacles: &[(u32, Blocked)],
+) -> BTreeSet<Relaxation> {
     let mut all = BTreeSet::new();
-    for (pool, _) in world.open_pools() {
-        if let Err(blocked) = launches(world, ask, &topology, pool) {
-            suited(world, ask, &topology, pool, &blocked, &mut all);
-        }
+    for (pool, blocked) in obstacles {
+        suited(world, ask, topology, *pool, blocked, &mut all);
     }
     // Without a pool, room on existing nodes is all there is.
     if world.open_pools().next().is_none() {
@@ -253,180 +264,4 @@ impl Relaxation {
         (relaxed.waived != ask.waived || relaxed.shape != ask.shape || relaxed.volumes != ask.volumes)
             .then_some(relaxed)
     }
-
-    /// What has to change, exactly, for `ask` to fit; everything else that gives way is applied to `ask` already.
-    fn sentence(&self, world: &World<'_>, ask: &Ask<'_>) -> Option<String> {
-        let shape = &ask.shape;
-        Some(match self {
-            Self::Selector(key) => format!("nodeSelector {key}={} is dropped", shape.node_selector.get(key)?),
-            Self::Affinity(key) => format!("required node affinity on {key} is dropped"),
-            Self::Names => "required node affinity on metadata.name is dropped".to_owned(),
-            Self::Tolerate(pool) => tolerate(world, ask, *pool),
-            Self::Amount(name) => less(world, ask, name)?,
-            Self::VolumePlace => "its volumes are not bound to their zone or node".to_owned(),
-            Self::Attachments => fewer_volumes(world, ask)?,
-            Self::Port(port) => format!("host port {}/{} is dropped", port.port, port.protocol),
-            Self::Spread(at) => wider(world, ask, *at)?,
-            Self::PodAffinity(term) => {
-                let pods = selector(term.selector.as_ref());
-                format!("the required pod affinity with {pods} per {} is dropped", term.topology_key)
-            }
-            Self::PodAntiAffinity(term) => {
-                let pods = selector(term.selector.as_ref());
-                format!("the required pod anti-affinity against {pods} per {} is dropped", term.topology_key)
-            }
-            Self::Waive(waiver) => waived(world, ask, waiver)?,
-        })
-    }
-}
-
-fn tolerate(world: &World<'_>, ask: &Ask<'_>, pool: u32) -> String {
-    let pool = &world.input.pools[pool as usize];
-    let barring = |t: &&crate::model::Taint| first_barring(std::slice::from_ref(*t), &ask.shape.tolerations).is_some();
-    let taints: Vec<String> = pool.taints.iter().filter(barring).map(taint).collect();
-    let noun = if taints.len() == 1 { "taint" } else { "taints" };
-    format!("it tolerates {noun} {} of NodePool {}", and(&taints), pool.name)
-}
-
-/// The most of `name` that finds room somewhere: a smaller request fits wherever a larger one does, so it can be bisected.
-fn less(world: &World<'_>, ask: &Ask<'_>, name: &Text) -> Option<String> {
-    let asked = ask.shape.requests.get(name);
-    let mut amounts: BTreeSet<i64> = BTreeSet::from([0]);
-    for (pool, _) in world.open_pools() {
-        amounts.extend(world.freed(pool).iter().map(|freed| freed.room.get(name)));
-    }
-    amounts.extend((0_u32..).zip(&world.input.nodes).map(|(at, _)| world.room(at).get(name)));
-    amounts.extend((0_u32..).zip(&world.plan.nodes).map(|(at, _)| world.most_room(at).get(name)));
-    let amounts: Vec<i64> = amounts.into_iter().filter(|amount| (0..asked).contains(amount)).collect();
-    let with = |amount: i64| {
-        let mut smaller = ask.clone();
-        smaller.shape.requests.set(name.clone(), amount);
-        fits(world, &smaller)
-    };
-    let (mut low, mut high) = (0, amounts.len());
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if with(amounts[middle]) { low = middle } else { high = middle }
-    }
-    let most = *amounts.get(low)?;
-    if most == 0 {
-        return with(0).then(|| format!("it asks for no {name}"));
-    }
-    Some(format!("{name} is at most {}", amount(name, most)))
-}
-
-fn fewer_volumes(world: &World<'_>, ask: &Ask<'_>) -> Option<String> {
-    let of_types = |name: &str| {
-        let types = world.open_pools().flat_map(|(_, pool)| &pool.catalogue.types);
-        types.map(|t| t.allocatable.get(name)).max()
-    };
-    let drivers = ask.drivers();
-    let driver = drivers.first()?;
-    let most = of_types(&format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}"))?;
-    Some(format!("it attaches at most {most} volumes of {driver}"))
-}
-
-/// The least `maxSkew` that would do.
-fn wider(world: &World<'_>, ask: &Ask<'_>, at: usize) -> Option<String> {
-    let constraint = ask.shape.spread.get(at)?;
-    let key = &constraint.topology_key;
-    let with = |skew: i32| {
-        let mut wider = ask.clone();
-        wider.shape.spread[at].max_skew = skew;
-        fits(world, &wider)
-    };
-    // More than all pods there are is as good as no constraint.
-    let pods = world.input.pods.len() + world.input.nodes.iter().map(|node| node.pods.len()).sum::<usize>();
-    let (mut low, mut high) = (constraint.max_skew, i32::try_from(pods).unwrap_or(i32::MAX - 1) + 1);
-    if high <= low || !with(high) {
-        return Some(format!("its spread over {key} is ScheduleAnyway"));
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if with(middle) { high = middle } else { low = middle }
-    }
-    Some(format!("maxSkew of its spread over {key} is raised from {} to {high}", constraint.max_skew))
-}
-
-fn waived(world: &World<'_>, ask: &Ask<'_>, waiver: &Waiver) -> Option<String> {
-    let pool_of = |at: u32| &world.input.pools[at as usize];
-    let relaxed = Relaxation::Waive(waiver.clone()).apply(world, ask)?;
-    let topology = Topology::of(world, ask);
-    let found = |pool: u32| launches(world, &relaxed, &topology, pool).ok();
-    let why_not = |pool: u32| launches(world, ask, &topology, pool).err();
-    Some(match waiver {
-        Waiver::Ready(pool) => match pool_of(*pool).not_ready.as_ref()? {
-            NotReady::NodeClass(_) => format!("EC2NodeClass {} becomes ready", pool_of(*pool).node_class),
-            NotReady::NodePool(_) => format!("NodePool {} becomes ready", pool_of(*pool).name),
-        },
-        Waiver::Limits(pool) => raised_limits(world, *pool, &found(*pool)?)?,
-        Waiver::MinValues(pool) => {
-            let Some(Blocked::MinValues { key, wanted, found }) = why_not(*pool) else { return None };
-            format!("minValues of {key} in NodePool {} is lowered from {wanted} to {found}", pool_of(*pool).name)
-        }
-        Waiver::Ceilings(pool) => higher_ceilings(world, *pool, found(*pool)?.first()?)?,
-        Waiver::SpotWait(pool) => {
-            let left = super::catalogue::time_left(world, ask, *pool)?;
-            format!("it has waited another {} for spot in NodePool {}", duration(left), pool_of(*pool).name)
-        }
-        Waiver::SpotShare(pool) => {
-            format!(
-                "NodePool {} may run a larger share on spot (spot-max-percent, on-demand-min-nodes)",
-                pool_of(*pool).name
-            )
-        }
-        Waiver::Stock(pool) => {
-            let launch = *found(*pool)?.first()?;
-            let instance = &pool_of(*pool).catalogue.types[launch.instance as usize];
-            let offering = &instance.offerings[launch.offering as usize];
-            let kind = offering.capacity_type.as_str();
-            format!("{} can be launched in {} ({kind}) again", instance.name, offering.zone)
-        }
-        Waiver::Label(pool, key) => {
-            let wanted: Requirement = ask.alternatives().iter().find_map(|way| way.requirements.get(key).cloned())?;
-            format!("NodePool {} has {wanted}", pool_of(*pool).name)
-        }
-        Waiver::ForeignAntiAffinity => {
-            let pod = topology.foes.values().next()?;
-            format!("{pod} and its like drop their required pod anti-affinity against it")
-        }
-    })
-}
-
-/// By how much the limits must be raised for the machine that needs least.
-fn raised_limits(world: &World<'_>, pool: u32, launches: &[Launch]) -> Option<String> {
-    let nodepool = &world.input.pools[pool as usize];
-    let cheapest = launches.iter().min_by_key(|launch| (over(world, pool, launch.instance), **launch))?;
-    let capacity = &nodepool.catalogue.types[cheapest.instance as usize].capacity;
-    let used = &world.pools[pool as usize].used;
-    let mut raised = Vec::new();
-    if world.left(pool, NODES).is_some_and(|left| left < 1) {
-        raised.push(format!("nodes is raised from {} to at least {}", nodepool.limits.get(NODES), used.get(NODES) + 1));
-    }
-    for (name, _) in super::launch::excess(world, pool, cheapest.instance) {
-        let least = used.get(&name) + capacity.get(&name);
-        let limit = nodepool.limits.get(&name);
-        raised.push(format!("{name} is raised from {} to at least {}", amount(&name, limit), needed(&name, least)));
-    }
-    (!raised.is_empty()).then(|| format!("NodePool {}'s limit {}", nodepool.name, raised.join(" and its limit ")))
-}
-
-fn higher_ceilings(world: &World<'_>, pool: u32, launch: &Launch) -> Option<String> {
-    let nodepool = &world.input.pools[pool as usize];
-    let rules = &nodepool.rules;
-    let millicores = nodepool.catalogue.types[launch.instance as usize].capacity.get(crate::model::resources::CPU);
-    let mut raised = Vec::new();
-    if rules.max_node_price.is_some_and(|most| launch.price > most) {
-        raised.push(format!("max-node-price is raised to at least {}", launch.price));
-    }
-    let per_vcpu = (launch.price.0 * 1000 + millicores - 1).checked_div(millicores)?;
-    if rules.max_price_per_vcpu.is_some_and(|most| per_vcpu > most.0) {
-        raised.push(format!("max-price-per-vcpu is raised to at least {}", crate::model::MicroUsd(per_vcpu)));
-    }
-    let vcpus = (millicores + 999) / 1000;
-    if rules.max_node_vcpu.is_some_and(|most| vcpus > most) {
-        raised.push(format!("max-node-vcpu is raised to at least {vcpus}"));
-    }
-    (!raised.is_empty())
-        .then(|| format!("fleetwright.dev/{} on NodePool {}", raised.join(" and fleetwright.dev/"), nodepool.name))
 }

@@ -16,7 +16,7 @@ use super::world::{Load, World, node_label};
 /// node that misses only room is the one worth naming. `None` when the pod fits.
 pub(super) fn node_refuses(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> Option<ReasonCode> {
     let node = &world.input.nodes[at as usize];
-    if let Some(code) = bars_whatever_the_room(world, ask, at) {
+    if let Some(code) = bars_whatever_the_room(world, ask, topology, at) {
         return Some(code);
     }
     if !ask.shape.requests.fits(world.room(at)) {
@@ -26,12 +26,17 @@ pub(super) fn node_refuses(world: &World<'_>, ask: &Ask<'_>, topology: &Topology
 }
 
 /// Everything but room and topology.
-pub(super) fn bars_whatever_the_room(world: &World<'_>, ask: &Ask<'_>, at: u32) -> Option<ReasonCode> {
+pub(super) fn bars_whatever_the_room(
+    world: &World<'_>,
+    ask: &Ask<'_>,
+    topology: &Topology,
+    at: u32,
+) -> Option<ReasonCode> {
     let node = &world.input.nodes[at as usize];
     if node.stage == NodeStage::Deleting || tainted(node, ask) {
         return Some(ReasonCode::Taints);
     }
-    if !ask.alternatives().iter().any(|way| way_suits(way, node)) {
+    if !topology.ways.iter().any(|way| way_suits(way, node)) {
         return Some(ReasonCode::Requirements);
     }
     let load = &world.loads[at as usize];
@@ -39,7 +44,7 @@ pub(super) fn bars_whatever_the_room(world: &World<'_>, ask: &Ask<'_>, at: u32) 
         return Some(ReasonCode::HostPorts);
     }
     let place = |volumes: &Requirements| volumes.iter().all(|r| label_satisfies(&node.labels, r));
-    if !ask.volume_alternatives().iter().any(place) || !attaches(node, load, ask) {
+    if !(ask.volumes.any_of.is_empty() || ask.volumes.any_of.iter().any(place)) || !attaches(node, load, ask) {
         return Some(ReasonCode::Volumes);
     }
     None
@@ -76,39 +81,39 @@ fn attaches(node: &Node, load: &Load, ask: &Ask<'_>) -> bool {
     })
 }
 
-/// What pods can still use of the planned node `at`, once for each launch option that `ask` leaves it. Empty when no
-/// option and no zone would do.
-pub(super) fn planned_rooms(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> Vec<Resources> {
+/// Whether the planned node `at` could take `ask` too: in one of its zones, as one of its launch options.
+pub(super) fn planned_takes(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> bool {
     let node = &world.plan.nodes[at as usize];
-    let pool = &world.input.pools[node.pool as usize];
     let load = &world.planned[at as usize];
     if first_barring(&node.taints, &ask.shape.tolerations).is_some() || ports_taken(&load.ports, ask) {
-        return Vec::new();
+        return false;
     }
     let mut market = Market::new(world, ask, node.pool);
     market.joins = true;
-    let mut rooms = Vec::new();
-    for zone in node.zones.iter().filter(|zone| zone_admitted(world, topology, at, zone)) {
-        for merged in ask.alternatives().iter().filter_map(|way| merge(world, node, zone, way)) {
-            for volumes in ask.volume_alternatives() {
-                let Some(merged) = with_volumes(&merged, &volumes) else { continue };
-                let matching = world.types(node.pool, &merged);
-                for &t in node.types.iter().filter(|t| matching.contains(t)) {
-                    let instance = &pool.catalogue.types[t as usize];
-                    let on_sale = instance.offerings.iter().any(|o| market.closed(instance, o, &merged).is_none());
-                    let freed = &world.freed(node.pool)[t as usize];
-                    let daemon_ports: Vec<HostPort> = freed.ports.iter().map(|(port, _)| port.clone()).collect();
-                    if on_sale && !ports_taken(&daemon_ports, ask) && attaches_planned(&instance.allocatable, load, ask)
-                    {
-                        let mut room = freed.room.clone();
-                        room.subtract(&load.requests);
-                        rooms.push(room);
-                    }
-                }
-            }
-        }
-    }
-    rooms
+    let volumes = ask.volume_alternatives();
+    node.zones.iter().filter(|zone| zone_admitted(world, topology, at, zone)).any(|zone| {
+        topology.ways.iter().filter_map(|way| merge(world, node, zone, way)).any(|merged| {
+            let placed = volumes.iter().filter_map(|place| with_volumes(&merged, place));
+            let mut placed = placed.map(|merged| (world.types(node.pool, &merged), merged));
+            placed.any(|(matching, merged)| {
+                let matches = |t: &u32| matching.binary_search(t).is_ok();
+                node.types.iter().copied().filter(matches).any(|t| option_takes(&market, ask, at, t, &merged))
+            })
+        })
+    })
+}
+
+/// Whether the planned node `at`, launched as its option `t`, has room for `ask` beside its pods and daemons.
+fn option_takes(market: &Market<'_>, ask: &Ask<'_>, at: u32, t: u32, merged: &Requirements) -> bool {
+    let world = market.world;
+    let (node, load) = (&world.plan.nodes[at as usize], &world.planned[at as usize]);
+    let instance = &world.input.pools[node.pool as usize].catalogue.types[t as usize];
+    let freed = &world.freed(node.pool)[t as usize];
+    let enough = |(name, amount): (&Text, i64)| amount <= 0 || amount <= freed.room.get(name) - load.requests.get(name);
+    ask.shape.requests.iter().all(enough)
+        && !ask.shape.host_ports.iter().any(|own| freed.ports.iter().any(|(port, _)| own.conflicts_with(port)))
+        && attaches_planned(&instance.allocatable, load, ask)
+        && instance.offerings.iter().any(|offering| market.closed(instance, offering, merged).is_none())
 }
 
 fn zone_admitted(world: &World<'_>, topology: &Topology, at: u32, zone: &Text) -> bool {

@@ -44,6 +44,8 @@ pub(super) struct Neighbours {
 /// Everything about one pod's topology rules that does not depend on the machine.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
+    /// The ways to satisfy the pod's node selector and affinity; spread counts the nodes that one of them admits.
+    pub ways: Vec<Alternative>,
     /// Hard spread constraints.
     pub spread: Vec<Spread>,
     /// Required affinity.
@@ -74,10 +76,10 @@ pub(super) enum Barrier {
 impl Topology {
     /// Counts for `ask`.
     pub(super) fn of(world: &World<'_>, ask: &Ask<'_>) -> Self {
-        let mut topology = Self::default();
-        let own_ways = ask.alternatives();
+        let mut topology = Self { ways: ask.alternatives(), ..Self::default() };
         for (index, constraint) in ask.shape.spread.iter().enumerate().filter(|(_, c)| c.hard) {
-            topology.spread.push(tally(world, ask, &own_ways, index, constraint));
+            let tally = tally(world, ask, &topology.ways, index, constraint);
+            topology.spread.push(tally);
         }
         topology.count_affinity(world, ask);
         for (index, term) in ask.shape.pod_anti_affinity.iter().enumerate() {

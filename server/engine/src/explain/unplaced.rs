@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use crate::input::PlanningInput;
-use crate::model::{Pod, Text, Timestamp};
+use crate::model::{NodePool, Pod, Text, Timestamp};
 use crate::plan::{Plan, Reason, ReasonCode, Unschedulable};
 
 use super::ask::Ask;
 use super::catalogue::{distance, shortage};
-use super::launch::launches;
+use super::launch::Blocked;
 use super::reason::{Speaker, code, contradiction, no_term};
-use super::relax::fits_if;
+use super::relax::{fits_if, obstacles};
 use super::standing::{bars_whatever_the_room, topology_refuses};
 use super::topology::{Topology, selects_pod};
 use super::wording::{amount, and, needed, selector, some};
@@ -20,7 +20,7 @@ use super::world::World;
 
 /// Kinds of failed pods for which relaxations are tried; trials cost a search of all pools each, and beyond this many kinds
 /// nobody reads them one by one. Reasons are given for every kind.
-const MOST_RELAXED: usize = 200;
+const MOST_RELAXED: usize = 100;
 /// A node is worth naming when it misses at most this share of what the pod asks for, in millionths.
 const NEAR_MISS: i64 = 500_000;
 
@@ -68,12 +68,13 @@ pub(super) fn explain(world: &World<'_>, pod: &Pod, relax: bool) -> (Vec<Reason>
         return (vec![without_pool(ReasonCode::Volumes, why.to_string())], Vec::new());
     }
     let topology = Topology::of(world, &ask);
+    let obstacles = obstacles(world, &ask, &topology);
     let mut reasons = match beyond_pools(world, &ask, &topology) {
         Some(reason) => vec![reason],
-        None => by_pool(world, &ask, &topology),
+        None => by_pool(world, &ask, &topology, &obstacles),
     };
     reasons.extend(near_miss(world, &ask, &topology));
-    let fits_if = if relax { fits_if(world, &ask) } else { Vec::new() };
+    let fits_if = if relax { fits_if(world, &ask, &topology, &obstacles) } else { Vec::new() };
     (reasons, fits_if)
 }
 
@@ -137,14 +138,14 @@ fn no_pool(world: &World<'_>) -> Option<Reason> {
     Some(without_pool(ReasonCode::NoNodePool, message))
 }
 
-fn by_pool(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> Vec<Reason> {
-    let reason = |(at, pool): (u32, &crate::model::NodePool)| match launches(world, ask, topology, at) {
-        Err(blocked) => {
+fn by_pool(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, obstacles: &[(u32, Blocked)]) -> Vec<Reason> {
+    let reason = |(at, pool): (u32, &NodePool)| match obstacles.iter().find(|(of, _)| *of == at) {
+        Some((_, blocked)) => {
             let speaker = Speaker { world, ask, topology, pool: at };
-            Reason { pool: Some(pool.name.clone()), code: code(&blocked), message: speaker.say(&blocked) }
+            Reason { pool: Some(pool.name.clone()), code: code(blocked), message: speaker.say(blocked) }
         }
         // Rules that look at the whole plan (zone balance, order of launches) may bar what each machine alone would carry.
-        Ok(_) => Reason {
+        None => Reason {
             pool: Some(pool.name.clone()),
             code: ReasonCode::NoOffering,
             message: "no single constraint bars it; planning again on top of this plan may find it a place".to_owned(),
@@ -159,7 +160,7 @@ fn near_miss(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> Option<Re
     let nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
     let near = |at: &u32| (1..=NEAR_MISS).contains(&distance(asked, world.room(*at)));
     let allowed = |at: &u32| {
-        bars_whatever_the_room(world, ask, *at).is_none()
+        bars_whatever_the_room(world, ask, topology, *at).is_none()
             && topology_refuses(topology, &world.input.nodes[*at as usize]).is_none()
     };
     let nearest = nodes.filter(near).filter(allowed).min_by_key(|&at| (distance(asked, world.room(at)), at))?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE};
+use engine::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, RESERVATION_ID, ZONE};
 use engine::model::{
-    DaemonSet, Effect, HostPort, Labels, MicroUsd, NotReady, Operator, Requirement, Resources, Timestamp,
-    VolumeAlternatives,
+    CapacityType, DaemonSet, Effect, HostPort, Labels, MicroUsd, NotReady, Operator, Requirement, Reservation,
+    Resources, Timestamp, VolumeAlternatives,
 };
 use engine::plan::ReasonCode;
 
@@ -221,7 +221,7 @@ fn offerings_without_capacity_are_told_with_where_they_would_be() {
         .because(
             "general",
             ReasonCode::NoOffering,
-            "arm, large and small would do, but nothing is for sale: 6 offerings of another capacity type \
+            "large and small would do, but nothing is for sale: 6 offerings of another capacity type \
              (karpenter.sh/capacity-type In [spot]); 2 offerings without capacity at present",
         )
         .fits_if(&["small can be launched in a (spot) again"]);
@@ -324,4 +324,88 @@ fn static_pools_are_not_thought_of() {
     let told = World::new().pool(fixed).pod("web", asks(500, 1)).only();
     assert_eq!(told.reasons.len(), 1);
     assert_eq!(told.reasons[0].1, ReasonCode::NoNodePool);
+}
+
+#[test]
+fn a_share_of_spot_that_is_used_up_is_a_limit() {
+    let mut general = pool("general");
+    general.rules.spot_max_percent = Some(50);
+    // The pool runs nothing yet: any spot node would be 100 % of it.
+    World::new()
+        .pool(general)
+        .pod("web", selecting(asks(500, 1), CAPACITY_TYPE, "spot"))
+        .only()
+        .because(
+            "general",
+            ReasonCode::Limits,
+            "only spot would do, and the NodePool keeps at most 50 % of its vCPUs on spot",
+        )
+        .fits_if(&[
+            "nodeSelector karpenter.sh/capacity-type=spot is dropped",
+            "NodePool general may run a larger share on spot (spot-max-percent, on-demand-min-nodes)",
+        ]);
+}
+
+#[test]
+fn volumes_are_counted_against_what_new_machines_attach() {
+    let mut general = pool("general");
+    let mut catalogue = crate::world::catalogue();
+    for instance in &mut catalogue.types {
+        instance.allocatable.set("attachable-volumes-ebs", 1);
+    }
+    general.catalogue = Arc::new(catalogue);
+    let attachments = vec![("ebs".into(), "one".into()), ("ebs".into(), "two".into())];
+    let volumes = VolumeAlternatives { attachments, ..VolumeAlternatives::default() };
+    World::new()
+        .pool(general)
+        .volumes(volumes)
+        .pod("db", asks(500, 1))
+        .only()
+        .because(
+            "general",
+            ReasonCode::Volumes,
+            "attaches 2 volumes of ebs, more than any type that would do; small attaches 1",
+        )
+        .fits_if(&["it attaches at most 1 volume of ebs"]);
+}
+
+#[test]
+fn a_used_up_reservation_is_no_offering() {
+    let mut general = pool("general");
+    let mut catalogue = crate::world::catalogue();
+    catalogue.offering_keys = vec![RESERVATION_ID.into()];
+    let mut reserved = catalogue.types[2].offerings[0].clone();
+    reserved.capacity_type = CapacityType::Reserved;
+    reserved.price = MicroUsd(0);
+    reserved.reservation = Some(Reservation { id: "cr-1".into(), remaining: 1 });
+    reserved.labels = Labels::from([(RESERVATION_ID.into(), "cr-1".into())]);
+    catalogue.types[2].offerings.push(reserved);
+    general.catalogue = Arc::new(catalogue);
+    let shape = selecting(asks(1500, 1), RESERVATION_ID, "cr-1");
+    let mut world = World::new().pool(general).pods(2, "web", shape).buys(&[SMALL], "a", &[0]);
+    world.plan.nodes[0].capacity_type = CapacityType::Reserved;
+    world.plan.nodes[0].reservation = Some("cr-1".into());
+    // None of the 2 + 3 + 3 = 8 ordinary offerings carries the reservation's label; its own machine is planned for the first pod, and
+    // 1.9 − 1.5 = 0.4 cpu is left there.
+    world
+        .only()
+        .because(
+            "general",
+            ReasonCode::NoOffering,
+            "small would do, but nothing is for sale: 8 offerings with other labels; 1 offering whose reservation is used up",
+        )
+        .fits_if(&["nodeSelector karpenter.k8s.aws/capacity-reservation-id=cr-1 is dropped"]);
+}
+
+#[test]
+fn cordoned_and_tainted_nodes_are_no_near_miss() {
+    let mut world = World::new()
+        .node("cordoned", "a", resources(1900, 8 << 30))
+        .node("tainted", "a", resources(1900, 8 << 30))
+        .pod("web", asks(2000, 1));
+    world.input.nodes[0].unschedulable = true;
+    world.input.nodes[1].taints = vec![taint("team", "x", Effect::NoSchedule)];
+    let told = world.only();
+    assert_eq!(told.reasons.len(), 1, "{:?}", told.reasons);
+    told.fits_if(&[]);
 }
