@@ -24,12 +24,13 @@ CREATE INDEX decisions_of_cluster ON decisions (cluster, id DESC);
 CREATE TABLE intents (
     cluster     text        NOT NULL,
     claim       text        NOT NULL,
-    token       text        NOT NULL UNIQUE,
+    token       text        NOT NULL,
     request     text        NOT NULL,
     outcome     text,
     created_at  timestamptz NOT NULL DEFAULT now(),
     settled_at  timestamptz,
     PRIMARY KEY (cluster, claim),
+    UNIQUE (cluster, token),
     CHECK ((outcome IS NULL) = (settled_at IS NULL))
 );
 CREATE INDEX intents_open ON intents (cluster, claim) WHERE outcome IS NULL;

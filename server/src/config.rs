@@ -9,6 +9,7 @@ mod layers;
 mod print;
 
 pub use keys::{KEYS, Key, Kind};
+pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
 pub use layers::{Layers, Origin};
 pub use print::{explain, print};
 

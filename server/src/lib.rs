@@ -1,1 +1,22 @@
-//! The shell.
+//! The shell of Fleetwright: everything that talks to files, sockets, clocks and people, around an engine that does not.
+//!
+//! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
+//! `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
+//! `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine).
+
+pub mod cli;
+mod clock;
+pub mod config;
+mod control_loop;
+mod demo;
+mod fleet;
+mod pace;
+mod pools;
+mod render;
+mod serve;
+pub mod session;
+mod spelling;
+pub mod store;
+mod telemetry;
+mod views;
+mod web;

@@ -1,2 +1,7 @@
-//! Entry point.
-fn main() {}
+//! The one binary: everything it does is a subcommand of [`fleetwright::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fleetwright::cli::main()
+}

@@ -23,7 +23,7 @@ pub struct Lease {
     pub cluster: String,
     /// The replica that holds it.
     pub owner: String,
-    /// Grows with every change of hands; 1 for the first owner.
+    /// Grows with every change of hands, from 1.
     pub epoch: u64,
 }
 
@@ -104,7 +104,8 @@ pub enum StoreError {
 /// The port. Futures are boxed, so that the server chooses its twin when it starts.
 pub trait Store: Send + Sync {
     /// Takes the lease of `cluster` for `owner`, when nobody holds it, when it has expired, or when `owner` has it already
-    /// (a restart under the same name). Each time the epoch grows. Open intents come back with it, read in the same
+    /// (a restart under the same name). Each time the epoch grows, and it is above `seen`, the highest that the cluster has
+    /// ever obeyed: a store that was lost does not make its cluster deaf. Open intents come back with it, read in the same
     /// transaction.
     ///
     /// # Errors
@@ -113,6 +114,7 @@ pub trait Store: Send + Sync {
         &'a self,
         cluster: &'a str,
         owner: &'a str,
+        seen: u64,
         duration: Duration,
     ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>>;
 

@@ -38,6 +38,9 @@ impl fmt::Display for Origin {
 /// The prefix of our environment variables.
 const PREFIX: &str = "FLEETWRIGHT_";
 
+/// The prefix of the agent's, which this program leaves alone.
+const AGENT_PREFIX: &str = "FLEETWRIGHT_AGENT_";
+
 /// `FLEETWRIGHT_CONFIG` names the configuration file; it is no key.
 pub(crate) const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
 
@@ -85,8 +88,8 @@ impl Layers {
         if let Some(url) = ours.get("DATABASE_URL").filter(|url| !url.is_empty()) {
             self.values.insert("store.database-url", (url.clone(), Origin::Environment("DATABASE_URL".to_owned())));
         }
-        for (variable, value) in ours.into_iter().filter(|(name, _)| name.starts_with(PREFIX) && name != FILE_VARIABLE)
-        {
+        let is_key = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && name != FILE_VARIABLE;
+        for (variable, value) in ours.into_iter().filter(|(name, _)| is_key(name)) {
             let origin = Origin::Environment(variable.clone());
             let names = || KEYS.iter().map(Key::variable);
             let key = KEYS.iter().find(|key| key.variable() == variable);
@@ -166,6 +169,14 @@ fn as_text(key: &Key, value: &toml::Value) -> Option<String> {
         (_, toml::Value::String(text)) => Some(text.clone()),
         _ => None,
     }
+}
+
+/// A duration of the command line.
+///
+/// # Errors
+/// What is allowed.
+pub(crate) fn parse_duration_flag(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| format!("{text:?} is not {}", Kind::Duration.expected()))
 }
 
 /// Reads `500ms`, `10s`, `2m`, `1h`.

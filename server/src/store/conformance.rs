@@ -37,13 +37,14 @@ async fn all(store: &dyn Store, run: &str) {
     a_lease_has_one_owner(store, &format!("{run}-one-owner")).await;
     an_expired_lease_passes_on_and_the_epoch_grows(store, &format!("{run}-expired")).await;
     a_restart_under_the_same_name_takes_its_lease_back(store, &format!("{run}-restart")).await;
+    an_epoch_is_above_all_that_the_cluster_has_obeyed(store, &format!("{run}-seen")).await;
     what_was_intended_comes_back_with_the_lease(store, &format!("{run}-intents")).await;
     a_replica_that_lost_its_lease_writes_nothing(store, &format!("{run}-fenced")).await;
     decisions_come_back_latest_first(store, &format!("{run}-decisions")).await;
 }
 
 async fn granted(store: &dyn Store, cluster: &str, owner: &str, duration: Duration) -> (Lease, Vec<Intent>) {
-    match store.take_lease(cluster, owner, duration).await.unwrap() {
+    match store.take_lease(cluster, owner, 0, duration).await.unwrap() {
         LeaseAnswer::Granted { lease, open } => (lease, open),
         LeaseAnswer::Held { owner } => panic!("the lease of {cluster} is held by {owner}"),
     }
@@ -60,7 +61,7 @@ fn decision(summary: &str) -> DecisionRecord {
 async fn a_lease_has_one_owner(store: &dyn Store, cluster: &str) {
     let (lease, _) = granted(store, cluster, "a", HOUR).await;
     assert_eq!(lease.epoch, 1);
-    let answer = store.take_lease(cluster, "b", HOUR).await.unwrap();
+    let answer = store.take_lease(cluster, "b", 0, HOUR).await.unwrap();
     assert_eq!(answer, LeaseAnswer::Held { owner: "a".to_owned() });
     store.renew_lease(&lease, HOUR).await.unwrap();
     store.release_lease(&lease).await.unwrap();
@@ -74,7 +75,7 @@ async fn an_expired_lease_passes_on_and_the_epoch_grows(store: &dyn Store, clust
     assert_eq!(new.epoch, 2);
     assert!(matches!(store.renew_lease(&old, HOUR).await, Err(StoreError::LeaseLost { epoch: 1, .. })));
     store.release_lease(&old).await.unwrap();
-    let answer = store.take_lease(cluster, "c", HOUR).await.unwrap();
+    let answer = store.take_lease(cluster, "c", 0, HOUR).await.unwrap();
     assert_eq!(answer, LeaseAnswer::Held { owner: "b".to_owned() }, "a stale release takes nothing away");
 }
 
@@ -83,6 +84,13 @@ async fn a_restart_under_the_same_name_takes_its_lease_back(store: &dyn Store, c
     let (after, _) = granted(store, cluster, "a", HOUR).await;
     assert_eq!((before.epoch, after.epoch), (1, 2));
     assert!(store.renew_lease(&before, HOUR).await.is_err(), "the process from before the restart is fenced off");
+}
+
+async fn an_epoch_is_above_all_that_the_cluster_has_obeyed(store: &dyn Store, cluster: &str) {
+    for (seen, epoch) in [(7, 8), (0, 9), (20, 21)] {
+        let answer = store.take_lease(cluster, "a", seen, HOUR).await.unwrap();
+        assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == epoch), "after {seen}");
+    }
 }
 
 async fn what_was_intended_comes_back_with_the_lease(store: &dyn Store, cluster: &str) {

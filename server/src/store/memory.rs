@@ -52,14 +52,14 @@ impl MemoryStore {
 }
 
 impl Tables {
-    fn take(&mut self, cluster: &str, owner: &str, duration: Duration) -> LeaseAnswer {
+    fn take(&mut self, cluster: &str, owner: &str, seen: u64, duration: Duration) -> LeaseAnswer {
         let now = Instant::now();
-        let mut epoch = 1;
+        let mut epoch = seen + 1;
         if let Some(row) = self.leases.get(cluster) {
             if row.owner != owner && row.expires > now {
                 return LeaseAnswer::Held { owner: row.owner.clone() };
             }
-            epoch = row.epoch + 1;
+            epoch = row.epoch.max(seen) + 1;
         }
         self.leases.insert(cluster.to_owned(), LeaseRow { owner: owner.to_owned(), epoch, expires: now + duration });
         let lease = Lease { cluster: cluster.to_owned(), owner: owner.to_owned(), epoch };
@@ -107,9 +107,10 @@ impl Store for MemoryStore {
         &'a self,
         cluster: &'a str,
         owner: &'a str,
+        seen: u64,
         duration: Duration,
     ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>> {
-        ready(Ok(self.tables().take(cluster, owner, duration))).boxed()
+        ready(Ok(self.tables().take(cluster, owner, seen, duration))).boxed()
     }
 
     fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -36,20 +36,21 @@ impl PostgresStore {
         self.pool.begin().await.map_err(database(what))
     }
 
-    async fn take(&self, cluster: &str, owner: &str, duration: Duration) -> Result<LeaseAnswer, StoreError> {
+    async fn take(&self, cluster: &str, owner: &str, seen: u64, duration: Duration) -> Result<LeaseAnswer, StoreError> {
         const WHAT: &str = "take a lease";
         let mut transaction = self.begin(WHAT).await?;
         let granted = sqlx::query(
             "INSERT INTO leases AS held (cluster, owner, epoch, expires_at) \
-             VALUES ($1, $2, 1, clock_timestamp() + make_interval(secs => $3)) \
+             VALUES ($1, $2, $4 + 1, clock_timestamp() + make_interval(secs => $3)) \
              ON CONFLICT (cluster) DO UPDATE \
-             SET owner = excluded.owner, epoch = held.epoch + 1, expires_at = excluded.expires_at \
+             SET owner = excluded.owner, epoch = greatest(held.epoch, $4) + 1, expires_at = excluded.expires_at \
              WHERE held.owner = excluded.owner OR held.expires_at <= clock_timestamp() \
              RETURNING epoch",
         )
         .bind(cluster)
         .bind(owner)
         .bind(duration.as_secs_f64())
+        .bind(epoch_column(seen))
         .fetch_optional(&mut *transaction)
         .await
         .map_err(database(WHAT))?;
@@ -210,9 +211,10 @@ impl Store for PostgresStore {
         &'a self,
         cluster: &'a str,
         owner: &'a str,
+        seen: u64,
         duration: Duration,
     ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>> {
-        self.take(cluster, owner, duration).boxed()
+        self.take(cluster, owner, seen, duration).boxed()
     }
 
     fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -1,0 +1,66 @@
+//! What a person types: one subcommand each, one way to end each.
+
+mod catalogue;
+mod convert;
+mod demo;
+mod exit;
+mod explain;
+mod output;
+mod plan;
+mod serve;
+mod simulated_agent;
+mod sources;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use exit::{Failure, Status};
+
+/// One brain for the nodes of every cluster.
+#[derive(Debug, Parser)]
+#[command(name = "fleetwright", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Plan(Box<plan::PlanFlags>),
+    Convert(convert::ConvertFlags),
+    Explain(explain::ExplainFlags),
+    #[command(subcommand)]
+    Catalogue(catalogue::CatalogueCommand),
+    Demo(demo::DemoFlags),
+    Serve(serve::ServeFlags),
+    /// Print the version
+    Version,
+    #[command(hide = true)]
+    SimulatedAgent(simulated_agent::SimulatedAgentFlags),
+}
+
+/// Parses the command line, runs what it names, and says how it ended.
+#[must_use]
+pub fn main() -> ExitCode {
+    let status = run(Cli::parse().command).unwrap_or_else(Failure::report);
+    status.into()
+}
+
+fn run(command: Command) -> Result<Status, Failure> {
+    match command {
+        Command::Plan(flags) => plan::run(&flags),
+        Command::Convert(flags) => convert::run(&flags),
+        Command::Explain(flags) => explain::run(&flags),
+        Command::Catalogue(command) => catalogue::run(&command),
+        Command::Demo(flags) => demo::run(flags),
+        Command::Serve(flags) => serve::run(flags),
+        Command::Version => version(),
+        Command::SimulatedAgent(flags) => simulated_agent::run(flags),
+    }
+}
+
+fn version() -> Result<Status, Failure> {
+    output::print_text(concat!("fleetwright ", env!("CARGO_PKG_VERSION"), "\n"))?;
+    Ok(Status::Done)
+}

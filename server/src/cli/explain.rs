@@ -1,0 +1,24 @@
+//! `fleetwright explain`: what a field of our objects or of the configuration means, as `kubectl explain` tells it.
+
+use clap::Args;
+use manifests::fields;
+
+use super::exit::{Failure, Status};
+use super::output;
+use crate::config;
+
+/// Explain a field of NodePool, NodeClaim, NodeOverlay, EC2NodeClass, or of the configuration
+#[derive(Debug, Args)]
+pub(crate) struct ExplainFlags {
+    /// Such as nodepool, nodepool.spec.disruption or config.listen
+    path: String,
+}
+
+pub(crate) fn run(flags: &ExplainFlags) -> Result<Status, Failure> {
+    let text = match config::explain(&flags.path) {
+        Some(text) => text,
+        None => fields::render(&fields::lookup(fields::TABLES, &flags.path).map_err(Failure::refused)?),
+    };
+    output::print_text(&text)?;
+    Ok(Status::Done)
+}

@@ -1,0 +1,112 @@
+//! `fleetwright plan`: manifests in, plan out. Opens files, asks the clock when nobody else said what time it is, and
+//! leaves reading to [`manifests`] and deciding to [`engine`].
+
+mod flags;
+mod timings;
+
+pub(crate) use flags::PlanFlags;
+
+use engine::decide::{self, Decision};
+use engine::input::PlanningInput;
+use manifests::{Captured, Options};
+
+use super::exit::{Failure, Status};
+use super::{output, sources};
+use crate::clock;
+use crate::render::{self, Rendering};
+use flags::Output;
+use timings::Measurement;
+
+pub(crate) fn run(flags: &PlanFlags) -> Result<Status, Failure> {
+    flags.absent.refuse()?;
+    let mut measurement = Measurement::start();
+    let captured = read(flags)?;
+    measurement.reading_ended();
+    let decision = decide::plan(&captured.input).map_err(|violations| failed_check(&violations))?;
+    let timings = measurement.deciding_ended(decision.report.search_steps);
+    print(flags, &captured, &decision)?;
+    if flags.timings {
+        eprintln!("{}", serde_json::to_string(&timings).map_err(Failure::internal)?);
+    }
+    Ok(status(flags, &decision))
+}
+
+/// Everything that `-f` names, as one planning input.
+fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
+    let opened = sources::open(&flags.filenames)?;
+    let options = Options {
+        region: flags.region.clone(),
+        catalogue: flags.catalogue.as_deref().map(sources::open_file).transpose()?,
+        reservations: flags.reservations.clone(),
+        strict: flags.strict,
+        preferences: flags.preference_policy.into(),
+        min_values: flags.min_values_policy.into(),
+        search_steps: flags.search,
+        seed: flags.seed,
+        now: flags.now.unwrap_or_else(clock::now),
+        ..Options::default()
+    };
+    manifests::read(&opened, &options).map_err(Failure::input)
+}
+
+fn failed_check(violations: &[engine::check::Violation]) -> Failure {
+    let head = "the plan failed its own check and is not printed; please report this with the input".to_owned();
+    let messages = std::iter::once(head).chain(violations.iter().map(ToString::to_string)).collect();
+    Failure { status: Status::Internal, messages }
+}
+
+fn print(flags: &PlanFlags, captured: &Captured, decision: &Decision) -> Result<(), Failure> {
+    if let Some(story) = story(flags, &captured.input, decision)? {
+        return output::print_text(&story);
+    }
+    let mut notes: Vec<String> = captured.notes.iter().chain(&decision.report.notes).cloned().collect();
+    notes.sort();
+    notes.dedup();
+    let rendering = Rendering { input: &captured.input, plan: &decision.plan, report: &decision.report, notes: &notes };
+    output::print(|out| match flags.output {
+        Output::Table => render::table::write(&rendering, out),
+        Output::Json => render::document::write_json(&rendering, out),
+        Output::Yaml => render::document::write_yaml(&rendering, out),
+    })
+}
+
+/// What `--explain` or `--explain-node` asks for.
+fn story(flags: &PlanFlags, input: &PlanningInput, decision: &Decision) -> Result<Option<String>, Failure> {
+    if let Some(pod) = &flags.explain {
+        let index = find_pod(input, pod)?;
+        return Ok(Some(format!("{}\n", engine::explain::pod_story(input, &decision.plan, index))));
+    }
+    if let Some(node) = &flags.explain_node {
+        let story = engine::explain::node_story(input, &decision.plan, node);
+        let story = story.ok_or_else(|| Failure::refused(no_such_node(node, decision)))?;
+        return Ok(Some(format!("{story}\n")));
+    }
+    Ok(None)
+}
+
+fn find_pod(input: &PlanningInput, wanted: &str) -> Result<u32, Failure> {
+    let Some((namespace, name)) = wanted.split_once('/') else {
+        return Err(Failure::refused(format!("--explain {wanted}: write namespace/pod")));
+    };
+    let found = input.pods.iter().position(|pod| pod.namespace.as_ref() == namespace && pod.name.as_ref() == name);
+    let found = found.and_then(|index| u32::try_from(index).ok());
+    found.ok_or_else(|| Failure::refused(format!("--explain {wanted}: no pod of that name is planned")))
+}
+
+fn no_such_node(node: &str, decision: &Decision) -> String {
+    let names: Vec<&str> = decision.plan.nodes.iter().take(10).map(|planned| planned.name.as_ref()).collect();
+    format!(
+        "--explain-node {node}: neither the input nor the plan has such a node; the plan launches {}",
+        names.join(", ")
+    )
+}
+
+/// 1 when a pod has no place or the plan is too dear, which is told on stderr.
+fn status(flags: &PlanFlags, decision: &Decision) -> Status {
+    let cost = decision.report.new_cost;
+    let too_dear = flags.max_usd.filter(|most| cost > *most);
+    if let Some(most) = too_dear {
+        eprintln!("the new nodes cost ${cost} an hour, more than --max-usd {most}");
+    }
+    if too_dear.is_some() || !decision.plan.unschedulable.is_empty() { Status::Leftover } else { Status::Done }
+}

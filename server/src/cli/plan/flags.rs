@@ -1,0 +1,202 @@
+//! The flags of `fleetwright plan` (plan contract §2).
+
+use clap::{Args, ValueEnum};
+use engine::input::{MinValuesPolicy, PreferencePolicy};
+use engine::model::{MicroUsd, Timestamp};
+
+use super::super::exit::Failure;
+
+/// How a plan is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// The same document as YAML.
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum Preferences {
+    /// Soft constraints guide the choice.
+    Respect,
+    /// Soft constraints are not looked at.
+    Ignore,
+}
+
+impl From<Preferences> for PreferencePolicy {
+    fn from(flag: Preferences) -> Self {
+        match flag {
+            Preferences::Respect => Self::Respect,
+            Preferences::Ignore => Self::Ignore,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum MinValues {
+    /// A pool whose `minValues` cannot be met is not used.
+    Strict,
+    /// As many values as there are must do.
+    BestEffort,
+}
+
+impl From<MinValues> for MinValuesPolicy {
+    fn from(flag: MinValues) -> Self {
+        match flag {
+            MinValues::Strict => Self::Strict,
+            MinValues::BestEffort => Self::BestEffort,
+        }
+    }
+}
+
+/// Plan pending pods from manifests: which machines to launch, where every pod goes, what it costs, and why not.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 every planned pod is placed; 1 some pod fits nowhere, or --max-usd is exceeded; \
+                        2 the input is refused; 3 internal failure."
+)]
+pub(crate) struct PlanFlags {
+    /// File, folder (recursively *.yaml *.yml *.json), or - for standard input; repeatable
+    #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
+    pub(crate) filenames: Vec<String>,
+    /// Region to plan for; found in the manifests when absent
+    #[arg(long)]
+    pub(crate) region: Option<String>,
+    /// Machine types and prices in place of the built-in ones (format: `fleetwright catalogue export`)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalogue: Option<String>,
+    /// Machines left in a capacity reservation; repeatable
+    #[arg(long = "reservation", value_name = "ID=N", value_parser = parse_reservation)]
+    pub(crate) reservations: Vec<(String, i64)>,
+    /// Refuse older and misplaced fields of Karpenter objects instead of converting them
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Whether soft constraints are looked at
+    #[arg(long, value_enum, default_value = "Respect", ignore_case = true)]
+    pub(crate) preference_policy: Preferences,
+    /// What happens when minValues cannot be met
+    #[arg(long, value_enum, default_value = "Strict", ignore_case = true)]
+    pub(crate) min_values_policy: MinValues,
+    /// Print one JSON line of times and memory on standard error
+    #[arg(long)]
+    pub(crate) timings: bool,
+    /// Steps of the search for cheaper packings; 0 is the first packing, which is all there is in this version
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    pub(crate) search: u64,
+    /// Seed of the search
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Tell the story of one pod instead of printing the plan
+    #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "explain_node")]
+    pub(crate) explain: Option<String>,
+    /// Tell the story of one node of the plan instead of printing the plan
+    #[arg(long, value_name = "NODE")]
+    pub(crate) explain_node: Option<String>,
+    /// How to print the plan
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub(crate) output: Output,
+    /// Exit with 1 when the new nodes cost more than this many dollars an hour
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_usd)]
+    pub(crate) max_usd: Option<MicroUsd>,
+    /// The moment that waits are judged by (RFC 3339); the clock when absent
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) now: Option<Timestamp>,
+    #[command(flatten)]
+    pub(crate) absent: AbsentFlags,
+}
+
+/// Flags of the plan contract that this version does not carry out: they are refused by name, never ignored.
+#[derive(Debug, Args)]
+pub(crate) struct AbsentFlags {
+    #[arg(long, hide = true)]
+    disrupt: bool,
+    #[arg(long, hide = true)]
+    feature_gates: Option<String>,
+    #[arg(long, hide = true)]
+    max_node_vcpu: Option<String>,
+    #[arg(long, hide = true)]
+    min_nodes: Option<String>,
+    #[arg(long, hide = true)]
+    compare: Option<String>,
+    #[arg(long, hide = true)]
+    repack: bool,
+}
+
+impl AbsentFlags {
+    /// # Errors
+    /// [`Failure`] naming the first flag that is there.
+    pub(crate) fn refuse(&self) -> Result<(), Failure> {
+        let given = [
+            ("--disrupt", self.disrupt, "consolidation, drift and expiry are not planned offline"),
+            ("--feature-gates", self.feature_gates.is_some(), "it goes with --disrupt"),
+            ("--max-node-vcpu", self.max_node_vcpu.is_some(), "node size is bounded by requirements of the NodePool"),
+            ("--min-nodes", self.min_nodes.is_some(), "spread constraints of the pods bound how few nodes there are"),
+            ("--compare", self.compare.is_some(), "plans are not compared"),
+            ("--repack", self.repack, "running clusters are not repacked"),
+        ];
+        match given.into_iter().find(|(_, is_given, _)| *is_given) {
+            Some((flag, _, why)) => {
+                Err(Failure::refused(format!("{flag} is not supported by this version ({why}); leave it out")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn parse_reservation(text: &str) -> Result<(String, i64), String> {
+    let wrong = || format!("{text:?} is not ID=N, such as cr-0123456789abcdef0=4");
+    let (id, number) = text.split_once('=').ok_or_else(wrong)?;
+    let number: i64 = number.parse().map_err(|_| wrong())?;
+    if id.is_empty() || number < 0 { Err(wrong()) } else { Ok((id.to_owned(), number)) }
+}
+
+/// Reads dollars with at most six decimals, exactly.
+fn parse_usd(text: &str) -> Result<MicroUsd, String> {
+    let wrong = || format!("{text:?} is no amount of dollars; write a number with at most six decimals, such as 12.5");
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || fraction.len() > 6 || !digits(whole) || !digits(fraction) {
+        return Err(wrong());
+    }
+    let micro: i64 = format!("{whole}{fraction:0<6}").parse().map_err(|_| wrong())?;
+    Ok(MicroUsd(micro))
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    let time: jiff::Timestamp =
+        text.parse().map_err(|_| format!("{text:?} is no RFC 3339 time; write one such as 2026-01-31T12:00:00Z"))?;
+    Ok(Timestamp(time.as_millisecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_read_exactly() {
+        assert_eq!(parse_usd("12.5"), Ok(MicroUsd(12_500_000)));
+        assert_eq!(parse_usd("0.000001"), Ok(MicroUsd(1)));
+        assert!(parse_usd("0.0000001").is_err());
+        assert!(parse_usd("-1").is_err());
+        assert!(parse_usd("1e3").is_err());
+    }
+
+    #[test]
+    fn a_reservation_is_an_id_and_a_number() {
+        assert_eq!(parse_reservation("cr-1=4"), Ok(("cr-1".to_owned(), 4)));
+        assert!(parse_reservation("cr-1").is_err());
+        assert!(parse_reservation("=4").is_err());
+        assert!(parse_reservation("cr-1=-4").is_err());
+    }
+
+    #[test]
+    fn time_is_read_to_the_millisecond() {
+        // 2026-01-01 is 20,454 days after 1970-01-01: 20,454 × 86,400,000 ms.
+        assert_eq!(parse_time("2026-01-01T00:00:00Z"), Ok(Timestamp(1_767_225_600_000)));
+        assert!(parse_time("yesterday").is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! `fleetwright serve`: the server, by file, environment and flags.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
+
+use super::exit::{Failure, Status};
+use super::output;
+use crate::config::{self, Config, FILE_VARIABLE, KEYS, Layers};
+use crate::{serve, telemetry};
+
+/// Flags of `serve`: every configuration key is one, beside `--config` and `--print-config`.
+#[derive(Debug)]
+pub(crate) struct ServeFlags {
+    file: Option<PathBuf>,
+    print: bool,
+    values: Vec<(&'static config::Key, String)>,
+}
+
+impl Args for ServeFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let file = Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("TOML file");
+        let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
+        let keys = KEYS.iter().map(|key| Arg::new(key.path).long(key.flag).value_name("VALUE").help(key.meaning));
+        command
+            .about("Run the server that agents connect to")
+            .arg(file)
+            .arg(print.help("Print the configuration in force, secrets hidden, and end"))
+            .args(keys)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |key: &'static config::Key| Some((key, matches.get_one::<String>(key.path)?.clone()));
+        Ok(Self {
+            file: matches.get_one::<String>("config").map(PathBuf::from),
+            print: matches.get_flag("print-config"),
+            values: KEYS.iter().filter_map(given).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
+    let layers = layers(flags.file, flags.values)?;
+    let config = Config::resolve(&layers).map_err(Failure::refused)?;
+    if flags.print {
+        output::print_text(&config::print(&layers))?;
+        return Ok(Status::Done);
+    }
+    telemetry::start(&config.log_filter, config.log_json).map_err(Failure::refused)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    runtime.block_on(serve::until_stopped(config)).map_err(|error| Failure::internal(format!("{error:#}")))?;
+    Ok(Status::Done)
+}
+
+fn layers(file: Option<PathBuf>, values: Vec<(&'static config::Key, String)>) -> Result<Layers, Failure> {
+    let mut layers = Layers::default();
+    if let Some(file) = file {
+        layers.add_file(&file).map_err(Failure::refused)?;
+    }
+    let utf8 =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    layers.add_environment(utf8).map_err(Failure::refused)?;
+    for (key, value) in values {
+        layers.add_flag(key, value);
+    }
+    Ok(layers)
+}

@@ -1,0 +1,101 @@
+//! An instruction from the wire as the simulated cluster carries it out. A simulated API server is told less than a real
+//! one: what nobody in the simulation reads is left out.
+
+use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
+use engine::model::taints::Effect;
+use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
+use fleetwright_proto::v1;
+use v1::instruction::Action;
+
+/// What `instruction` asks for; `None` for kinds that this agent does not know.
+///
+/// # Errors
+/// What could not be understood.
+pub(super) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, String> {
+    let Some(action) = instruction.action else { return Ok(None) };
+    Ok(Some(match action {
+        Action::CreateNodeClaim(create) => Instruction::CreateClaim(claim(
+            create.node_claim.ok_or("an instruction to create a NodeClaim names none")?,
+        )?),
+        Action::MarkLaunched(mark) => Instruction::MarkLaunched {
+            claim: mark.node_claim.into(),
+            facts: LaunchedFacts {
+                provider_id: mark.provider_id.into(),
+                labels: labels(mark.labels),
+                capacity: resources(mark.capacity)?,
+                allocatable: resources(mark.allocatable)?,
+            },
+        },
+        Action::RegisterNode(register) => Instruction::RegisterNode {
+            claim: register.node_claim.into(),
+            node: register.node.into(),
+            labels: labels(register.labels),
+            taints: taints(register.taints)?,
+        },
+        Action::InitializeNode(initialize) => {
+            Instruction::InitializeNode { claim: initialize.node_claim.into(), node: initialize.node.into() }
+        }
+        Action::DrainNode(drain) => Instruction::Drain {
+            claim: drain.node_claim.into(),
+            node: drain.node.into(),
+            deadline: drain.force_at_ms.map(Timestamp),
+            reason: drain.reason.into(),
+        },
+        Action::DeleteNodeClaim(delete) => Instruction::DeleteClaim {
+            claim: delete.node_claim.into(),
+            node: Some(delete.node).filter(|node| !node.is_empty()).map(Text::from),
+            reason: delete.reason.into(),
+        },
+    }))
+}
+
+fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, String> {
+    let labels = labels(record.labels);
+    let owner = record.owner.map(|owner| owner.name).unwrap_or_default();
+    let pool = labels.get(engine::model::labels::NODEPOOL).cloned().unwrap_or_else(|| owner.into());
+    Ok(ClaimOrder {
+        name: record.name.into(),
+        pool,
+        node_class: record.node_class.map(|class| class.name).unwrap_or_default().into(),
+        labels,
+        taints: taints(record.taints)?,
+        startup_taints: taints(record.startup_taints)?,
+        requirements: requirements(record.requirements)?,
+        requests: resources(record.requests)?,
+        expire_after_ms: None,
+        termination_grace_period_ms: None,
+    })
+}
+
+fn requirements(entries: Vec<v1::ClaimRequirement>) -> Result<Requirements, String> {
+    let mut requirements = Requirements::default();
+    for entry in entries {
+        let operator =
+            Operator::parse(&entry.operator).ok_or_else(|| format!("unknown operator {:?}", entry.operator))?;
+        let requirement = Requirement::new(&entry.key, operator, entry.values.into_iter().map(Text::from));
+        requirements.add(requirement.with_min_values(entry.min_values));
+    }
+    Ok(requirements)
+}
+
+fn resources(quantities: Vec<v1::Quantity>) -> Result<Resources, String> {
+    let read = |entry: v1::Quantity| {
+        let amount = quantity::parse(&entry.resource, &entry.amount).map_err(|error| error.to_string())?;
+        Ok((Text::from(entry.resource), amount))
+    };
+    quantities.into_iter().map(read).collect()
+}
+
+fn taints(taints: Vec<v1::Taint>) -> Result<Vec<Taint>, String> {
+    let read = |taint: v1::Taint| {
+        let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
+        let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
+        let effect = effect.ok_or_else(|| format!("unknown taint effect {:?}", taint.effect))?;
+        Ok(Taint { key: taint.key.into(), value: taint.value.into(), effect })
+    };
+    taints.into_iter().map(read).collect()
+}
+
+fn labels(pairs: Vec<v1::StringPair>) -> Labels {
+    pairs.into_iter().map(|pair| (pair.key.into(), pair.value.into())).collect()
+}

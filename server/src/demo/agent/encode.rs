@@ -1,0 +1,314 @@
+//! What a simulated cluster knows, as an agent would have seen it on an API server.
+
+use agent::Seen;
+use engine::cluster::{
+    ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
+};
+use engine::model::labels::SelectorOperator;
+use engine::model::{
+    LabelSelector, Labels, NodeSelectorTerm, Operator, PodAffinityTerm, PodShape, Requirement, Resources,
+    SpreadConstraint, Taint, Text, Timestamp, Toleration, TolerationOperator, quantity,
+};
+use fleetwright_proto::v1;
+use v1::change::Change;
+
+use crate::session::encode::OURS;
+
+/// A fact; `None` for NodePools, which travel as the manifests that they were written as.
+pub(super) fn object(object: &Object) -> Option<Seen> {
+    Some(match object {
+        Object::Pod(record) => pod(record),
+        Object::Node(record) => Seen::plain(Change::Node(node(record))),
+        Object::Claim(record) => Seen::plain(Change::NodeClaim(claim(record))),
+        Object::Daemon(record) => daemon(record),
+        Object::Namespace(record) => Seen::plain(Change::Namespace(namespace(record))),
+        Object::Pool(_) => return None,
+    })
+}
+
+/// An object that is gone.
+pub(super) fn removal(key: &Key) -> Seen {
+    use v1::ObjectKind as Kind;
+    match key {
+        Key::Pod(pod) => Seen::removed(Kind::Pod, pod.namespace.as_ref(), pod.name.as_ref()),
+        Key::Node(name) => Seen::removed(Kind::Node, "", name.as_ref()),
+        Key::Claim(name) => Seen::removed(Kind::NodeClaim, "", name.as_ref()),
+        Key::Pool(name) => Seen::removed(Kind::NodePool, "", name.as_ref()),
+        Key::Daemon(namespace, name) => Seen::removed(Kind::DaemonSet, namespace.as_ref(), name.as_ref()),
+        Key::Namespace(name) => Seen::removed(Kind::Namespace, "", name.as_ref()),
+    }
+}
+
+fn pod(record: &PodRecord) -> Seen {
+    let (kind, name) = record.workload.split_once('/').unwrap_or(("Pod", &record.workload));
+    let owner = match &record.daemon {
+        Some(daemon) => Some(owner("DaemonSet", daemon.rsplit('/').next().unwrap_or(daemon))),
+        None => (kind != "Pod").then(|| owner(kind, name)),
+    };
+    let message = v1::PodRecord {
+        namespace: record.key.namespace.to_string(),
+        name: record.key.name.to_string(),
+        uid: record.uid.to_string(),
+        node_name: text(record.node.as_ref()),
+        phase: phase(record.phase).into(),
+        created_at_ms: millis(record.created),
+        deleted_at_ms: if record.terminating { 1 } else { 0 },
+        scheduled_reason: reason(record.scheduling).to_owned(),
+        nominated_node_name: text(record.nominated.as_ref()),
+        owner,
+        started_at_ms: millis(record.started),
+        ready: record.phase == PodPhase::Running,
+        ..v1::PodRecord::default()
+    };
+    Seen::Pod {
+        record: Box::new(message),
+        shape: Box::new(shape(&record.shape)),
+        labels: v1::LabelSet { labels: pairs(&record.labels) },
+        volume_claims: None,
+    }
+}
+
+fn owner(kind: &str, name: &str) -> v1::Owner {
+    v1::Owner {
+        api_version: "apps/v1".to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: format!("{kind}-{name}"),
+    }
+}
+
+fn phase(phase: PodPhase) -> v1::PodPhase {
+    match phase {
+        PodPhase::Pending => v1::PodPhase::Pending,
+        PodPhase::Running => v1::PodPhase::Running,
+        PodPhase::Succeeded => v1::PodPhase::Succeeded,
+        PodPhase::Failed => v1::PodPhase::Failed,
+    }
+}
+
+fn reason(scheduling: Scheduling) -> &'static str {
+    match scheduling {
+        Scheduling::Unseen => "",
+        Scheduling::Unschedulable => "Unschedulable",
+        Scheduling::Gated => "SchedulingGated",
+    }
+}
+
+fn node(record: &NodeRecord) -> v1::NodeRecord {
+    let annotations = record.do_not_disrupt.then(|| pair("karpenter.sh/do-not-disrupt", "true"));
+    v1::NodeRecord {
+        name: record.name.to_string(),
+        uid: format!("node-{}", record.name),
+        provider_id: record.provider_id.to_string(),
+        labels: pairs(&record.labels),
+        annotations: annotations.into_iter().collect(),
+        taints: taints(&record.taints),
+        unschedulable: record.unschedulable,
+        capacity: quantities(&record.capacity),
+        allocatable: quantities(&record.allocatable),
+        conditions: vec![condition("Ready", record.ready)],
+        created_at_ms: millis(record.created),
+        deleted_at_ms: if record.deleting { 1 } else { 0 },
+        ..v1::NodeRecord::default()
+    }
+}
+
+fn claim(record: &ClaimRecord) -> v1::NodeClaimRecord {
+    v1::NodeClaimRecord {
+        name: record.name.to_string(),
+        uid: format!("claim-{}", record.name),
+        labels: pairs(&record.labels),
+        annotations: record.ours.then(|| pair(OURS, "true")).into_iter().collect(),
+        node_class: Some(v1::NodeClassReference {
+            group: "karpenter.k8s.aws".to_owned(),
+            kind: "EC2NodeClass".to_owned(),
+            name: record.node_class.to_string(),
+        }),
+        taints: taints(&record.taints),
+        startup_taints: taints(&record.startup_taints),
+        requests: quantities(&record.requests),
+        provider_id: record.provider_id.to_string(),
+        capacity: quantities(&record.capacity),
+        allocatable: quantities(&record.allocatable),
+        last_pod_event_ms: millis(record.last_pod_event),
+        created_at_ms: millis(record.created),
+        deleted_at_ms: if record.deleting { 1 } else { 0 },
+        owner: Some(v1::Owner {
+            api_version: "karpenter.sh/v1".to_owned(),
+            kind: "NodePool".to_owned(),
+            name: record.pool.to_string(),
+            uid: String::new(),
+        }),
+        ..v1::NodeClaimRecord::default()
+    }
+}
+
+fn daemon(record: &DaemonRecord) -> Seen {
+    Seen::DaemonSet {
+        record: v1::DaemonSetRecord {
+            namespace: record.namespace.to_string(),
+            name: record.name.to_string(),
+            uid: format!("daemon-{}-{}", record.namespace, record.name),
+            ..v1::DaemonSetRecord::default()
+        },
+        shape: Box::new(shape(&record.shape)),
+        labels: v1::LabelSet { labels: pairs(&record.labels) },
+    }
+}
+
+fn namespace(record: &NamespaceRecord) -> v1::NamespaceRecord {
+    v1::NamespaceRecord { name: record.name.to_string(), labels: pairs(&record.labels) }
+}
+
+fn condition(kind: &str, holds: bool) -> v1::Condition {
+    let status = if holds { "True" } else { "False" };
+    v1::Condition { r#type: kind.to_owned(), status: status.to_owned(), ..v1::Condition::default() }
+}
+
+/// The pod's specification. Requests are those of one container; the `pods` that every pod takes is not written in any
+/// specification.
+fn shape(shape: &PodShape) -> v1::PodShape {
+    let mut requests = shape.requests.clone();
+    requests.remove(engine::model::resources::PODS);
+    let container = v1::Container {
+        name: "main".to_owned(),
+        resources: Some(v1::ResourceRequirements { requests: quantities(&requests), limits: Vec::new() }),
+        host_ports: shape.host_ports.iter().map(host_port).collect(),
+        ..v1::Container::default()
+    };
+    v1::PodShape {
+        containers: vec![container],
+        node_selector: shape.node_selector.iter().map(|(key, value)| pair(key, value)).collect(),
+        affinity: affinity(shape),
+        tolerations: shape.tolerations.iter().map(toleration).collect(),
+        topology_spread_constraints: shape.spread.iter().map(spread).collect(),
+        priority: shape.priority,
+        ..v1::PodShape::default()
+    }
+}
+
+fn host_port(port: &engine::model::HostPort) -> v1::HostPort {
+    v1::HostPort { host_ip: port.ip.to_string(), protocol: port.protocol.to_string(), host_port: port.port.into() }
+}
+
+fn affinity(shape: &PodShape) -> Option<v1::Affinity> {
+    let required = &shape.node_affinity;
+    let nodes = (!required.is_empty()).then(|| v1::NodeSelector { terms: required.iter().map(node_term).collect() });
+    let together = shape.pod_affinity.iter().map(pod_term).collect();
+    let apart = shape.pod_anti_affinity.iter().map(pod_term).collect();
+    let affinity = v1::Affinity {
+        required_node_affinity: nodes,
+        required_pod_affinity: together,
+        required_pod_anti_affinity: apart,
+        ..v1::Affinity::default()
+    };
+    (affinity != v1::Affinity::default()).then_some(affinity)
+}
+
+fn node_term(term: &NodeSelectorTerm) -> v1::NodeSelectorTerm {
+    v1::NodeSelectorTerm {
+        match_expressions: term.expressions.iter().map(expression).collect(),
+        match_fields: term.names.iter().map(expression).collect(),
+    }
+}
+
+/// The demo's pods use sets of values and no integer bounds.
+fn expression(requirement: &Requirement) -> v1::Expression {
+    let (operator, values) = match requirement.finite_values() {
+        Some(values) if values.is_empty() => (Operator::DoesNotExist, Vec::new()),
+        Some(values) => (Operator::In, values.iter().map(ToString::to_string).collect()),
+        None => {
+            let excluded: Vec<String> = requirement.excluded_values().map(ToString::to_string).collect();
+            (if excluded.is_empty() { Operator::Exists } else { Operator::NotIn }, excluded)
+        }
+    };
+    v1::Expression { key: requirement.key().to_string(), operator: operator.as_str().to_owned(), values }
+}
+
+fn pod_term(term: &PodAffinityTerm) -> v1::PodAffinityTerm {
+    v1::PodAffinityTerm {
+        topology_key: term.topology_key.to_string(),
+        selector: term.selector.as_ref().map(selector),
+        namespaces: term.namespaces.iter().map(ToString::to_string).collect(),
+        namespace_selector: term.namespace_selector.as_ref().map(selector),
+        ..v1::PodAffinityTerm::default()
+    }
+}
+
+fn selector(selector: &LabelSelector) -> v1::LabelSelector {
+    let expressions = selector.terms.iter().map(|term| v1::Expression {
+        key: term.key.to_string(),
+        operator: match term.operator {
+            SelectorOperator::In => "In",
+            SelectorOperator::NotIn => "NotIn",
+            SelectorOperator::Exists => "Exists",
+            SelectorOperator::DoesNotExist => "DoesNotExist",
+        }
+        .to_owned(),
+        values: term.values.iter().map(ToString::to_string).collect(),
+    });
+    v1::LabelSelector { match_labels: Vec::new(), match_expressions: expressions.collect() }
+}
+
+fn spread(constraint: &SpreadConstraint) -> v1::TopologySpreadConstraint {
+    let policy = |honor| if honor { "Honor" } else { "Ignore" }.to_owned();
+    v1::TopologySpreadConstraint {
+        max_skew: constraint.max_skew,
+        topology_key: constraint.topology_key.to_string(),
+        when_unsatisfiable: if constraint.hard { "DoNotSchedule" } else { "ScheduleAnyway" }.to_owned(),
+        selector: constraint.selector.as_ref().map(selector),
+        min_domains: constraint.min_domains,
+        node_affinity_policy: policy(constraint.honor_node_affinity),
+        node_taints_policy: policy(constraint.honor_node_taints),
+        match_label_keys: Vec::new(),
+    }
+}
+
+fn toleration(toleration: &Toleration) -> v1::Toleration {
+    let operator = match toleration.operator {
+        TolerationOperator::Equal => "Equal",
+        TolerationOperator::Exists => "Exists",
+        TolerationOperator::Lt => "Lt",
+        TolerationOperator::Gt => "Gt",
+    };
+    v1::Toleration {
+        key: toleration.key.to_string(),
+        operator: operator.to_owned(),
+        value: toleration.value.to_string(),
+        effect: toleration.effect.map(|effect| effect.as_str().to_owned()).unwrap_or_default(),
+        toleration_seconds: None,
+    }
+}
+
+fn taints(taints: &[Taint]) -> Vec<v1::Taint> {
+    let message = |taint: &Taint| v1::Taint {
+        key: taint.key.to_string(),
+        value: taint.value.to_string(),
+        effect: taint.effect.as_str().to_owned(),
+    };
+    taints.iter().map(message).collect()
+}
+
+fn quantities(resources: &Resources) -> Vec<v1::Quantity> {
+    let message = |(name, amount): (&Text, i64)| v1::Quantity {
+        resource: name.to_string(),
+        amount: quantity::render(name, amount),
+    };
+    resources.iter().map(message).collect()
+}
+
+fn pairs(labels: &Labels) -> Vec<v1::StringPair> {
+    labels.iter().map(|(key, value)| pair(key, value)).collect()
+}
+
+fn pair(key: &str, value: &str) -> v1::StringPair {
+    v1::StringPair { key: key.to_owned(), value: value.to_owned() }
+}
+
+fn text(text: Option<&Text>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
+}
+
+fn millis(moment: Option<Timestamp>) -> i64 {
+    moment.map_or(0, |moment| moment.0)
+}

@@ -1,0 +1,155 @@
+//! Views to messages. What a message has no room for is left out; nothing is computed that decisions depend on.
+
+use engine::control::machine::Stage;
+use engine::control::view::{ClusterView, MachineView};
+use engine::control::{Decision, DecisionKind, UnplacedPod};
+use engine::plan::Reason;
+use fleetwright_proto::v1;
+
+use crate::views::{FleetView, summary as sentence};
+
+/// Pods that a cluster's view lists; all of them are counted.
+const PENDING_SHOWN: usize = 200;
+
+/// One cluster, or all of them when `only` is empty.
+pub(super) fn watch_response(view: &FleetView, only: &str) -> v1::WatchResponse {
+    let wanted = |name: &str| only.is_empty() || name == only;
+    let clusters = view.clusters.iter().filter(|(name, _)| wanted(name));
+    let decisions = view.decisions().into_iter().filter(|decision| wanted(&decision.cluster));
+    v1::WatchResponse {
+        taken_at_ms: view.taken_at.0,
+        clusters: clusters.map(|(_, cluster)| cluster_view(cluster)).collect(),
+        decisions: decisions.map(decision_message).collect(),
+    }
+}
+
+/// A cluster in numbers.
+pub(super) fn summary(cluster: &ClusterView) -> v1::ClusterSummary {
+    v1::ClusterSummary {
+        name: cluster.cluster.to_string(),
+        connected: cluster.connected,
+        node_count: number(cluster.nodes),
+        bound_pod_count: number(cluster.pods.saturating_sub(cluster.pending)),
+        pending_pod_count: number(cluster.pending),
+        cost_micro_usd: cluster.cost.0,
+        held_because: held_because(cluster),
+        ..v1::ClusterSummary::default()
+    }
+}
+
+fn held_because(cluster: &ClusterView) -> String {
+    match &cluster.refused {
+        Some(reason) => reason.clone(),
+        None if !cluster.connected => "no agent is connected".to_owned(),
+        None if !cluster.synced => "the agent's snapshot is not complete yet".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn cluster_view(cluster: &ClusterView) -> v1::ClusterView {
+    v1::ClusterView {
+        summary: Some(summary(cluster)),
+        nodes: cluster.machines.iter().map(node_view).collect(),
+        pools: pools(cluster),
+        pending_pods: pending(cluster),
+    }
+}
+
+fn node_view(machine: &MachineView) -> v1::NodeView {
+    let bought = machine.bought.as_ref();
+    v1::NodeView {
+        name: machine.node.as_ref().unwrap_or(&machine.claim).to_string(),
+        pool: machine.pool.to_string(),
+        instance_type: bought.map(|bought| bought.instance_type.to_string()).unwrap_or_default(),
+        zone: bought.map(|bought| bought.zone.to_string()).unwrap_or_default(),
+        capacity_type: bought.map(|bought| bought.capacity_type.as_str().to_owned()).unwrap_or_default(),
+        stage: stage(machine.stage).into(),
+        price_micro_usd: bought.map_or(0, |bought| bought.price.0),
+        pod_count: number(machine.pods),
+        created_at_ms: machine.since.0,
+        note: machine.leaves.as_deref().unwrap_or_default().to_owned(),
+        ..v1::NodeView::default()
+    }
+}
+
+fn stage(stage: Stage) -> v1::NodeStage {
+    match stage {
+        Stage::Deciding | Stage::Creating | Stage::Launching => v1::NodeStage::Launching,
+        Stage::Joining => v1::NodeStage::Booting,
+        Stage::Registered => v1::NodeStage::Registered,
+        Stage::InService => v1::NodeStage::Ready,
+        Stage::Draining | Stage::Terminating | Stage::Finalising => v1::NodeStage::Deleting,
+    }
+}
+
+/// Pools that have machines, with their sums.
+fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
+    let mut pools = std::collections::BTreeMap::new();
+    for machine in &cluster.machines {
+        let pool: &mut v1::PoolView = pools.entry(&machine.pool).or_default();
+        pool.name = machine.pool.to_string();
+        pool.node_count += 1;
+        pool.cost_micro_usd += machine.bought.as_ref().map_or(0, |bought| bought.price.0);
+    }
+    pools.into_values().collect()
+}
+
+/// Pods that the last look at pending pods left without a place.
+fn pending(cluster: &ClusterView) -> Vec<v1::PendingPodView> {
+    let looked = cluster.decisions.iter().find(|decision| decision.kind == DecisionKind::Provision);
+    let unplaced = looked.map_or(&[][..], |decision| &decision.unplaced).iter();
+    unplaced.take(PENDING_SHOWN.min(cluster.pending)).map(pending_pod).collect()
+}
+
+fn pending_pod(pod: &UnplacedPod) -> v1::PendingPodView {
+    let (namespace, name) = pod.pod.split_once('/').unwrap_or(("", &pod.pod));
+    v1::PendingPodView {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        reasons: pod.reasons.iter().map(reason).collect(),
+        ..v1::PendingPodView::default()
+    }
+}
+
+fn reason(reason: &Reason) -> v1::Reason {
+    v1::Reason {
+        pool: reason.pool.as_deref().unwrap_or_default().to_owned(),
+        code: reason.code.as_str().to_owned(),
+        message: reason.message.clone(),
+    }
+}
+
+fn decision_message(decision: &Decision) -> v1::Decision {
+    let kind = match decision.kind {
+        DecisionKind::Provision => v1::DecisionKind::Provision,
+        DecisionKind::Empty | DecisionKind::Interruption => v1::DecisionKind::Disrupt,
+    };
+    let bought = decision.machines.iter().map(|machine| v1::Reason {
+        pool: machine.launch.pool.to_string(),
+        code: "Launch".to_owned(),
+        message: machine.reason.to_string(),
+    });
+    let removed = decision.removals.iter().map(|removal| v1::Reason {
+        pool: String::new(),
+        code: "Remove".to_owned(),
+        message: removal.reason.to_string(),
+    });
+    v1::Decision {
+        id: decision.id.0,
+        cluster_name: decision.cluster.to_string(),
+        decided_at_ms: decision.at.0,
+        kind: kind.into(),
+        summary: sentence(decision),
+        reasons: bought
+            .chain(removed)
+            .chain(decision.unplaced.iter().flat_map(|pod| pod.reasons.iter().map(reason)))
+            .collect(),
+        cost_change_micro_usd: decision.new_cost.0,
+        lower_bound_micro_usd: decision.lower_bound.0,
+    }
+}
+
+/// Counts beyond four billion are shown as four billion.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

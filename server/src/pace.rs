@@ -1,0 +1,44 @@
+//! Views at a pace that a reader can follow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::Stream;
+use futures::stream;
+
+use crate::views::{FleetView, Views};
+
+/// The view of this moment, then the latest after each change, `interval` apart at least. Ends with the publisher.
+pub(crate) fn views(mut views: Views, interval: Duration) -> impl Stream<Item = Arc<FleetView>> + Send {
+    views.mark_changed();
+    stream::unfold((views, false), move |(mut views, paced)| async move {
+        if paced {
+            tokio::time::sleep(interval).await;
+        }
+        views.changed().await.ok()?;
+        let view = views.borrow_and_update().clone();
+        Some((view, (views, true)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::model::Timestamp;
+    use futures::StreamExt;
+
+    use super::*;
+    use crate::views;
+
+    #[tokio::test]
+    async fn a_slow_reader_misses_views_but_never_the_latest() {
+        let (publisher, reader) = views::channel();
+        let mut paced = Box::pin(super::views(reader, Duration::ZERO));
+        assert_eq!(paced.next().await.unwrap().taken_at, Timestamp(0));
+        for at in 1..=3 {
+            publisher.send_replace(Arc::new(FleetView { taken_at: Timestamp(at), ..FleetView::default() }));
+        }
+        assert_eq!(paced.next().await.unwrap().taken_at, Timestamp(3));
+        drop(publisher);
+        assert!(paced.next().await.is_none());
+    }
+}

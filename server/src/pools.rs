@@ -1,0 +1,192 @@
+//! NodePools of a connected cluster: the manifests that its agent sends, read by the code that reads manifest files.
+
+use std::collections::BTreeSet;
+
+use engine::cluster::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionReason, PoolLife, PoolRecord};
+use engine::model::offering::SharedCatalogue;
+use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
+use manifests::karpenter::duration::Lifetime;
+use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
+use manifests::{Cursor, InputError, Options, Problems, Site, Source};
+use tracing::warn;
+
+use crate::session::{Manifest, ManifestKind, Manifests, ReadPools};
+
+/// A reader for clusters of `region` that buy from `catalogue` (the built-in one when `None`).
+pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
+    let options = Options { region: Some(region), catalogue, ..Options::default() };
+    ReadPools::new(move |manifests| read(manifests, &options))
+}
+
+/// Manifests with errors are left out, and their pools take no part, so that one bad object does not stop a cluster.
+fn read(manifests: &Manifests, options: &Options) -> Vec<PoolRecord> {
+    let mut refused: Vec<InputError> = Vec::new();
+    let pools = loop {
+        let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
+        let sources: Vec<Source> = sources(manifests).filter(|source| !bad.contains(source.name.as_str())).collect();
+        match manifests::read(&sources, options) {
+            Ok(captured) => break captured.input.pools,
+            Err(errors) => {
+                errors.iter().for_each(|error| warn!(%error, "a manifest of a cluster cannot be used"));
+                let known = bad.len();
+                refused.extend(errors);
+                if refused.iter().map(|error| &error.source).collect::<BTreeSet<_>>().len() == known {
+                    break Vec::new();
+                }
+            }
+        }
+    };
+    let names = manifests.keys().filter(|(kind, _)| *kind == ManifestKind::NodePool).map(|(_, name)| name);
+    names.map(|name| record(name, &pools, &refused, manifests)).collect()
+}
+
+fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
+    manifests.iter().map(|((kind, name), manifest)| Source { name: title(*kind, name), bytes: manifest.json.clone() })
+}
+
+fn title(kind: ManifestKind, name: &str) -> String {
+    let kind = match kind {
+        ManifestKind::Ec2NodeClass => "EC2NodeClass",
+        ManifestKind::NodeOverlay => "NodeOverlay",
+        ManifestKind::NodePool => "NodePool",
+    };
+    format!("{kind}/{name}")
+}
+
+fn record(name: &Text, pools: &[NodePool], refused: &[InputError], manifests: &Manifests) -> PoolRecord {
+    let pool = match pools.iter().find(|pool| pool.name == *name) {
+        Some(pool) => pool.clone(),
+        None => unusable(name, refused),
+    };
+    let manifest = manifests.get(&(ManifestKind::NodePool, name.clone()));
+    let life = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
+    let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
+    let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
+    PoolRecord { pool, life, revision: Text::from(format!("{}+{}", revision(manifest), revision(class))) }
+}
+
+/// A pool that is shown with the reason why it is not used.
+fn unusable(name: &Text, refused: &[InputError]) -> NodePool {
+    let own = title(ManifestKind::NodePool, name);
+    let error = refused.iter().find(|error| error.source == own).or(refused.first());
+    let why = error.map_or_else(|| "its manifest holds no NodePool of that name".to_owned(), ToString::to_string);
+    NodePool {
+        name: name.clone(),
+        node_class: Text::default(),
+        weight: 0,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::default(),
+        limits: Resources::new(),
+        replicas: None,
+        not_ready: Some(NotReady::NodePool(Text::from(why))),
+        unhealthy: false,
+        catalogue: SharedCatalogue::default(),
+        rules: OptInRules::default(),
+    }
+}
+
+/// What the NodePool says about the end of its nodes; `None` when it cannot be read.
+fn life(name: &Text, manifest: &Manifest) -> Option<PoolLife> {
+    let value = serde_json::from_slice(&manifest.json).ok()?;
+    let problems = Problems::default();
+    let site = Site { source: name.clone(), document: 0, object: None, problems: &problems };
+    let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
+    Some(PoolLife {
+        consolidate_after_ms: finite(read.disruption.consolidate_after),
+        policy: policy(&read.disruption),
+        budgets: read.disruption.budgets.iter().map(budget).collect(),
+        expire_after_ms: finite(read.expire_after),
+        termination_grace_period_ms: read.termination_grace_period_ms,
+    })
+}
+
+fn finite(lifetime: Lifetime) -> Option<i64> {
+    match lifetime {
+        Lifetime::Millis(millis) => Some(millis),
+        Lifetime::Never => None,
+    }
+}
+
+fn policy(disruption: &Disruption) -> ConsolidationPolicy {
+    match disruption.policy {
+        karpenter::ConsolidationPolicy::WhenEmpty => ConsolidationPolicy::WhenEmpty,
+        karpenter::ConsolidationPolicy::WhenEmptyOrUnderutilized => ConsolidationPolicy::WhenEmptyOrUnderutilized,
+        karpenter::ConsolidationPolicy::Balanced => ConsolidationPolicy::Balanced,
+    }
+}
+
+fn budget(budget: &karpenter::Budget) -> Budget {
+    let bounded = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
+    let reason = |reason: &karpenter::DisruptionReason| match reason {
+        karpenter::DisruptionReason::Underutilized => DisruptionReason::Underutilized,
+        karpenter::DisruptionReason::Empty => DisruptionReason::Empty,
+        karpenter::DisruptionReason::Drifted => DisruptionReason::Drifted,
+    };
+    Budget {
+        limit: match budget.nodes {
+            Quota::Nodes(nodes) => BudgetLimit::Nodes(bounded(nodes)),
+            Quota::Percent(percent) => BudgetLimit::Percent(bounded(percent)),
+        },
+        reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().map(reason).collect()),
+        scheduled: budget.window.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(json: &serde_json::Value) -> Manifest {
+        Manifest { json: json.to_string().into_bytes(), revision: Text::from("7") }
+    }
+
+    fn pool(name: &str, operator: &str) -> ((ManifestKind, Text), Manifest) {
+        let json = serde_json::json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+            "spec": {
+                "template": {"spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [{"key": "kubernetes.io/arch", "operator": operator, "values": ["amd64"]}],
+                }},
+                "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [{"nodes": "2"}]},
+            },
+        });
+        ((ManifestKind::NodePool, Text::from(name)), manifest(&json))
+    }
+
+    fn class() -> ((ManifestKind, Text), Manifest) {
+        let json = serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+            "spec": {
+                "role": "nodes", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": [{"tags": {"a": "b"}}], "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
+            },
+        });
+        ((ManifestKind::Ec2NodeClass, Text::from("default")), manifest(&json))
+    }
+
+    #[test]
+    fn a_pool_and_what_it_says_about_the_end_of_its_nodes_are_read() {
+        let read = reader("us-east-1".to_owned(), None).read(&Manifests::from([pool("general", "In"), class()]));
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].pool.not_ready, None);
+        assert!(!read[0].pool.catalogue.types.is_empty());
+        assert_eq!(read[0].life.consolidate_after_ms, Some(30_000));
+        assert_eq!(read[0].life.policy, ConsolidationPolicy::WhenEmpty);
+        assert_eq!(read[0].life.budgets[0].limit, BudgetLimit::Nodes(2));
+        assert_eq!(read[0].revision.as_ref(), "7+7");
+    }
+
+    #[test]
+    fn one_bad_pool_is_shown_with_its_reason_and_stops_no_other() {
+        let manifests = Manifests::from([pool("good", "In"), pool("odd", "Near"), class()]);
+        let read = reader("us-east-1".to_owned(), None).read(&manifests);
+        let names: Vec<&str> = read.iter().map(|record| record.pool.name.as_ref()).collect();
+        assert_eq!(names, ["good", "odd"]);
+        assert_eq!(read[0].pool.not_ready, None);
+        let Some(NotReady::NodePool(why)) = &read[1].pool.not_ready else { panic!("{:?}", read[1].pool.not_ready) };
+        assert!(why.contains("Near"), "{why}");
+    }
+}

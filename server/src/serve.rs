@@ -1,0 +1,260 @@
+//! The server: sockets, the control loop between them, and an orderly end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
+use cloud::simulated::{ClockedCloud, SimulatedCloud, Weather};
+use engine::control::{self, Controller};
+use engine::input::{PlanningInput, Policy};
+use engine::plan::{Plan, PlanReport};
+use fleetwright_proto::DESCRIPTOR_SET;
+use fleetwright_proto::v1::agent_service_server::AgentServiceServer;
+use fleetwright_proto::v1::fleet_service_server::FleetServiceServer;
+use manifests::Source;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::config::{Config, LeaseConfig};
+use crate::control_loop::ControlLoop;
+use crate::fleet::Fleet;
+use crate::session::{self, Sessions};
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::postgres::PostgresStore;
+use crate::views::{self, Views};
+use crate::{clock, pools, web};
+
+/// Events of sessions that wait for the control loop; more of them hold the agents up.
+const EVENTS_WAITING: usize = 1024;
+
+/// Everything that a server is made of beside its sockets.
+pub(crate) struct Parts {
+    /// Where to listen.
+    pub(crate) grpc: SocketAddr,
+    /// Where to listen.
+    pub(crate) http: SocketAddr,
+    /// What survives.
+    pub(crate) store: Arc<dyn Store>,
+    /// Where machines come from.
+    pub(crate) cloud: Arc<ClockedCloud>,
+    /// Who decides.
+    pub(crate) settings: control::Settings,
+    /// Ownership of clusters.
+    pub(crate) lease: LeaseConfig,
+    /// The region that machines are bought in.
+    pub(crate) region: String,
+    /// Machine types in place of the built-in ones.
+    pub(crate) catalogue: Option<Source>,
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    /// Where agents connect.
+    pub(crate) grpc: SocketAddr,
+    /// Where the page is.
+    pub(crate) http: SocketAddr,
+    sessions: Sessions,
+    stop: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+/// Runs a server by `config` until the process is asked to stop.
+///
+/// # Errors
+/// What could not be opened, or what broke.
+pub(crate) async fn until_stopped(config: Config) -> anyhow::Result<()> {
+    let stop = agent::asked_to_stop();
+    let grace = config.shutdown_grace;
+    let mut server = Server::start(parts(config).await?).await?;
+    info!("agents connect to grpc://{}; live page at http://{}/", server.grpc, server.http);
+    let ended = tokio::select! {
+        () = stop => Ok(()),
+        ended = server.broken() => ended,
+    };
+    info!("stopping");
+    server.stop(grace).await;
+    ended
+}
+
+async fn parts(config: Config) -> anyhow::Result<Parts> {
+    let store: Arc<dyn Store> = match &config.database_url {
+        Some(url) => Arc::new(PostgresStore::connect(url).await?),
+        None => {
+            warn!("no database is configured: leases, intents and decisions are lost with this process");
+            Arc::new(MemoryStore::new())
+        }
+    };
+    let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
+    let boot_ms = i64::try_from(config.cloud.boot.as_millis()).unwrap_or(i64::MAX);
+    let weather = Weather {
+        seed: config.cloud.seed,
+        boot_ms: (boot_ms, boot_ms),
+        no_capacity: config.cloud.no_capacity,
+        ..Weather::default()
+    };
+    Ok(Parts {
+        grpc: config.listen.grpc,
+        http: config.listen.http,
+        store,
+        cloud: Arc::new(simulated_cloud(weather, &config.cloud.region, catalogue.as_ref())?),
+        settings: control::Settings {
+            policy: Policy {
+                preferences: config.control.preferences,
+                min_values: config.control.min_values,
+                ..policy()
+            },
+            batch_idle_ms: milliseconds(config.control.batch_idle),
+            batch_max_ms: milliseconds(config.control.batch_max),
+            ..settings()
+        },
+        lease: config.lease,
+        region: config.cloud.region,
+        catalogue,
+    })
+}
+
+fn read_catalogue(path: &std::path::Path) -> anyhow::Result<Source> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the catalogue {}", path.display()))?;
+    Ok(Source { name: path.display().to_string(), bytes })
+}
+
+/// A cloud that sells what the catalogue has in `region`.
+///
+/// # Errors
+/// When the catalogue cannot be read.
+pub(crate) fn simulated_cloud(
+    weather: Weather,
+    region: &str,
+    catalogue: Option<&Source>,
+) -> anyhow::Result<ClockedCloud> {
+    let snapshot = match catalogue {
+        Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
+        None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
+    };
+    let built = cloud::catalogue::build(&snapshot, &Market::new(region), &NodeClassSettings::default());
+    Ok(ClockedCloud::new(SimulatedCloud::new(weather, Some(Arc::new(built.catalogue))), clock::now))
+}
+
+/// What every controller of this program has in common.
+pub(crate) fn settings() -> control::Settings {
+    let now = clock::now().0.unsigned_abs();
+    control::Settings {
+        policy: policy(),
+        // A process makes fewer than a thousand numbers a millisecond, so numbers grow from process to process.
+        first_number: now.saturating_mul(1000),
+        identity: now ^ u64::from(std::process::id()).rotate_left(32),
+        ..control::Settings::default()
+    }
+}
+
+fn policy() -> Policy {
+    Policy { well_known_labels: manifests::karpenter::well_known_labels(), ..Policy::default() }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The planner of the control loop: the one of `fleetwright plan`.
+fn plan(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+    match engine::decide::plan(input) {
+        Ok(decision) => Ok((decision.plan, decision.report)),
+        Err(violations) => {
+            let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            Err(format!("the plan failed its own check: {}", violations.join("; ")))
+        }
+    }
+}
+
+impl Server {
+    /// Opens the sockets and starts every task.
+    ///
+    /// # Errors
+    /// The address that could not be listened on.
+    pub(crate) async fn start(parts: Parts) -> anyhow::Result<Self> {
+        let grpc_listener = listen(parts.grpc).await?;
+        let http_listener = listen(parts.http).await?;
+        let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
+        let (publisher, views) = views::channel();
+        let (events, heard) = mpsc::channel(EVENTS_WAITING);
+        let read_pools = pools::reader(parts.region, parts.catalogue);
+        let sessions = Sessions::new(session::Settings::default(), read_pools, events);
+        let stop = CancellationToken::new();
+        let control = ControlLoop {
+            controller: Controller::new(parts.settings, plan),
+            sessions: sessions.clone(),
+            store: Arc::clone(&parts.store),
+            cloud: parts.cloud,
+            lease: parts.lease,
+            publisher,
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(control.run(heard, stop.clone()));
+        tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), views.clone(), stop.clone()));
+        tasks.spawn(serve_http(http_listener, web::Shown { views, store: parts.store }, stop.clone()));
+        Ok(Self { grpc, http, sessions, stop, tasks })
+    }
+
+    /// Completes when a task ends that should not have.
+    ///
+    /// # Errors
+    /// Always: what broke.
+    pub(crate) async fn broken(&mut self) -> anyhow::Result<()> {
+        match self.tasks.join_next().await {
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(fault)) => Err(anyhow!("a task of the server failed: {fault}")),
+            Some(Ok(Ok(()))) | None => Err(anyhow!("a task of the server ended by itself")),
+        }
+    }
+
+    /// Ends everything: sessions, then the loop (leases are given back), then connections, for at most `grace`.
+    pub(crate) async fn stop(mut self, grace: Duration) {
+        self.stop.cancel();
+        let ending = async {
+            self.sessions.stop().await;
+            while self.tasks.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(grace, ending).await.is_err() {
+            warn!("connections were still open after {} s and are cut", grace.as_secs());
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+async fn serve_grpc(
+    listener: TcpListener,
+    sessions: Sessions,
+    views: Views,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<AgentServiceServer<Sessions>>().await;
+    health.set_serving::<FleetServiceServer<Fleet>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()?;
+    session::service::transport()
+        .add_service(sessions.service())
+        .add_service(FleetServiceServer::new(Fleet::new(views)))
+        .add_service(health_service)
+        .add_service(reflection)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled_owned())
+        .await
+        .context("the gRPC server failed")
+}
+
+async fn serve_http(listener: TcpListener, shown: web::Shown, stop: CancellationToken) -> anyhow::Result<()> {
+    let server = axum::serve(listener, web::router(shown)).with_graceful_shutdown(stop.cancelled_owned());
+    server.await.context("the HTTP server failed")
+}

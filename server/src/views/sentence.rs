@@ -1,0 +1,66 @@
+//! A decision in one sentence.
+
+use std::collections::BTreeMap;
+
+use engine::control::{Decision, DecisionKind, UnplacedPod};
+use engine::plan::Reason;
+
+/// What was decided, for people.
+pub(crate) fn summary(decision: &Decision) -> String {
+    let mut parts = Vec::new();
+    if !decision.machines.is_empty() {
+        parts.push(bought(decision));
+    }
+    if !decision.placed.is_empty() {
+        parts.push(format!("give {} room on capacity that is there or coming", count(decision.placed.len(), "pod")));
+    }
+    if !decision.removals.is_empty() {
+        parts.push(removed(decision));
+    }
+    if !decision.unplaced.is_empty() {
+        parts.push(format!("leave {} without a place", count(decision.unplaced.len(), "pod")));
+    }
+    if parts.is_empty() { "change nothing".to_owned() } else { parts.join("; ") }
+}
+
+fn bought(decision: &Decision) -> String {
+    let mut types: BTreeMap<&str, usize> = BTreeMap::new();
+    for machine in &decision.machines {
+        let first = machine.launch.options.first().map_or("?", |option| option.instance_type.as_ref());
+        *types.entry(first).or_default() += 1;
+    }
+    let types: Vec<String> =
+        types.iter().map(|(name, n)| if *n == 1 { (*name).to_owned() } else { format!("{n} × {name}") }).collect();
+    let pods: usize = decision.machines.iter().map(|machine| machine.pods.len()).sum();
+    format!("launch {} for {} at ${} an hour", types.join(", "), count(pods, "pod"), decision.new_cost)
+}
+
+fn removed(decision: &Decision) -> String {
+    let why = match decision.kind {
+        DecisionKind::Interruption => "that the cloud takes back",
+        DecisionKind::Empty | DecisionKind::Provision => "that nobody needs",
+    };
+    let first = decision.removals.first().map_or("", |removal| removal.node.as_ref());
+    match decision.removals.len() {
+        1 => format!("remove {first}, {why}"),
+        more => format!("remove {}, {why}", count(more, "node")),
+    }
+}
+
+/// `1 pod`, `2 pods`.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Why, a line for each machine, removal and pod without a place.
+pub(crate) fn reasons(decision: &Decision) -> impl Iterator<Item = String> {
+    let machines = decision.machines.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
+    let removals = decision.removals.iter().map(|removal| format!("{}: {}", removal.node, removal.reason));
+    machines.chain(removals).chain(decision.unplaced.iter().map(unplaced))
+}
+
+fn unplaced(pod: &UnplacedPod) -> String {
+    let reason = |reason: &Reason| format!("{}: {}", reason.code.as_str(), reason.message);
+    let reasons: Vec<String> = pod.reasons.iter().map(reason).collect();
+    format!("{} has no place: {}", pod.pod, reasons.join("; "))
+}

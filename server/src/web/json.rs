@@ -1,0 +1,119 @@
+//! The fleet as the page reads it.
+
+use engine::control::view::{ClusterView, MachineView};
+use engine::control::{Decision, DecisionKind};
+use engine::model::MicroUsd;
+use serde::Serialize;
+
+use crate::views::{FleetView, reasons, summary};
+
+/// Pods, machines and nodes that one decision lists; all of them are counted in its sentence.
+const DETAILS_SHOWN: usize = 20;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Fleet<'v> {
+    taken_at_ms: i64,
+    usd_per_hour: String,
+    clusters: Vec<Cluster<'v>>,
+    decisions: Vec<DecisionEntry<'v>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cluster<'v> {
+    name: &'v str,
+    connected: bool,
+    synced: bool,
+    pods: usize,
+    pending: usize,
+    nodes: usize,
+    usd_per_hour: String,
+    sold_out: usize,
+    refused: Option<&'v str>,
+    machines: Vec<Machine<'v>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Machine<'v> {
+    name: &'v str,
+    pool: &'v str,
+    stage: &'static str,
+    since_ms: i64,
+    instance_type: &'v str,
+    zone: &'v str,
+    capacity_type: &'static str,
+    usd_per_hour: String,
+    pods: usize,
+    leaves: Option<&'v str>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DecisionEntry<'v> {
+    cluster: &'v str,
+    id: u64,
+    at_ms: i64,
+    kind: &'static str,
+    summary: String,
+    reasons: Vec<String>,
+    notes: &'v [String],
+}
+
+/// The whole view.
+pub(super) fn fleet(view: &FleetView) -> Fleet<'_> {
+    Fleet {
+        taken_at_ms: view.taken_at.0,
+        usd_per_hour: view.cost().to_string(),
+        clusters: view.clusters.values().map(|cluster| cluster_entry(cluster)).collect(),
+        decisions: view.decisions().into_iter().map(decision_entry).collect(),
+    }
+}
+
+fn cluster_entry(cluster: &ClusterView) -> Cluster<'_> {
+    Cluster {
+        name: &cluster.cluster,
+        connected: cluster.connected,
+        synced: cluster.synced,
+        pods: cluster.pods,
+        pending: cluster.pending,
+        nodes: cluster.nodes,
+        usd_per_hour: cluster.cost.to_string(),
+        sold_out: cluster.sold_out,
+        refused: cluster.refused.as_deref(),
+        machines: cluster.machines.iter().map(machine_entry).collect(),
+    }
+}
+
+fn machine_entry(machine: &MachineView) -> Machine<'_> {
+    let bought = machine.bought.as_ref();
+    Machine {
+        name: machine.node.as_ref().unwrap_or(&machine.claim),
+        pool: &machine.pool,
+        stage: machine.stage.as_str(),
+        since_ms: machine.since.0,
+        instance_type: bought.map_or("", |bought| &bought.instance_type),
+        zone: bought.map_or("", |bought| &bought.zone),
+        capacity_type: bought.map_or("", |bought| bought.capacity_type.as_str()),
+        usd_per_hour: bought.map_or(MicroUsd(0), |bought| bought.price).to_string(),
+        pods: machine.pods,
+        leaves: machine.leaves.as_deref(),
+    }
+}
+
+fn decision_entry(decision: &Decision) -> DecisionEntry<'_> {
+    DecisionEntry {
+        cluster: &decision.cluster,
+        id: decision.id.0,
+        at_ms: decision.at.0,
+        kind: match decision.kind {
+            DecisionKind::Provision => "provision",
+            DecisionKind::Empty => "empty",
+            DecisionKind::Interruption => "interruption",
+        },
+        summary: summary(decision),
+        reasons: reasons(decision).take(DETAILS_SHOWN).collect(),
+        notes: &decision.notes,
+    }
+}

@@ -1,0 +1,58 @@
+//! `/metrics`: the fleet in numbers, in Prometheus' text format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use engine::control::view::ClusterView;
+
+use crate::views::FleetView;
+
+/// One gauge: its name, what it means, and its value in a cluster.
+type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
+
+const GAUGES: [Gauge; 6] = [
+    ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
+        u8::from(c.connected).to_string()
+    }),
+    ("fleetwright_pods", "Pods that have not ended.", |c| c.pods.to_string()),
+    ("fleetwright_pods_pending", "Pods without a node for which a machine may be bought.", |c| c.pending.to_string()),
+    ("fleetwright_nodes", "Nodes in the cluster, ours and others.", |c| c.nodes.to_string()),
+    ("fleetwright_cost_usd_per_hour", "What the cluster's machines cost, in dollars per hour.", |c| c.cost.to_string()),
+    ("fleetwright_decisions_refused", "Whether the last plan was refused.", |c| {
+        u8::from(c.refused.is_some()).to_string()
+    }),
+];
+
+/// Every gauge of every cluster.
+pub(super) fn render(view: &FleetView) -> String {
+    let mut text = String::new();
+    for (name, help, value) in GAUGES {
+        head(&mut text, name, help);
+        for (cluster, view) in &view.clusters {
+            line(&mut text, name, &format!("cluster=\"{}\"", escape(cluster)), &value(view));
+        }
+    }
+    head(&mut text, "fleetwright_machines", "Machines by where they stand in their life.");
+    for (cluster, view) in &view.clusters {
+        let mut stages: BTreeMap<&str, usize> = BTreeMap::new();
+        view.machines.iter().for_each(|machine| *stages.entry(machine.stage.as_str()).or_default() += 1);
+        for (stage, count) in stages {
+            let labels = format!("cluster=\"{}\",stage=\"{stage}\"", escape(cluster));
+            line(&mut text, "fleetwright_machines", &labels, &count.to_string());
+        }
+    }
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str) {
+    let _infallible = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+}
+
+fn line(text: &mut String, name: &str, labels: &str, value: &str) {
+    let _infallible = writeln!(text, "{name}{{{labels}}} {value}");
+}
+
+/// A label's value as the format wants it.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

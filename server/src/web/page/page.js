@@ -1,0 +1,70 @@
+// Draws the fleet from server-sent events. Text is set as text, never as markup.
+
+const place = (id) => document.getElementById(id);
+
+function element(tag, options = {}, ...children) {
+  const made = document.createElement(tag);
+  if (options.class) made.className = options.class;
+  if (options.text !== undefined) made.textContent = options.text;
+  made.append(...children);
+  return made;
+}
+
+const STAGES = { "in service": "good", draining: "busy", terminating: "busy", finalising: "busy" };
+const COLUMNS = [
+  ["node", (m) => m.name],
+  ["pool", (m) => m.pool],
+  ["type", (m) => m.instanceType],
+  ["zone", (m) => m.zone],
+  ["paid as", (m) => m.capacityType],
+  ["$/hour", (m) => m.usdPerHour, "number"],
+  ["pods", (m) => m.pods, "number"],
+  ["stage", (m) => m.stage + (m.leaves ? `: ${m.leaves}` : "")],
+];
+
+function machineTable(machines) {
+  const head = element("tr", {}, ...COLUMNS.map(([name, , kind]) => element("th", { text: name, class: kind })));
+  const rows = machines.map((machine) => {
+    const cells = COLUMNS.map(([, read, kind]) => element("td", { text: read(machine), class: kind }));
+    cells.at(-1).className = STAGES[machine.stage] ?? "busy";
+    return element("tr", {}, ...cells);
+  });
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+}
+
+function cluster(entry) {
+  const state = !entry.connected ? ["no agent is connected", "bad"] : entry.synced ? ["connected", "good"] : ["reading", "busy"];
+  const card = element("article", { class: "cluster" });
+  card.append(element("header", {},
+    element("h3", { text: entry.name }),
+    element("span", { text: state[0], class: state[1] }),
+    element("span", { text: `${entry.nodes} nodes` }),
+    element("span", { text: `${entry.pods} pods` }),
+    element("span", { text: `${entry.pending} pending`, class: entry.pending ? "busy" : "soft" }),
+    element("span", { text: `$${entry.usdPerHour} an hour` })));
+  if (entry.refused) card.append(element("p", { text: `The last plan was refused: ${entry.refused}`, class: "bad" }));
+  if (entry.machines.length) card.append(machineTable(entry.machines));
+  return card;
+}
+
+function decision(entry) {
+  const item = element("li", {},
+    element("span", { text: new Date(entry.atMs).toLocaleTimeString(), class: "when" }),
+    ` ${entry.cluster}: ${entry.summary}`);
+  const details = [...entry.reasons, ...entry.notes];
+  if (details.length) item.append(element("ul", {}, ...details.map((text) => element("li", { text }))));
+  return item;
+}
+
+function draw(fleet) {
+  const sum = (read) => fleet.clusters.reduce((total, entry) => total + read(entry), 0);
+  place("fleet").textContent =
+    `${fleet.clusters.length} clusters, ${sum((c) => c.nodes)} nodes, ${sum((c) => c.pods)} pods ` +
+    `(${sum((c) => c.pending)} pending), $${fleet.usdPerHour} an hour`;
+  place("clusters").replaceChildren(...fleet.clusters.map(cluster));
+  place("decisions").replaceChildren(...fleet.decisions.map(decision));
+}
+
+const events = new EventSource("/api/fleet/events");
+events.onmessage = (message) => { place("link").hidden = true; draw(JSON.parse(message.data)); };
+events.onerror = () => { place("link").hidden = false; };

@@ -1,0 +1,166 @@
+//! The program as a process: started with an empty environment, ended by a deadline at the latest.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How to start the program.
+#[derive(Debug)]
+pub struct Program {
+    command: Command,
+    input: Vec<u8>,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status; -1 when a signal ended it.
+    pub status: i32,
+    /// Everything on standard output.
+    pub stdout: String,
+    /// Everything on standard error.
+    pub stderr: String,
+}
+
+/// A process that runs.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    errors: mpsc::Receiver<String>,
+}
+
+impl Program {
+    /// The program at `path` with these arguments.
+    #[must_use]
+    pub fn new(path: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(path);
+        command.args(arguments).env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { command, input: Vec::new() }
+    }
+
+    /// The same in at most `kib` of address space: an allocation beyond it ends the process.
+    #[must_use]
+    pub fn in_memory(path: &str, kib: u64, arguments: &[&str]) -> Self {
+        let script = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+        let mut all = vec!["-c", &script, path];
+        all.extend(arguments);
+        Self::new("/bin/sh", &all)
+    }
+
+    /// An environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// What it reads from standard input.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = input.into();
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it cannot be started, or has not ended after `deadline`.
+    #[must_use]
+    pub fn run(mut self, deadline: Duration) -> Ended {
+        let mut child = self.command.spawn().expect("the program starts");
+        let stdin = child.stdin.take();
+        let input = self.input;
+        thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
+        let stdout = collect(child.stdout.take());
+        let stderr = collect(child.stderr.take());
+        let status = wait(&mut child, deadline);
+        let text = |bytes: thread::JoinHandle<Vec<u8>>| {
+            String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned()
+        };
+        Ended { status: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Starts it and leaves it running.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(mut self) -> Running {
+        let mut child = self.command.stdout(Stdio::null()).spawn().expect("the program starts");
+        let errors = lines(child.stderr.take().expect("standard error is piped"));
+        Running { child, errors }
+    }
+}
+
+impl Running {
+    /// Reads standard error until a line has all of `words`, and returns that line.
+    ///
+    /// # Panics
+    /// When no such line has come after `deadline`; everything that was read is told.
+    #[must_use]
+    pub fn line_with(&self, words: &[&str], deadline: Duration) -> String {
+        let end = Instant::now() + deadline;
+        let mut read = Vec::new();
+        while let Ok(line) = self.errors.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+            read.push(line);
+        }
+        panic!("no line with {words:?} among:\n{}", read.join("\n"));
+    }
+
+    /// Asks it to end (SIGTERM) and waits.
+    ///
+    /// # Panics
+    /// When it has not ended after `deadline`.
+    #[must_use]
+    pub fn stop(mut self, deadline: Duration) -> i32 {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(asked.is_ok_and(|status| status.success()), "the process takes signals");
+        wait(&mut self.child, deadline).code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn collect<R: Read + Send + 'static>(stream: Option<R>) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            let _until_it_ends = stream.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+fn lines(stream: ChildStderr) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let _nobody_listens = sender.send(line);
+        }
+    });
+    receiver
+}
+
+fn wait(child: &mut Child, deadline: Duration) -> ExitStatus {
+    let end = Instant::now() + deadline;
+    loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            return status;
+        }
+        if Instant::now() > end {
+            let _ended_already = child.kill();
+            panic!("the process has not ended after {deadline:?}");
+        }
+        thread::park_timeout(Duration::from_millis(10));
+    }
+}

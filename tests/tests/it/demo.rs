@@ -1,0 +1,18 @@
+//! `fleetwright demo`: the whole system on one machine, and its own verdict on how it went.
+
+use crate::fleetwright;
+
+#[test]
+fn a_demo_ends_well_by_the_books_of_cloud_and_clusters() {
+    let ended = fleetwright(&["demo", "--for", "60s", "--seed", "1", "--clusters", "2"]);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("every pod ran and every empty node was removed"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_demo_without_capacity_ends_with_1_and_names_the_pods_that_never_ran() {
+    let ended = fleetwright(&["demo", "--for", "15s", "--clusters", "1", "--no-capacity"]);
+    assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("pods that never ran"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("shop/web-0"), "{}", ended.stdout);
+}

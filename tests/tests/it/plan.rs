@@ -1,0 +1,167 @@
+//! `fleetwright plan`: the contract as a user meets it.
+
+use e2e::{Folder, Program};
+use serde_json::Value;
+
+use crate::{PATIENCE, PROGRAM, fleetwright};
+
+const POOL: &str = "\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: nodes
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {cluster: a}}]
+  securityGroupSelectorTerms: [{tags: {cluster: a}}]
+";
+
+fn pod(name: &str, cpu: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers:\n    - name: main\n      image: x\n      \
+         resources: {{requests: {{cpu: {cpu:?}}}}}\n"
+    )
+}
+
+fn plan_json(folder: &Folder) -> (i32, Value) {
+    let folder = folder.path().display().to_string();
+    let ended = fleetwright(&["plan", "-f", &folder, "-o", "json", "--region", "us-east-1"]);
+    let plan = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("no JSON: {}{}", ended.stdout, ended.stderr));
+    (ended.status, plan)
+}
+
+#[test]
+fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
+    let folder = Folder::new();
+    let _pool = folder.file("pool.yaml", POOL);
+    let _pod = folder.file("deep/er/pod.yml", pod("web", "1"));
+    let (status, plan) = plan_json(&folder);
+    assert_eq!(status, 0);
+    assert_eq!((plan["apiVersion"].as_str(), plan["kind"].as_str()), (Some("fleetwright.dev/v1"), Some("Plan")));
+    let nodes = plan["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 1);
+    assert_eq!(nodes[0]["pods"], serde_json::json!(["default/web"]));
+    assert_eq!(nodes[0]["nodePool"], "default");
+    assert_eq!(nodes[0]["capacityType"], "on-demand");
+    assert_eq!(nodes[0]["priceUsdPerHour"], plan["cost"]["newUsdPerHour"]);
+    assert!(plan["cost"]["lowerBoundUsdPerHour"].as_f64() > Some(0.0));
+    assert_eq!(plan["unschedulable"], serde_json::json!([]));
+}
+
+#[test]
+fn keys_stand_in_the_order_of_the_contract() {
+    let folder = Folder::new();
+    let _pool = folder.file("pool.yaml", POOL);
+    let (_, plan) = plan_json(&folder);
+    let keys: Vec<&str> = plan.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        keys,
+        ["apiVersion", "kind", "nodes", "staticNodes", "placements", "unschedulable", "cost", "notes"]
+    );
+}
+
+#[test]
+fn a_pod_that_no_machine_can_hold_ends_with_1_and_says_why() {
+    let folder = Folder::new();
+    let _pool = folder.file("pool.yaml", POOL);
+    let _pod = folder.file("pod.yaml", pod("huge", "100000"));
+    let (status, plan) = plan_json(&folder);
+    assert_eq!(status, 1);
+    assert_eq!(plan["nodes"], serde_json::json!([]));
+    assert_eq!(plan["unschedulable"][0]["pod"], "default/huge");
+    assert_eq!(plan["unschedulable"][0]["reasons"][0]["nodePool"], "default");
+    assert_eq!(plan["unschedulable"][0]["reasons"][0]["code"], "Resources");
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_in_any_order_and_from_standard_input() {
+    let folder = Folder::new();
+    let pool = folder.file("a.yaml", POOL);
+    let one = folder.file("b.yaml", format!("{}---\n{}", pod("one", "1"), pod("two", "2")));
+    let forward = fleetwright(&["plan", "-f", &pool, "-f", &one, "-o", "json", "--region", "us-east-1"]);
+    let backward = fleetwright(&["plan", "-f", &one, "-f", &pool, "-o", "json", "--region", "us-east-1"]);
+    let piped = Program::new(PROGRAM, &["plan", "-f", "-", "-o", "json", "--region", "us-east-1"])
+        .input(format!("{}---\n{}---\n{POOL}", pod("two", "2"), pod("one", "1")))
+        .run(PATIENCE);
+    assert_eq!(forward.status, 0, "{}", forward.stderr);
+    assert_eq!(forward.stdout, backward.stdout);
+    assert_eq!(forward.stdout, piped.stdout);
+}
+
+#[test]
+fn a_price_above_the_bound_ends_with_1_and_the_plan_is_printed_all_the_same() {
+    let folder = Folder::new();
+    let pool = folder.file("a.yaml", POOL);
+    let one = folder.file("b.yaml", pod("one", "1"));
+    let dear = fleetwright(&["plan", "-f", &pool, "-f", &one, "--max-usd", "0.000001"]);
+    assert_eq!(dear.status, 1);
+    assert!(dear.stdout.contains("NODES TO LAUNCH"), "{}", dear.stdout);
+    assert!(dear.stderr.contains("--max-usd"), "{}", dear.stderr);
+    assert_eq!(fleetwright(&["plan", "-f", &pool, "-f", &one, "--max-usd", "1000"]).status, 0);
+}
+
+#[test]
+fn timings_are_one_line_of_json_on_standard_error() {
+    let folder = Folder::new();
+    let pool = folder.file("a.yaml", POOL);
+    let ended = fleetwright(&["plan", "-f", &pool, "--timings"]);
+    let line: Value = serde_json::from_str(ended.stderr.trim()).unwrap();
+    for key in ["readMs", "decideMs", "decideCpuMs", "searchSteps", "peakRssMib"] {
+        assert!(line[key].is_number(), "{key} in {line}");
+    }
+    assert!(line["peakRssMib"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn flags_of_later_versions_are_refused_by_name() {
+    for flag in ["--disrupt", "--repack", "--compare=karpenter", "--min-nodes=2"] {
+        let ended = fleetwright(&["plan", "-f", "-", flag]);
+        let name = flag.split('=').next().unwrap_or(flag);
+        assert_eq!(ended.status, 2, "{flag}");
+        assert!(ended.stderr.starts_with(&format!("error: {name} is not supported")), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let script = "\"$0\" catalogue export | head -c 10";
+    let ended = Program::new("/bin/sh", &["-c", script, PROGRAM]).env("PATH", "/usr/bin:/bin").run(PATIENCE);
+    assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn an_exported_catalogue_plans_what_the_built_in_one_plans() {
+    let folder = Folder::new();
+    let catalogue = folder.file("catalogue.json", fleetwright(&["catalogue", "export"]).stdout);
+    let input = folder.file("input.yaml", format!("{POOL}---\n{}", pod("web", "3")));
+    let arguments = ["plan", "-f", &input, "-o", "json", "--region", "us-east-1"];
+    let built_in = fleetwright(&arguments);
+    let own = fleetwright(&[&arguments[..], &["--catalogue", &catalogue]].concat());
+    let nodes = |text: &str| serde_json::from_str::<Value>(text).unwrap()["nodes"][0]["priceUsdPerHour"].clone();
+    assert_eq!(nodes(&built_in.stdout), nodes(&own.stdout));
+}
+
+#[test]
+fn older_objects_are_converted_and_fields_are_explained() {
+    let old = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: old}\nspec:\n  template:\n    spec:\n      \
+               nodeClassRef: {name: default}\n      requirements: []\n";
+    let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(old).run(PATIENCE);
+    assert_eq!(converted.status, 0, "{}", converted.stderr);
+    assert!(converted.stdout.contains("karpenter.sh/v1\n"), "{}", converted.stdout);
+    let explained = fleetwright(&["explain", "nodepool.spec.disruption"]);
+    assert_eq!(explained.status, 0);
+    assert!(explained.stdout.contains("consolidateAfter"));
+    assert!(fleetwright(&["explain", "config.listen.grpc"]).stdout.contains("127.0.0.1:7450"));
+    assert_eq!(fleetwright(&["explain", "nodepool.spec.nothing"]).status, 2);
+}

@@ -1,0 +1,68 @@
+//! `fleetwright serve`: starts, says what it runs by, answers, ends when asked.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use e2e::{Folder, Program};
+
+use crate::{PATIENCE, PROGRAM, fleetwright};
+
+/// One HTTP request without any library: what a browser on the same machine would get.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn it_serves_the_page_health_and_metrics_and_ends_when_asked() {
+    let server = Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+    let line = server.line_with(&["live page", "http://"], PATIENCE);
+    let address = line.split("http://").nth(1).unwrap().split(['/', ' ', '"']).next().unwrap().to_owned();
+    let page = get(&address, "/");
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    assert!(page.to_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");
+    assert!(get(&address, "/page.js").contains("EventSource"));
+    assert!(get(&address, "/healthz").ends_with("ok\n"));
+    assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200"));
+    assert!(get(&address, "/metrics").contains("# TYPE fleetwright_pods gauge"));
+    assert!(get(&address, "/api/fleet").contains("\"clusters\":[]"));
+    assert_eq!(server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn the_configuration_in_force_is_printed_without_secrets() {
+    let folder = Folder::new();
+    let file = folder.file("fleetwright.toml", "[cloud]\nseed = 7\n[control]\nbatch-idle = \"2s\"\n");
+    let ended = Program::new(PROGRAM, &["serve", "--config", &file, "--cloud-boot", "9s", "--print-config"])
+        .env("DATABASE_URL", "postgres://someone:secret-word@db/x")
+        .env("FLEETWRIGHT_CONTROL_BATCH_MAX", "20s")
+        .run(PATIENCE);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    for line in ["seed = 7 # ", "batch-idle = \"2s\"", "batch-max = \"20s\" # environment", "boot = \"9s\" # flag --cloud-boot"] {
+        assert!(ended.stdout.contains(line), "{line:?} is missing in:\n{}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("secret-word"));
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_one() {
+    let folder = Folder::new();
+    let file = folder.file("fleetwright.toml", "[clud]\nseed = 7\n");
+    let ended = fleetwright(&["serve", "--config", &file]);
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("no key \"clud.seed\"; did you mean \"cloud.seed\"?"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = fleetwright(&["serve", "--listen-grpc", &address, "--listen-http", "127.0.0.1:0"]);
+    assert_eq!(ended.status, 3);
+    assert!(ended.stderr.contains(&address), "{}", ended.stderr);
+}
