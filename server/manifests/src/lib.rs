@@ -17,6 +17,7 @@ pub mod fields;
 mod inventory;
 pub mod karpenter;
 mod kinds;
+pub mod legacy;
 mod notes;
 pub mod pod;
 mod selector;
@@ -91,6 +92,10 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Captured, Vec<Input
     if !problems.is_empty() {
         return Err(problems.into_errors());
     }
+    let documents = modernise(documents, options, &problems, &mut notes);
+    if !problems.is_empty() {
+        return Err(problems.into_errors());
+    }
     let inventory = Inventory::new(documents, &problems, &mut notes);
     let mut captured = assemble::assemble(&inventory, options, &problems, &mut notes);
     if !problems.is_empty() {
@@ -98,6 +103,21 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Captured, Vec<Input
     }
     captured.notes = notes.into_lines();
     Ok(captured)
+}
+
+/// Karpenter's older objects as today's.
+fn modernise(documents: Vec<Document>, options: &Options, problems: &Problems, notes: &mut Notes) -> Vec<Document> {
+    let how = legacy::Options { purpose: legacy::Purpose::Plan, strict: options.strict, ..legacy::Options::default() };
+    match legacy::convert(documents, &how) {
+        Ok(converted) => {
+            converted.notes.into_iter().for_each(|note| notes.line(note));
+            converted.documents
+        }
+        Err(errors) => {
+            errors.into_iter().for_each(|error| problems.add(error));
+            Vec::new()
+        }
+    }
 }
 
 fn parse_all(sources: &[Source], problems: &Problems) -> Vec<Document> {

@@ -98,6 +98,14 @@ impl PodSpec {
         self.base.node_selector.get(ZONE).into_iter().chain(listed).cloned().collect()
     }
 
+    /// The same without node affinity. The DaemonSet controller pins every pod of its by the node's name; what runs already is not
+    /// placed again, and one shape for all of them is enough.
+    #[must_use]
+    pub fn unpinned(&self) -> Self {
+        let base = PodShape { node_affinity: Vec::new(), ..self.base.clone() };
+        Self { base, ..self.clone() }
+    }
+
     /// The same with more tolerations.
     pub fn tolerate(&mut self, tolerations: impl IntoIterator<Item = engine::model::Toleration>) {
         for toleration in tolerations {

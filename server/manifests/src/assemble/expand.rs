@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::{Pod, Text};
+use engine::model::{Labels, Pod, Text};
 
 use super::pods::Reader;
 use super::volumes::Mounter;
@@ -11,6 +11,9 @@ use crate::cluster::workload::{JobProgress, Workload};
 use crate::kinds::Kind;
 use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::volumes::PodVolume;
+
+/// The label by which a Deployment tells its ReplicaSets apart.
+const HASH: &str = "pod-template-hash";
 
 /// Pods of one workload in the input.
 #[derive(Debug, Default)]
@@ -86,12 +89,7 @@ impl Reader<'_> {
         if !self.allow(count, workload) {
             return;
         }
-        let mut labels = workload.template.labels.clone();
-        if workload.kind == Kind::Job {
-            for key in ["batch.kubernetes.io/job-name", "job-name"] {
-                labels.entry(key.into()).or_insert_with(|| workload.meta.name.clone());
-            }
-        }
+        let labels = self.replica_labels(workload);
         let mut planned = self.prototype(&workload.meta.namespace, &workload.template.spec, &labels);
         planned.workload = title.clone();
         let own_volumes = !workload.claims.is_empty()
@@ -112,6 +110,31 @@ impl Reader<'_> {
             };
             self.pods.push(Pod { name, volumes, ..planned.clone() });
         }
+    }
+
+    /// Labels of the template and those that controllers add: a Job its name, a Deployment the hash of its only active
+    /// ReplicaSet.
+    fn replica_labels(&self, workload: &Workload) -> Labels {
+        let mut labels = workload.template.labels.clone();
+        let name = &workload.meta.name;
+        if workload.kind == Kind::Job {
+            for key in ["batch.kubernetes.io/job-name", "job-name"] {
+                labels.entry(key.into()).or_insert_with(|| name.clone());
+            }
+        }
+        let owned = |set: &&Workload| {
+            set.meta.namespace == workload.meta.namespace && set.meta.owned_by("Deployment") == Some(name)
+        };
+        if workload.kind == Kind::Deployment {
+            let sets = self.cluster.workloads.iter().filter(|set| set.kind == Kind::ReplicaSet && set.replicas > 0);
+            let active: Vec<&Workload> = sets.filter(owned).collect();
+            if let [only] = active.as_slice()
+                && let Some(hash) = only.template.labels.get(HASH)
+            {
+                labels.entry(HASH.into()).or_insert_with(|| hash.clone());
+            }
+        }
+        labels
     }
 
     fn replica_volumes(&mut self, workload: &Workload, name: &str, templates: &[(Text, ClaimSpec)]) -> Option<u32> {

@@ -1,5 +1,6 @@
 //! Pods of the input: bound, promised, left aside or to be planned.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
@@ -208,10 +209,11 @@ impl Reader<'_> {
     }
 
     fn bound(&mut self, pod: &PodObject, leaving: bool) -> BoundPod {
-        let prototype = self.prototype(&pod.meta.namespace, &pod.spec, &pod.meta.labels);
+        let daemon = pod.meta.owned_by("DaemonSet").map(|name| Text::from(format!("{}/{name}", pod.meta.namespace)));
+        let spec = if daemon.is_some() { Cow::Owned(pod.spec.unpinned()) } else { Cow::Borrowed(&pod.spec) };
+        let prototype = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
         let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
         let attached = self.volumes.attached(mounter, &pod.spec.volumes);
-        let daemon = pod.meta.owned_by("DaemonSet").map(|name| Text::from(format!("{}/{name}", pod.meta.namespace)));
         BoundPod {
             namespace: prototype.namespace,
             name: pod.meta.name.clone(),

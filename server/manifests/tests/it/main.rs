@@ -38,6 +38,7 @@ spec:
 ---
 ";
 
+/// `text` as the source `in.yaml`.
 pub fn source(text: &str) -> Source {
     Source { name: "in.yaml".into(), bytes: text.as_bytes().to_vec() }
 }
@@ -51,6 +52,7 @@ pub fn captured(text: &str) -> Captured {
     }
 }
 
+/// The planning input of `text` beside the pool.
 pub fn input(text: &str) -> PlanningInput {
     captured(text).input
 }

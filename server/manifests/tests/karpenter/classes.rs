@@ -169,14 +169,15 @@ fn status_bounds_zones_and_brings_reservations_and_images() {
 
 #[test]
 fn an_unready_or_leaving_class_says_so() {
-    let (read, _) = read(&format!(
+    let (unready, _) = read(&format!(
         "{}status: {{conditions: [{{type: Ready, status: 'False', reason: SubnetsNotFound}}]}}\n",
         class(ALIAS)
     ));
     assert_eq!(
-        read.not_ready.as_deref(),
+        unready.not_ready.as_deref(),
         Some("its EC2NodeClass is not ready: its condition Ready is False: SubnetsNotFound")
     );
-    let (read, _) = read(&class(ALIAS).replace("name: base", "name: base\n  deletionTimestamp: 2026-01-01T00:00:00Z"));
-    assert_eq!(read.not_ready.as_deref(), Some("its EC2NodeClass is being deleted"));
+    let (leaving, _) =
+        read(&class(ALIAS).replace("name: base", "name: base\n  deletionTimestamp: 2026-01-01T00:00:00Z"));
+    assert_eq!(leaving.not_ready.as_deref(), Some("its EC2NodeClass is being deleted"));
 }
