@@ -8,10 +8,11 @@ use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirement, Require
 use super::conditions::{Conditions, Status};
 use super::disruption::Disruption;
 use super::duration::{self, Lifetime};
-use super::labels::{is_label_value, is_restricted, key_problem};
+use super::labels::{is_restricted, key_problem};
 use super::requirements::{self, Owner};
 use super::{NodeClassManifest, opt_in, taints};
 use crate::Cursor;
+use crate::syntax::is_label_value;
 
 /// A NodePool as it was written. [`NodePoolManifest::into_pool`] makes the engine's pool of it once its class is known.
 #[derive(Debug, Clone, PartialEq, Eq)]

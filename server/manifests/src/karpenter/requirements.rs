@@ -3,8 +3,9 @@
 use engine::model::labels::{CAPACITY_TYPE, NODEPOOL, canonical_key};
 use engine::model::{Operator, Requirement, Text};
 
-use super::labels::{is_label_value, is_restricted, key_problem};
+use super::labels::{is_restricted, key_problem};
 use crate::Cursor;
+use crate::syntax::is_label_value;
 
 /// Entries that one list may hold.
 const MOST: usize = 100;
