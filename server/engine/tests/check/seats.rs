@@ -157,7 +157,7 @@ fn a_host_port_is_taken_once() {
     world.standing(0, "old", shape.clone());
     world.assert_breaks(Rule::HostPorts);
     let mut world = World::new();
-    let pod = world.pod("web", shape.clone());
+    let pod = world.pod("web", shape);
     world.daemon(
         "proxy",
         PodShape { host_ports: vec![port(80)], requests: amounts(100, GIB, 1), ..PodShape::default() },

@@ -144,7 +144,7 @@ impl World {
     /// The type of that name, to be changed.
     pub fn machine(&mut self, name: &str) -> &mut InstanceType {
         let catalogue = Arc::make_mut(&mut self.input.pools[0].catalogue);
-        catalogue.types.iter_mut().find(|machine| machine.name.as_ref() == name).unwrap()
+        catalogue.types.iter_mut().find(|machine| machine.name.as_ref() == name).expect("a type of the catalogue")
     }
 
     fn kind(&mut self, app: &str, shape: PodShape) -> (u32, u32) {
@@ -185,7 +185,7 @@ impl World {
             terminating: false,
             leaving: false,
         });
-        pods.last_mut().unwrap()
+        pods.last_mut().expect("the pod just pushed")
     }
 
     /// A node of the pool with 4 CPUs and 16 GiB, on demand.
@@ -225,7 +225,7 @@ impl World {
         let node = self.described(0, CapacityType::OnDemand, types, zones, pods);
         self.plan.order.extend(pods);
         self.plan.nodes.push(node);
-        self.plan.nodes.last_mut().unwrap()
+        self.plan.nodes.last_mut().expect("the machine just pushed")
     }
 
     /// The same on spot.
@@ -233,24 +233,26 @@ impl World {
         let node = self.described(0, CapacityType::Spot, types, zones, pods);
         self.plan.order.extend(pods);
         self.plan.nodes.push(node);
-        self.plan.nodes.last_mut().unwrap()
+        self.plan.nodes.last_mut().expect("the machine just pushed")
     }
 
     /// A machine of a static pool.
     pub fn launch_static(&mut self, types: &[&str], zones: &[&str]) -> &mut PlannedNode {
         let node = self.described(0, CapacityType::OnDemand, types, zones, &[]);
         self.plan.static_nodes.push(node);
-        self.plan.static_nodes.last_mut().unwrap()
+        self.plan.static_nodes.last_mut().expect("the machine just pushed")
     }
 
     pub fn described(&self, at: u32, kind: CapacityType, types: &[&str], zones: &[&str], pods: &[u32]) -> PlannedNode {
         let pool = &self.input.pools[at as usize];
         let catalogue = &pool.catalogue;
-        let index = |name: &&str| catalogue.types.iter().position(|machine| machine.name.as_ref() == *name).unwrap();
+        let index = |name: &&str| {
+            catalogue.types.iter().position(|machine| machine.name.as_ref() == *name).expect("a type of the catalogue")
+        };
         let types: Vec<u32> = types.iter().map(|name| index(name) as u32).collect();
         let first = &catalogue.types[types[0] as usize];
         let on_sale = first.offerings.iter().filter(|o| o.capacity_type == kind && o.zone.as_ref() == zones[0]);
-        let cheapest = on_sale.min_by_key(|offering| offering.price).unwrap();
+        let cheapest = on_sale.min_by_key(|offering| offering.price).expect("an offering in the first zone");
         let mut known = pool.labels.clone();
         known.extend(labels(&[(NODEPOOL, &pool.name), (CAPACITY_TYPE, kind.as_str()), (ARCH, "amd64")]));
         if let [zone] = zones {
