@@ -76,9 +76,8 @@ impl Program {
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
         let status = wait(&mut child, deadline);
-        let text = |bytes: thread::JoinHandle<Vec<u8>>| {
-            String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned()
-        };
+        let text =
+            |bytes: thread::JoinHandle<Vec<u8>>| String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned();
         Ended { status: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
     }
 

@@ -1,6 +1,6 @@
 //! The plan for a person: the outcome first, then what to launch, what has no place and why, the cost, and surprises.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use engine::model::MicroUsd;
@@ -55,30 +55,64 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// Nodes that are alike but for name and zone are one row.
 fn write_nodes(rendering: &Rendering<'_>, title: &str, nodes: &[PlannedNode], out: &mut dyn Write) -> io::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    let header = ["NODE", "POOL", "CAPACITY", "ZONE", "TYPE", "$/HOUR", "PODS", "OF"].map(str::to_owned);
-    let rows = std::iter::once(header).chain(nodes.iter().map(|node| node_row(rendering, node))).collect();
+    let mut rows: Vec<NodeRow> = Vec::new();
+    let mut row_of = BTreeMap::new();
+    for node in nodes {
+        let row = NodeRow::of(rendering, node);
+        let at = *row_of.entry(row.alike.clone()).or_insert(rows.len());
+        match rows.get_mut(at) {
+            Some(known) => known.join(row),
+            None => rows.push(row),
+        }
+    }
+    let header = ["NODE", "POOL", "CAPACITY", "TYPE", "$/HOUR", "PODS", "ZONE", "OF"].map(str::to_owned);
     writeln!(out, "\n{title}")?;
-    write_columns(rows, out)
+    write_columns(std::iter::once(header).chain(rows.into_iter().map(NodeRow::cells)).collect(), out)
 }
 
-fn node_row(rendering: &Rendering<'_>, node: &PlannedNode) -> [String; 8] {
-    let pool = &rendering.input.pools[node.pool as usize];
-    let types = type_names(&pool.catalogue, node);
-    let first = types.first().copied().unwrap_or("");
-    [
-        node.name.to_string(),
-        pool.name.to_string(),
-        node.capacity_type.as_str().to_owned(),
-        and_more(node.zones.first().map_or("", |zone| zone.as_ref()), node.zones.len()),
-        and_more(first, types.len()),
-        node.price.to_string(),
-        node.pods.len().to_string(),
-        workload::summary(rendering, node.pods.iter().copied(), LIST_WIDTH),
-    ]
+/// One or several nodes.
+struct NodeRow {
+    first: String,
+    count: usize,
+    zones: BTreeSet<String>,
+    /// Pool, capacity type, types, price, number of pods, workloads.
+    alike: [String; 6],
+}
+
+impl NodeRow {
+    fn of(rendering: &Rendering<'_>, node: &PlannedNode) -> Self {
+        let pool = &rendering.input.pools[node.pool as usize];
+        let types = type_names(&pool.catalogue, node);
+        Self {
+            first: node.name.to_string(),
+            count: 1,
+            zones: node.zones.first().map(ToString::to_string).into_iter().collect(),
+            alike: [
+                pool.name.to_string(),
+                node.capacity_type.as_str().to_owned(),
+                and_more(types.first().copied().unwrap_or(""), types.len()),
+                node.price.to_string(),
+                node.pods.len().to_string(),
+                workload::summary(rendering, node.pods.iter().copied(), LIST_WIDTH),
+            ],
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.count += other.count;
+        self.zones.extend(other.zones);
+    }
+
+    fn cells(self) -> [String; 8] {
+        let zones: Vec<String> = self.zones.into_iter().collect();
+        let [pool, capacity, types, price, pods, of] = self.alike;
+        [and_more(&self.first, self.count), pool, capacity, types, price, pods, zones.join(" "), of]
+    }
 }
 
 /// The first of several: `m7g.large +59`.
@@ -115,7 +149,7 @@ fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Re
             writeln!(out, "    {}", reason_line(reason))?;
         }
         for relaxation in &alike[0].fits_if {
-            writeln!(out, "    fits if: {relaxation}")?;
+            writeln!(out, "    {relaxation}")?;
         }
     }
     Ok(())

@@ -53,7 +53,9 @@ fn a_negative_quantity() {
 #[test]
 fn an_unknown_operator() {
     let term = "{matchExpressions: [{key: a, operator: Near, values: [b]}]}";
-    let affinity = format!("{{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}}}}}");
+    let affinity = format!(
+        "{{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}}}}}"
+    );
     let spec = format!("{{containers: [{{name: a, image: x}}], affinity: {affinity}}}");
     refused(&pod_with(&spec), &["Pod/shop/web", "operator", "Near"]);
 }

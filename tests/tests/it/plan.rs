@@ -37,7 +37,8 @@ fn pod(name: &str, cpu: &str) -> String {
 fn plan_json(folder: &Folder) -> (i32, Value) {
     let folder = folder.path().display().to_string();
     let ended = fleetwright(&["plan", "-f", &folder, "-o", "json", "--region", "us-east-1"]);
-    let plan = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("no JSON: {}{}", ended.stdout, ended.stderr));
+    let plan =
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("no JSON: {}{}", ended.stdout, ended.stderr));
     (ended.status, plan)
 }
 
@@ -65,10 +66,7 @@ fn keys_stand_in_the_order_of_the_contract() {
     let _pool = folder.file("pool.yaml", POOL);
     let (_, plan) = plan_json(&folder);
     let keys: Vec<&str> = plan.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(
-        keys,
-        ["apiVersion", "kind", "nodes", "staticNodes", "placements", "unschedulable", "cost", "notes"]
-    );
+    assert_eq!(keys, ["apiVersion", "kind", "nodes", "staticNodes", "placements", "unschedulable", "cost", "notes"]);
 }
 
 #[test]

@@ -20,7 +20,8 @@ fn get(address: &str, path: &str) -> String {
 
 #[test]
 fn it_serves_the_page_health_and_metrics_and_ends_when_asked() {
-    let server = Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+    let server =
+        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let line = server.line_with(&["live page", "http://"], PATIENCE);
     let address = line.split("http://").nth(1).unwrap().split(['/', ' ', '"']).next().unwrap().to_owned();
     let page = get(&address, "/");
@@ -43,7 +44,9 @@ fn the_configuration_in_force_is_printed_without_secrets() {
         .env("FLEETWRIGHT_CONTROL_BATCH_MAX", "20s")
         .run(PATIENCE);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
-    for line in ["seed = 7 # ", "batch-idle = \"2s\"", "batch-max = \"20s\" # environment", "boot = \"9s\" # flag --cloud-boot"] {
+    for line in
+        ["seed = 7 # ", "batch-idle = \"2s\"", "batch-max = \"20s\" # environment", "boot = \"9s\" # flag --cloud-boot"]
+    {
         assert!(ended.stdout.contains(line), "{line:?} is missing in:\n{}", ended.stdout);
     }
     assert!(!ended.stdout.contains("secret-word"));
