@@ -18,7 +18,7 @@ pub(super) fn label(key: &str) -> Option<&'static str> {
 }
 
 /// Annotations that Karpenter wrote for itself and that mean nothing in v1.
-const DROPPED: [&str; 15] = [
+const DROPPED: [&str; 13] = [
     "karpenter.sh/provisioner-hash",
     "karpenter.sh/emptiness-timestamp",
     "karpenter.sh/linked",
@@ -32,12 +32,12 @@ const DROPPED: [&str; 15] = [
     "compatibility.karpenter.k8s.aws/kubelet-drift-hash",
     "compatibility.karpenter.k8s.aws/cluster-name-tagged",
     "compatibility.karpenter.k8s.aws/v1-alias-version",
-    "karpenter.k8s.aws/tagged",
-    "karpenter.sh/stored-version-migrated",
 ];
 
-/// Hashes and copies that belong to the old form of an object.
-const OF_THE_OLD_FORM: [&str; 5] = [
+/// Hashes, marks and copies that belong to the old form of an object.
+const OF_THE_OLD_FORM: [&str; 7] = [
+    "karpenter.k8s.aws/tagged",
+    "karpenter.sh/stored-version-migrated",
     "karpenter.sh/nodepool-hash",
     "karpenter.sh/nodepool-hash-version",
     "karpenter.k8s.aws/ec2nodeclass-hash",

@@ -107,7 +107,8 @@ fn move_misplaced(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
     for key in ["labels", "annotations"] {
         labels.extend(take(spec, key).map(|value| (key, value)));
     }
-    if !spec.contains_key("template") && !(down.is_empty() && labels.is_empty()) {
+    let misplaced = !down.is_empty() || !labels.is_empty();
+    if misplaced && !spec.contains_key("template") {
         spec.insert("template".to_owned(), Value::Object(Fields::new()));
     }
     let Some(template) = map_mut(spec, "template") else { return };

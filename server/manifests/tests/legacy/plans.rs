@@ -81,3 +81,14 @@ fn what_is_not_karpenters_passes_through() {
     assert_eq!(converted.documents, super::documents(text));
     assert_eq!(converted.notes, [""; 0]);
 }
+
+#[test]
+fn objects_of_today_pass_through_with_status_and_annotations() {
+    let text = "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: a-1, annotations: {karpenter.k8s.aws/tagged: 'true', karpenter.sh/nodepool-hash: '1'}, finalizers: [karpenter.sh/termination]}\n\
+                spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}, expireAfter: 720h}\nstatus: {providerID: x}\n---\n\
+                apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a, annotations: {karpenter.sh/nodepool-hash: '1'}}\n\
+                spec: {weight: 3, template: {spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}}}}\nstatus: {nodes: 1}\n";
+    let converted = planned(text);
+    assert_eq!(converted.documents, super::documents(text));
+    assert_eq!(converted.notes, [""; 0]);
+}

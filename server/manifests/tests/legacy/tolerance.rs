@@ -49,9 +49,9 @@ fn fields_in_the_wrong_place_are_moved() {
         "spec.requirements: belongs into spec.template.spec",
     );
     understood(
-        &pool("  labels: {x: y}", EMPTY),
-        "spec.template.metadata.labels.x",
-        "\"y\"",
+        &pool("  labels: {team: web}", EMPTY),
+        "spec.template.metadata.labels.team",
+        "\"web\"",
         "spec.template.metadata.labels",
     );
     understood(&pool("", &format!("{EMPTY}\n    weight: 7")), "spec.weight", "7", "spec.template.weight");
