@@ -172,9 +172,12 @@ impl Sessions {
         say: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
     ) {
         let stop = self.shared.stop.clone();
+        // The cluster's task ends the stream by it; the status that it sends before may find no room.
+        let over = CancellationToken::new();
         let refused = tokio::select! {
             () = stop.cancelled() => Some(Status::unavailable("the server stops")),
-            refused = self.try_carry(&mut heard, &say) => refused.err(),
+            () = over.cancelled() => None,
+            refused = self.try_carry(&mut heard, &say, &over) => refused.err(),
         };
         if let Some(status) = refused {
             // An agent that has left does not want to know why.
@@ -186,13 +189,14 @@ impl Sessions {
         &self,
         heard: &mut Streaming<v1::ConnectRequest>,
         say: &mpsc::Sender<Result<v1::ConnectResponse, Status>>,
+        over: &CancellationToken,
     ) -> Result<(), Status> {
         let hello = first(heard).await?;
         let cluster = check_cluster_name(&hello.cluster_name).map_err(Status::invalid_argument)?;
         let seat = self.seat(&cluster)?;
         let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
         let gone = |_| Status::unavailable("the server stops");
-        let opened = Incoming::Opened { stream, hello: Box::new(hello), say: say.clone() };
+        let opened = Incoming::Opened { stream, hello: Box::new(hello), say: say.clone(), over: over.clone() };
         seat.incoming.send(opened).await.map_err(gone)?;
         // The end of a stream and its failure are the same to the session: the agent is gone.
         while let Ok(Some(request)) = heard.message().await {

@@ -125,19 +125,24 @@ impl Session {
         Self { cluster, uid: None, settings, interner, read_pools, stream: Stream::Closed, outbox }
     }
 
-    /// A stream has been opened and said this. Another stream of the same cluster ends with it.
+    /// Whether a stream that says this may take the place of the present one.
+    ///
+    /// # Errors
+    /// Why not: it speaks for another cluster of the same name, which must not disturb this one.
+    pub fn admits(&self, hello: &v1::Hello) -> Result<(), String> {
+        match &self.uid {
+            Some(known) if *known != hello.cluster_uid => Err(format!(
+                "the name {} belongs to the cluster with UID {known}, and this one has UID {}; give one of them another name",
+                self.cluster, hello.cluster_uid
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A stream that is [admitted](Self::admits) has been opened and said this. Another stream of the cluster ends with it.
     pub fn opened(&mut self, hello: v1::Hello) -> Vec<Output> {
         let mut outputs = self.closed();
-        match &self.uid {
-            Some(known) if *known != hello.cluster_uid => {
-                outputs.push(Output::HangUp(format!(
-                    "the name {} belongs to the cluster with UID {known}, and this one has UID {}; give one of them another name",
-                    self.cluster, hello.cluster_uid
-                )));
-                return outputs;
-            }
-            _ => self.uid = Some(hello.cluster_uid.clone()),
-        }
+        self.uid = Some(hello.cluster_uid.clone());
         self.stream = Stream::Greeted { highest_epoch: hello.highest_epoch };
         outputs.push(Output::Tell(SessionEvent::Greeted(Greeting {
             cluster: self.cluster.clone(),

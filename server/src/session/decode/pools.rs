@@ -42,9 +42,11 @@ pub struct Manifest {
 /// All manifests of a cluster, by kind and name.
 pub type Manifests = BTreeMap<(ManifestKind, Text), Manifest>;
 
+type Read = dyn Fn(&Manifests) -> Vec<PoolRecord> + Send + Sync;
+
 /// Reads the NodePools out of a cluster's manifests. Cloning it costs a counter.
 #[derive(Clone)]
-pub struct ReadPools(Arc<dyn Fn(&Manifests) -> Vec<PoolRecord> + Send + Sync>);
+pub struct ReadPools(Arc<Read>);
 
 impl ReadPools {
     /// A reader that is called after every change of a manifest, with all of them. A pool that cannot be used it returns with

@@ -32,8 +32,8 @@ pub(super) struct Seat {
 /// What streams bring.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// A stream and its first message.
-    Opened { stream: u64, hello: Box<v1::Hello>, say: Say },
+    /// A stream and its first message. Cancelling `over` ends it.
+    Opened { stream: u64, hello: Box<v1::Hello>, say: Say, over: CancellationToken },
     /// A message.
     Said { stream: u64, request: Box<v1::ConnectRequest> },
     /// The stream has ended.
@@ -53,8 +53,17 @@ pub(super) enum Order {
 struct Stream {
     number: u64,
     say: Say,
+    over: CancellationToken,
     /// What waits for the wire.
     waiting: VecDeque<v1::ConnectResponse>,
+}
+
+impl Stream {
+    /// Ends the stream. The reason reaches an agent that still reads.
+    fn end(self, status: Status) {
+        drop(self.say.try_send(Err(status)));
+        self.over.cancel();
+    }
 }
 
 pub(super) struct Task {
@@ -124,9 +133,14 @@ impl Task {
 
     fn came(&mut self, incoming: Incoming) -> Vec<Output> {
         match incoming {
-            Incoming::Opened { stream, hello, say } => {
+            Incoming::Opened { stream, hello, say, over } => {
+                let opened = Stream { number: stream, say, over, waiting: VecDeque::new() };
+                if let Err(reason) = self.session.admits(&hello) {
+                    opened.end(Status::already_exists(reason));
+                    return Vec::new();
+                }
                 self.end(Status::aborted("another agent has connected for this cluster"));
-                self.stream = Some(Stream { number: stream, say, waiting: VecDeque::new() });
+                self.stream = Some(opened);
                 self.session.opened(*hello)
             }
             Incoming::Said { stream, request } if self.is_current(stream) => self.session.heard(*request, now()),
@@ -174,10 +188,10 @@ impl Task {
         }
     }
 
-    /// Ends the stream, if there is one. The reason reaches an agent that still reads.
+    /// Ends the stream, if there is one.
     fn end(&mut self, status: Status) {
         if let Some(stream) = self.stream.take() {
-            drop(stream.say.try_send(Err(status)));
+            stream.end(status);
         }
     }
 

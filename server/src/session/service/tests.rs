@@ -216,6 +216,31 @@ async fn a_cut_loses_no_acknowledgement_and_no_change() {
     assert_eq!(*world.toy.carried_out.lock().unwrap(), ["3-7", "3-8"], "each is carried out once");
 }
 
+/// What a stream of somebody else's ends with.
+async fn end_of_stream(world: &World, cluster_name: &str) -> Status {
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", world.cable.address)).unwrap();
+    let channel = channel.connect().await.unwrap();
+    let hello = v1::Hello { cluster_name: cluster_name.into(), cluster_uid: "another".into(), ..v1::Hello::default() };
+    let request = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
+    let (say, said) = mpsc::channel(1);
+    say.send(request).await.unwrap();
+    let mut client = v1::agent_service_client::AgentServiceClient::new(channel);
+    let mut heard = client.connect(ReceiverStream::new(said)).await.unwrap().into_inner();
+    tokio::time::timeout(DEADLINE, heard.message()).await.expect("the stream goes on").unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_are_turned_away_and_disturb_nobody() {
+    let mut world = World::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    let nameless = end_of_stream(&world, "no name").await;
+    assert!(nameless.message().contains("\"no name\""), "{nameless}");
+    let namesake = end_of_stream(&world, "blue").await;
+    assert!(namesake.message().contains("UID another"), "{namesake}");
+    world.toy.add("second");
+    world.expect(&["namespace second"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_ends_its_streams() {
     let mut world = World::new().await;
