@@ -21,7 +21,9 @@ use crate::{InputError, Source};
 /// The largest source that is read, in bytes. A dump of the largest clusters stays far below.
 pub const MAX_SOURCE_BYTES: usize = 256 << 20;
 /// Values (scalars, lists, maps) that all sources together may hold; some 100 bytes of memory each.
-pub const MAX_VALUES: usize = 8_000_000;
+pub const MAX_VALUES: usize = 4_000_000;
+/// Fields at the top of an object. Kinds have about ten; rubbish that happens to be YAML has any number.
+const MAX_TOP_FIELDS: usize = 100;
 /// Nesting of lists and maps in YAML. JSON is bounded by `serde_json` at 128.
 const MAX_DEPTH: usize = 100;
 /// Lists within lists that are looked into.

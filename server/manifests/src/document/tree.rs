@@ -138,6 +138,12 @@ impl<'de> Visitor<'de> for Lean<'_> {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} stands twice in one map")));
             }
+            if self.root && map.len() == super::MAX_TOP_FIELDS {
+                return Err(A::Error::custom(format_args!(
+                    "more than {} fields at the top; a Kubernetes object has apiVersion, kind, metadata and a few more",
+                    super::MAX_TOP_FIELDS
+                )));
+            }
             let value = entries.next_value_seed(self.inner())?;
             map.insert(key, value);
         }

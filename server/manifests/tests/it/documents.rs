@@ -120,6 +120,13 @@ fn rubbish_of_any_size_is_refused_at_its_first_line() {
     assert!(errors[0].len() < 300, "{}", errors[0].len());
 }
 
+#[test]
+fn rubbish_that_happens_to_be_yaml_is_refused_at_its_hundredth_field() {
+    let rubbish: String = (0..100_000).map(|number| format!("key{number}: [1, {{a: b}}]\n")).collect();
+    let errors = refused(&rubbish);
+    assert!(errors[0].contains("more than 100 fields at the top"), "{errors:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
