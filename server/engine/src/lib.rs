@@ -5,7 +5,8 @@
 //! `tests/purity.rs` hold it to that.
 //!
 //! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is made from), [`schedule`] (pending pods to
-//! machines), [`plan`] (the result and its reasons).
+//! machines), [`plan`] (the result and its reasons); then [`cluster`] (what is believed of a live cluster), [`disrupt`] (what
+//! may go) and [`control`] (when anything is decided).
 
 pub mod bound;
 pub mod check;

@@ -49,10 +49,9 @@ fn commands_about_one_claim_take_turns_and_others_do_not_wait() {
     run(&executor.start(delete("b", 3), Timestamp(0)));
     let steps = executor.outcome(first, Outcome::Done, Timestamp(1));
     let acked = Event::InstructionAcked { cluster: text("c1"), instruction: InstructionId(1) };
-    assert!(
-        matches!(steps.as_slice(), [Step::Tell(event), Step::Run { command: Command::Instruct { id: InstructionId(2), .. }, .. }] if **event == acked),
-        "{steps:?}"
-    );
+    let [Step::Tell(event), Step::Run { command, .. }] = steps.as_slice() else { panic!("{steps:?}") };
+    assert_eq!(**event, acked);
+    assert!(matches!(command, Command::Instruct { id: InstructionId(2), .. }), "{command:?}");
 }
 
 #[test]
