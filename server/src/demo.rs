@@ -114,7 +114,8 @@ fn name(number: usize) -> String {
     NAMES.get(number).map_or_else(|| format!("cluster-{}", number + 1), |name| (*name).to_owned())
 }
 
-/// A cloud that boots machines within seconds, has shortages, and slows down callers that are too quick.
+/// A cloud that boots machines within seconds, has shortages, takes spot machines back, loses answers and slows down callers
+/// that are too quick.
 fn weather(plan: &Plan) -> Weather {
     Weather {
         seed: plan.seed,
@@ -122,6 +123,8 @@ fn weather(plan: &Plan) -> Weather {
         shutdown_ms: 800,
         no_capacity: plan.no_capacity,
         shortage_percent: 15,
+        interrupted_percent: 10,
+        interrupted_after_ms: (3_000, 6_000),
         lost_answers_percent: 3,
         calls: Bucket::new(40, 50),
         list_lag_ms: 500,

@@ -32,7 +32,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_reader_misses_views_but_never_the_latest() {
         let (publisher, reader) = views::channel();
-        let mut paced = Box::pin(super::views(reader, Duration::ZERO));
+        let mut paced = Box::pin(views(reader, Duration::ZERO));
         assert_eq!(paced.next().await.unwrap().taken_at, Timestamp(0));
         for at in 1..=3 {
             publisher.send_replace(Arc::new(FleetView { taken_at: Timestamp(at), ..FleetView::default() }));

@@ -18,6 +18,8 @@ pub(super) struct Books {
     pub(super) created: u64,
     /// Pods that ran.
     pub(super) ran: u64,
+    /// Pods that were evicted, or not wanted any more, before they ran; their workload made others.
+    pub(super) withdrawn: u64,
     /// Pods that run at this moment.
     pub(super) running: usize,
     /// Pods that exist and have not run yet.
@@ -45,6 +47,7 @@ impl Books {
             finished,
             created: book.pods_created,
             ran: book.pods_ran,
+            withdrawn: book.withdrawn(),
             running: cluster.pods().filter(|pod| pod.daemon.is_none() && pod.phase == PodPhase::Running).count(),
             waiting: book.never_ran().count(),
             waiting_names: book.never_ran().take(NAMES_MAX).map(ToString::to_string).collect(),

@@ -25,11 +25,13 @@ pub(super) fn draw(clusters: &BTreeMap<String, Books>, cloud: &SimulatedCloud, s
     for (name, books) in clusters {
         let _infallible = writeln!(
             text,
-            "  {name:<10} {} pods made, {} ran (longest wait {}.{} s), {} never ran; {} nodes joined, {} removed, {} empty",
+            "  {name:<10} {} pods made, {} ran (longest wait {}.{} s), {} moved before they ran, {} never ran; {} nodes joined, \
+             {} removed, {} empty",
             books.created,
             books.ran,
             books.longest_wait_ms / 1000,
             books.longest_wait_ms % 1000 / 100,
+            books.withdrawn,
             books.waiting,
             books.joined,
             books.removed,
@@ -39,10 +41,11 @@ pub(super) fn draw(clusters: &BTreeMap<String, Books>, cloud: &SimulatedCloud, s
     let book = cloud.book();
     let _infallible = writeln!(
         text,
-        "By the book of the cloud:\n  {} machines sold, {} still there, ${} spent; {} launches refused for lack of capacity, \
-         {} calls slowed down, {} answers lost",
+        "By the book of the cloud:\n  {} machines sold, {} still there, {} taken back, ${} spent; {} launches refused for lack of \
+         capacity, {} calls slowed down, {} answers lost",
         book.sold(),
         book.alive().count(),
+        book.interrupted(),
         book.spent(clock::now()),
         book.refused,
         book.throttled,

@@ -1,6 +1,6 @@
 //! `fleetwright serve`: starts, says what it runs by, answers, ends when asked.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -10,12 +10,16 @@ use crate::{PATIENCE, PROGRAM, fleetwright};
 
 /// One HTTP request without any library: what a browser on the same machine would get.
 fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    ask(address, path).unwrap_or_else(|error| panic!("{address}{path}: {error}"))
+}
+
+fn ask(address: &str, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[test]
