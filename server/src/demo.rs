@@ -145,6 +145,8 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
             retry_ms: 2_000,
             disruption_pass_ms: 1_000,
             sold_out_ms: 20_000,
+            // No earlier process has numbered anything: the agents are as fresh as the server.
+            first_number: 1,
             ..serve::settings()
         },
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
