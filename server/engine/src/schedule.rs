@@ -2,7 +2,7 @@
 //!
 //! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
 //! `problem` compiles the input (`axis`, `market`, `fits`, `classes`, `subjects`, `topology`, `worth`); `packing` places
-//! class after class (`rooms`, then `cohorts`, then `open`; `domains` for rules over zones, `rules` for what pools opt
+//! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, `rules` for what pools opt
 //! into); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
 
 mod axis;
@@ -12,6 +12,7 @@ mod cohorts;
 mod domains;
 mod finish;
 mod fits;
+mod foresight;
 mod machines;
 mod market;
 mod open;
@@ -26,10 +27,9 @@ mod worth;
 
 use std::cmp::Reverse;
 
-use self::classes::{Class, Rule};
+use self::classes::Class;
 use self::packing::Packing;
 use self::problem::Problem;
-use self::topology::Topology;
 use crate::input::PlanningInput;
 use crate::plan::Plan;
 
@@ -88,13 +88,7 @@ fn queue_of(problem: &Problem<'_>, order: Order) -> Queue {
     let mut ranked: Vec<_> = (0_u32..)
         .zip(&problem.classes)
         .map(|(at, class)| {
-            (
-                Reverse(priority(class)),
-                !forces_machines(class),
-                Total(-worth(class)),
-                Reverse(class.request.clone()),
-                at,
-            )
+            (Reverse(priority(class)), class.alone.is_none(), Total(-worth(class)), Reverse(class.request.clone()), at)
         })
         .collect();
     ranked.sort();
@@ -126,14 +120,6 @@ impl Ord for Total {
     }
 }
 
-fn forces_machines(class: &Class) -> bool {
-    class.owned.iter().any(|owned| {
-        owned.soft.is_none()
-            && owned.key == Topology::HOST
-            && matches!(owned.rule, Rule::Without { selfish: true } | Rule::Spread { selfish: true, .. })
-    })
-}
-
 /// Serves the queue round after round for as long as a round places somebody: a pod that wants to stand beside another
 /// may find it only after the other has a place.
 fn serve(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
@@ -141,10 +127,12 @@ fn serve(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
         let mut progress = false;
         packing.revive();
         let least = suffix_minima(packing, queue);
+        packing.line = queue.clone();
         for (at, (class, left)) in queue.iter_mut().enumerate() {
             if at % PRUNE_EVERY == 0 {
                 packing.prune(&least[at]);
             }
+            packing.line_at = at + 1;
             let placed = packing.place(*class, *left);
             progress |= placed > 0;
             *left -= placed;

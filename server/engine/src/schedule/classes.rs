@@ -70,6 +70,8 @@ pub(super) struct Class {
     pub(super) waits: Vec<u32>,
     /// Whether planning can place them at all.
     pub(super) possible: bool,
+    /// The hostname group by which each wants a machine without others of its kind.
+    pub(super) alone: Option<GroupId>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -296,20 +298,26 @@ fn class_of(
         axis.add_attachments(&mut request, &volumes.attachments);
     }
     let subject = subjects.id(&pod.namespace, pod.labels);
-    let owned = owned.iter().map(|rule| about_itself(rule, topology.means(rule.group, subject))).collect();
+    let owned: Vec<Owned> = owned.iter().map(|rule| about_itself(rule, topology.means(rule.group, subject))).collect();
+    let refuses_itself = |rule: &&Owned| {
+        rule.soft.is_none()
+            && rule.key == Topology::HOST
+            && matches!(rule.rule, Rule::Without { selfish: true } | Rule::Spread { selfish: true, .. })
+    };
     let arch = |requirement: &Requirement| requirement.key().as_ref() == ARCH;
     Class {
         shape: pod.shape,
         pods: Vec::new(),
         request,
         alternatives: node_alternatives(shape, volumes.map(|volumes| volumes.any_of.as_slice()), fits),
-        owned,
         softs: softs.clone(),
         meant_by: key.meant_by.clone(),
         names_arch: shape.node_selector.keys().any(|key| crate::model::labels::canonical_key(key) == ARCH)
             || shape.node_affinity.iter().any(|term| term.expressions.iter().any(arch)),
         waits: key.waits.clone(),
         possible: key.possible,
+        alone: owned.iter().find(refuses_itself).map(|rule| rule.group),
+        owned,
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Pools are asked tier by tier; within a tier price decides. The capacity type is chosen first (reserved, spot,
 //! on-demand), then the machine with the least effective cost per pod: its price less what its spare room is worth to the
-//! demand that still waits, divided by the pods it takes.
+//! demand that still waits, divided by the pods it takes. Among the best few, `foresight` tries who would really fill
+//! the rest.
 
 use super::axis;
 use super::bits::BitSet;
 use super::fits::FitId;
+use super::foresight::{Candidate, Shortlist};
 use super::machines::Cohort;
 use super::market::{Machine, Market};
 use super::packing::{Packing, Pin, Softs};
@@ -125,32 +127,25 @@ impl Packing<'_, '_> {
             return None;
         }
         for exotic in [false, true] {
-            let best = self.best_machine(pool, class, fit, cap, count, exotic);
-            if let Some((machine, each, score, price)) = best {
+            let shortlist = self.shortlist(pool, class, fit, cap, count, exotic);
+            let best = self.foresee(pool, class, count, shortlist);
+            if let Some(Candidate { machine, each, score, price }) = best {
                 return Some(Choice { pool, fit, machine, capacity_type, each, most, score, price });
             }
         }
         None
     }
 
-    /// (machine, pods on each, score, price) with the least score; ordinary machines or exotic ones.
-    fn best_machine(
-        &self,
-        pool: u32,
-        class: u32,
-        fit: FitId,
-        cap: u32,
-        count: u32,
-        exotic: bool,
-    ) -> Option<(u32, u32, f64, MicroUsd)> {
+    /// The machines with the least effective cost per pod; ordinary ones or exotic ones.
+    fn shortlist(&self, pool: u32, class: u32, fit: FitId, cap: u32, count: u32, exotic: bool) -> Shortlist {
+        let mut shortlist = Shortlist::default();
         let problem = self.problem;
-        let market = problem.markets[pool as usize].as_ref()?;
+        let Some(market) = &problem.markets[pool as usize] else { return shortlist };
         let request = &problem.classes[class as usize].request;
         let options = self.fits.fit(fit);
         let ignore_exotic = self.ledger.wants_min_values(pool);
         let nothing = problem.axis.zero();
         let spot = options.slots.iter().all(|slot| market.slots[slot].capacity_type == CapacityType::Spot);
-        let mut best: Option<(u32, u32, f64, MicroUsd)> = None;
         for at in options.types.iter() {
             let machine = &market.machines[at];
             if (machine.exotic != exotic && !ignore_exotic) || !self.within_limits(pool, machine) {
@@ -166,12 +161,9 @@ impl Packing<'_, '_> {
                 continue;
             }
             let score = self.score(class, machine, price, each, count);
-            let key = (score, price);
-            if best.as_ref().is_none_or(|(_, _, known, known_price)| less(key, (*known, *known_price))) {
-                best = Some((u32::try_from(at).unwrap_or(u32::MAX), each, score, price));
-            }
+            shortlist.offer(Candidate { machine: u32::try_from(at).unwrap_or(u32::MAX), each, score, price });
         }
-        best
+        shortlist
     }
 
     fn within_limits(&self, pool: u32, machine: &Machine) -> bool {

@@ -93,6 +93,9 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) universes: FxHashMap<(u32, usize), Rc<[DomainId]>>,
     /// Cohorts that may have room for somebody, by index.
     pub(super) live: Vec<u32>,
+    /// Classes in the order in which they are served, with the pods that wait; those from `line_at` on are still to come.
+    pub(super) line: Vec<(u32, u32)>,
+    pub(super) line_at: usize,
     /// Machines per pool and zone, for the rules that look at them.
     pub(super) ledger: super::rules::Ledger,
 }
@@ -126,6 +129,8 @@ impl<'p, 'i> Packing<'p, 'i> {
             fit_domains: FxHashMap::default(),
             universes: FxHashMap::default(),
             live: Vec::new(),
+            line: Vec::new(),
+            line_at: 0,
             ledger: super::rules::Ledger::of(problem.input),
         }
     }
