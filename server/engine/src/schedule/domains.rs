@@ -102,6 +102,12 @@ impl Packing<'_, '_> {
     fn level_share(&mut self, class: u32, rule: &WideRule, left: u32, pins: &Pins, targets: &[Pins]) -> u32 {
         let Some(own) = rule.own else { return 0 };
         let universe = self.universe(class, own);
+        if let Rule::Spread { min_domains, .. } = self.problem.classes[class as usize].owned[own].rule
+            && universe.len() < min_domains as usize
+        {
+            // Too few domains: the least counts as zero however full they are, so nothing can be levelled.
+            return 0;
+        }
         let reachable: BTreeSet<DomainId> = targets.iter().map(|pins| pins[0].domain).collect();
         // Domains that are not among the targets stand still, so they would be left behind: no share beyond the rule.
         if universe.iter().any(|domain| !reachable.contains(domain)) {
