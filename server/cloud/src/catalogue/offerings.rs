@@ -156,7 +156,7 @@ impl<'a> Seller<'a> {
                 self.market.region, tally.priced_elsewhere
             ));
         }
-        if tally.spot_estimated {
+        if tally.spot_estimated && self.market.spot_wanted {
             let share = scale(MicroUsd(1_000_000), self.market.spot_per_mille, 1000);
             tally
                 .notes

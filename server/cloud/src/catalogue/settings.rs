@@ -180,6 +180,8 @@ pub struct Market<'a> {
     pub preview_prices: BTreeMap<Text, MicroUsd>,
     /// Spot price in thousandths of the on-demand price where no spot price is known.
     pub spot_per_mille: i64,
+    /// Whether anybody may buy spot. An estimate that nobody uses is not worth a note.
+    pub spot_wanted: bool,
     /// Network interfaces that custom networking keeps from pods (`RESERVED_ENIS`).
     pub reserved_enis: i64,
     /// Share of memory, in thousandths, that the hypervisor and the firmware keep (`VM_MEMORY_OVERHEAD_PERCENT`).
@@ -195,6 +197,7 @@ impl<'a> Market<'a> {
             extra_zones: &[],
             preview_prices: BTreeMap::new(),
             spot_per_mille: 350,
+            spot_wanted: true,
             reserved_enis: 0,
             memory_overhead_per_mille: 75,
         }

@@ -1,14 +1,14 @@
 //! NodePools with what they can buy: one catalogue for each distinct NodeClass configuration, changed by overlays.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud::catalogue::overlay::preview_prices;
 use cloud::catalogue::{
     Market, NodeClassSettings, Overlay, PriceChange, Snapshot, apply_overlays, build, settle_overlays,
 };
+use engine::model::labels::CAPACITY_TYPE;
 use engine::model::offering::SharedCatalogue;
-use engine::model::{Catalogue, MicroUsd, NodePool, Text};
+use engine::model::{CapacityType, Catalogue, MicroUsd, NodePool, Text};
 
 use crate::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
@@ -58,7 +58,12 @@ fn catalogues(
     notes: &mut Notes,
 ) -> Vec<SharedCatalogue> {
     let overlays = usable(overlays, notes);
-    let base = unchanged(shop, settings, BTreeMap::new(), notes);
+    let allows_spot = |pool: &NodePoolManifest| {
+        pool.requirements.get(CAPACITY_TYPE).is_none_or(|allowed| allowed.has(CapacityType::Spot.as_str()))
+    };
+    let market =
+        Market { extra_zones: shop.zones, spot_wanted: pools.iter().any(allows_spot), ..Market::new(shop.region) };
+    let base = unchanged(shop, &market, settings, notes);
     if overlays.is_empty() {
         return base;
     }
@@ -69,7 +74,10 @@ fn catalogues(
     };
     let mut settled = sides(&base);
     let previews = preview_prices(&settled);
-    let base = if previews.is_empty() { base } else { unchanged(shop, settings, previews, notes) };
+    let base = match previews.is_empty() {
+        true => base,
+        false => unchanged(shop, &Market { preview_prices: previews, ..market }, settings, notes),
+    };
     settled = sides(&base);
     settled.notes.iter().for_each(|note| notes.line(note.clone()));
     let change = |(pool, catalogue): (&NodePoolManifest, SharedCatalogue)| {
@@ -82,11 +90,10 @@ fn catalogues(
 /// A catalogue for each of `settings`, before overlays; equal settings share one.
 fn unchanged(
     shop: Shop<'_>,
+    market: &Market<'_>,
     settings: &[NodeClassSettings],
-    previews: BTreeMap<Text, MicroUsd>,
     notes: &mut Notes,
 ) -> Vec<SharedCatalogue> {
-    let market = Market { extra_zones: shop.zones, preview_prices: previews, ..Market::new(shop.region) };
     let mut built: Vec<(&NodeClassSettings, Arc<Catalogue>)> = Vec::new();
     let mut catalogues = Vec::new();
     for settings in settings {
@@ -94,7 +101,7 @@ fn unchanged(
             catalogues.push(catalogue.clone());
             continue;
         }
-        let one = build(shop.snapshot, &market, settings);
+        let one = build(shop.snapshot, market, settings);
         one.notes.iter().for_each(|note| notes.line(note.clone()));
         let catalogue = Arc::new(one.catalogue);
         built.push((settings, catalogue.clone()));
