@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
 use crate::model::{CapacityType, InstanceType, MicroUsd, NodePool, Offering, Requirements, Resources, Text};
@@ -34,11 +33,9 @@ pub(super) enum Closed {
 }
 
 /// Whether a new machine of `pool` may have the label although the pool itself says nothing about it: the catalogue
-/// defines it, or the operator's list of well-known labels has it.
-pub(super) fn may_be_defined(input: &PlanningInput, pool: &NodePool, key: &str) -> bool {
-    belongs_to_offerings(pool, key)
-        || input.policy.is_well_known(key)
-        || pool.catalogue.types.iter().any(|instance| instance.labels.get(key).is_some())
+/// defines it. A well-known label that the catalogue lacks is on no machine that can be counted on.
+pub(super) fn may_be_defined(pool: &NodePool, key: &str) -> bool {
+    belongs_to_offerings(pool, key) || pool.catalogue.types.iter().any(|instance| instance.labels.get(key).is_some())
 }
 
 /// Whether the label depends on the offering.
@@ -54,7 +51,7 @@ pub(super) fn matching(world: &World<'_>, pool: u32, merged: &Requirements) -> V
     let strict: Vec<_> = merged
         .iter()
         .filter(|r| !r.allows_absence() && base.get(r.key()).is_none())
-        .filter(|r| !belongs_to_offerings(pool, r.key()) && !world.input.policy.is_well_known(r.key()))
+        .filter(|r| !belongs_to_offerings(pool, r.key()))
         .collect();
     let agrees = |instance: &InstanceType| {
         strict.iter().all(|r| instance.labels.get(r.key()).is_some())

@@ -48,7 +48,7 @@ fn ways(input: &PlanningInput, daemon: &DaemonSet, pool: &NodePool, base: &Requi
     let mut template = base.clone();
     template.add(Requirement::equals(REGISTERED, "true"));
     template.add(Requirement::equals(INITIALIZED, "true"));
-    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(input, pool, key);
+    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(pool, key);
     let mut ways = alternatives(shape);
     ways.retain(|way| {
         way.contradiction.is_none()

@@ -173,7 +173,7 @@ impl Speaker<'_> {
             _ if place.key().as_ref() == ZONE => {
                 format!("its volumes need {place}, where NodePool {name} has nothing for sale that would do")
             }
-            _ if !may_be_defined(self.world.input, self.nodepool(), place.key()) => {
+            _ if !may_be_defined(self.nodepool(), place.key()) => {
                 format!("its volumes need {place}, but NodePool {name} does not define {}", place.key())
             }
             _ => format!(

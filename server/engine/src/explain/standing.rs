@@ -135,7 +135,7 @@ fn merge(world: &World<'_>, node: &PlannedNode, zone: &Text, way: &Alternative) 
     promised.add_all(&Requirements::from_labels(&node.labels));
     promised.add(Requirement::equals(ZONE, zone.clone()));
     promised.add(Requirement::new(CAPACITY_TYPE, Operator::In, [node.capacity_type.as_str().into()]));
-    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(world.input, pool, key);
+    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(pool, key);
     if promised.first_incompatible(&way.requirements, known).is_some() {
         return None;
     }

@@ -59,6 +59,8 @@ impl Trial<'_> {
         })?;
         self.varied(&launches)?;
         let launches = self.within_limits(launches)?;
+        // Limits take options away, and what is left must be varied enough as well.
+        self.varied(&launches)?;
         self.in_place(launches, &merged)
     }
 
@@ -76,7 +78,7 @@ impl Trial<'_> {
             base.remove(requirement.key());
             base.add(requirement.clone());
         }
-        let known = |key: &str| key != HOSTNAME && may_be_defined(self.world.input, self.pool, key);
+        let known = |key: &str| key != HOSTNAME && may_be_defined(self.pool, key);
         if let Some(refused) = base.first_incompatible(&way.requirements, known) {
             return Err(Blocked::Label(refused.clone()));
         }
@@ -94,7 +96,7 @@ impl Trial<'_> {
         for waiver in &self.ask.waived {
             if let Waiver::Label(pool, key) = waiver
                 && *pool == self.index
-                && !may_be_defined(self.world.input, self.pool, key)
+                && !may_be_defined(self.pool, key)
             {
                 merged.remove(key);
             }
@@ -103,7 +105,7 @@ impl Trial<'_> {
     }
 
     pub(super) fn with_volumes(&self, own: &Requirements, volumes: &Requirements) -> Result<Requirements, Blocked> {
-        let known = |key: &str| key != HOSTNAME && may_be_defined(self.world.input, self.pool, key);
+        let known = |key: &str| key != HOSTNAME && may_be_defined(self.pool, key);
         if let Some(refused) = own.first_incompatible(volumes, known) {
             return Err(Blocked::Volume(refused.clone()));
         }

@@ -36,7 +36,7 @@ pub(super) fn tell(input: &PlanningInput, plan: &Plan, workloads: &Workloads<'_>
         "; their images must be built for it, else set kubernetes.io/arch or fleetwright.dev/safe-architectures",
         notes,
     );
-    undefined_labels(input, workloads, notes);
+    undefined_labels(input, plan, workloads, notes);
 }
 
 /// The zone that all pods share although a launch option of one of their new nodes is for sale in another zone that the
@@ -94,20 +94,19 @@ fn options_with_arm(input: &PlanningInput, node: &PlannedNode) -> bool {
     node.types.iter().filter_map(values).flatten().any(|value| value.as_ref() == "arm64")
 }
 
-/// Labels that pods on new nodes must find there, that are well known, and that neither a pool nor a type defines.
-fn undefined_labels(input: &PlanningInput, workloads: &Workloads<'_>, notes: &mut BTreeSet<String>) {
+/// Labels that pods on new nodes, or on none, must find there, that are well known, and that neither a pool nor a type
+/// defines.
+fn undefined_labels(input: &PlanningInput, plan: &Plan, workloads: &Workloads<'_>, notes: &mut BTreeSet<String>) {
     let mut by_key: BTreeMap<Text, BTreeMap<Name<'_>, usize>> = BTreeMap::new();
     let mut known: BTreeMap<Text, bool> = BTreeMap::new();
     let mut of_shape: BTreeMap<u32, Vec<Text>> = BTreeMap::new();
-    for (name, pods) in workloads {
-        for (pod, _) in pods.iter().filter(|(_, place)| matches!(place, Place::Planned(_))) {
-            let shape = input.pods[*pod as usize].shape;
-            let keys = of_shape.entry(shape).or_insert_with(|| required(&input.shapes[shape as usize]));
-            for key in keys.iter() {
-                let defined = *known.entry(key.clone()).or_insert_with(|| defined(input, key));
-                if !defined {
-                    *by_key.entry(key.clone()).or_default().entry(*name).or_insert(0) += 1;
-                }
+    let new = workloads.values().flatten().filter(|(_, place)| matches!(place, Place::Planned(_))).map(|(pod, _)| pod);
+    for pod in new.chain(&plan.unschedulable).map(|pod| &input.pods[*pod as usize]) {
+        let keys = of_shape.entry(pod.shape).or_insert_with(|| required(&input.shapes[pod.shape as usize]));
+        for key in keys.iter().filter(|key| input.policy.is_well_known(key)) {
+            if !*known.entry(key.clone()).or_insert_with(|| defined(input, key)) {
+                let name = (&pod.namespace, &pod.workload);
+                *by_key.entry(key.clone()).or_default().entry(name).or_insert(0) += 1;
             }
         }
     }
