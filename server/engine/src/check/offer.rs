@@ -134,7 +134,7 @@ fn min_values_hold(launch: &Launch<'_>, found: &mut Findings<'_>) {
     }
     for requirement in launch.pool.requirements.iter() {
         let Some(wanted) = requirement.min_values() else { continue };
-        let have = different_values(launch, requirement);
+        let have = different_values(launch.machines(), requirement);
         if have < wanted as usize {
             let message = format!("its options have {have} values of {}, the pool wants {wanted}", requirement.key());
             found.node(Rule::MinValues, launch.name(), message);
@@ -144,9 +144,12 @@ fn min_values_hold(launch: &Launch<'_>, found: &mut Findings<'_>) {
 
 /// What counts are values that the types could have, wherever they are bought (Karpenter: `minValues` looks at instance
 /// types, not at the offering that launches).
-fn different_values(launch: &Launch<'_>, requirement: &Requirement) -> usize {
+pub(super) fn different_values<'a>(
+    machines: impl Iterator<Item = &'a InstanceType>,
+    requirement: &Requirement,
+) -> usize {
     let mut values: BTreeSet<&str> = BTreeSet::new();
-    for machine in launch.machines() {
+    for machine in machines {
         let offerings = || machine.offerings.iter().filter(|offering| offering.available);
         match requirement.key().as_ref() {
             INSTANCE_TYPE => drop(values.insert(&machine.name)),

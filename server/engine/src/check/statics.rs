@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::launch::{Launch, Launches};
+use super::offer::different_values;
 use super::{Findings, Rule};
-use crate::input::PlanningInput;
+use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::ZONE;
-use crate::model::{NodePool, NodeStage, Text};
+use crate::model::{InstanceType, NodePool, NodeStage, Offering, Text};
 use crate::plan::Plan;
 
 pub(super) fn check(input: &PlanningInput, plan: &Plan, launches: &Launches<'_>, found: &mut Findings<'_>) {
@@ -50,11 +51,25 @@ fn zones(input: &PlanningInput, pool: &NodePool, new: &[&Launch<'_>], found: &mu
         let sold = launch.machines().flat_map(|machine| &machine.offerings).filter(|offering| {
             offering.available && offering.capacity_type == launch.node.capacity_type && allowed(&offering.zone)
         });
-        let emptier = |other: &&Text| here >= counts.get(*other).copied().unwrap_or(0) + 2;
+        let emptier =
+            |other: &&Text| here >= counts.get(*other).copied().unwrap_or(0) + 2 && varied_enough(input, launch, other);
         if let Some(other) = sold.map(|offering| &offering.zone).find(emptier) {
             let message =
                 format!("static pool {} has {here} nodes in {zone} and two or more fewer in {other}", pool.name);
             found.node(Rule::StaticNodes, launch.name(), message);
         }
     }
+}
+
+/// Whether those options of the launch that are on sale in `zone` keep the pool's `minValues`.
+fn varied_enough(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) -> bool {
+    let sold = |machine: &&InstanceType| {
+        let same = |o: &Offering| o.available && o.zone == *zone && o.capacity_type == launch.node.capacity_type;
+        machine.offerings.iter().any(same)
+    };
+    input.policy.min_values == MinValuesPolicy::BestEffort
+        || launch.pool.requirements.iter().all(|requirement| {
+            let least = requirement.min_values().unwrap_or(0) as usize;
+            least == 0 || different_values(launch.machines().filter(sold), requirement) >= least
+        })
 }

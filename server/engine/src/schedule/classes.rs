@@ -204,6 +204,9 @@ impl RuleMaker<'_, '_> {
     fn push(&mut self, spec: GroupSpec, rule: Rule, soft: Option<u8>) {
         let key = spec.key;
         let group = self.topology.group(spec, self.subjects);
+        if soft.is_none() {
+            self.topology.harden(group);
+        }
         self.owned.push(Owned { group, key, rule, soft });
     }
 
@@ -221,6 +224,7 @@ impl RuleMaker<'_, '_> {
         let filter = NodeFilter {
             any_of: any_of.filter(|_| !unconstrained),
             tolerations: constraint.honor_node_taints.then(|| self.shape.tolerations.clone()),
+            keys: if soft.is_none() { self.other_keys(key) } else { Vec::new() },
         };
         let rule = Rule::Spread {
             max_skew: u32::try_from(constraint.max_skew).unwrap_or(1),
@@ -231,6 +235,16 @@ impl RuleMaker<'_, '_> {
         };
         let predicate = vec![(own, constraint.selector.clone())];
         self.push(GroupSpec { key, predicate, filter, anti: false }, rule, soft);
+    }
+
+    /// The keys of the hard spread constraints, apart from `own` and the hostname, which every node has.
+    fn other_keys(&mut self, own: KeyId) -> Vec<KeyId> {
+        let hard = self.shape.spread.iter().filter(|constraint| constraint.hard);
+        let mut keys: Vec<KeyId> = hard.map(|constraint| self.topology.key(&constraint.topology_key)).collect();
+        keys.retain(|key| *key != own && *key != Topology::HOST);
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// All terms must be met by one and the same pod, as kube-scheduler wants it (L48): one predicate, a group per key.

@@ -5,8 +5,19 @@ use super::bits::BitSet;
 use super::fits::FitId;
 use super::machines::{Cohort, Event, Place, ports_free};
 use super::packing::{Packing, Pin, Softs};
-use super::topology::{DomainId, KeyId, Tally, Topology};
+use super::topology::{DomainId, GroupId, KeyId, Tally, Topology};
 use crate::model::taints::{discouraged, first_barring};
+
+/// A wide key under which pods of a class are counted, and a group that does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CountedKey {
+    pub(super) key: KeyId,
+    pub(super) group: GroupId,
+    /// Whether a hard rule looks at it.
+    hard: bool,
+}
+
+pub(super) type Counted = smallvec::SmallVec<[CountedKey; 2]>;
 
 impl<'i> Packing<'_, 'i> {
     /// The options of pool `pool` for `class` under `softs`: one fit per alternative, resources and pins apart.
@@ -83,20 +94,32 @@ impl<'i> Packing<'_, 'i> {
         self.fits.intersect(fit, narrowed, market)
     }
 
-    /// Wide keys under which somebody counts pods of `class`: its machine must have one domain for each.
-    pub(super) fn counted_keys(&self, class: u32) -> smallvec::SmallVec<[(KeyId, u32); 2]> {
-        let mut keys = smallvec::SmallVec::<[(KeyId, u32); 2]>::new();
+    /// Wide keys under which somebody counts pods of `class`: its machine must have one domain for each. For the sake of
+    /// preferences a key is settled too, unless that takes options which `minValues` need.
+    pub(super) fn counted_keys(&self, class: u32) -> Counted {
+        let mut keys = Counted::new();
         for group in &self.problem.classes[class as usize].meant_by {
             let key = self.topology.groups[*group as usize].key;
-            if key != Topology::HOST && !keys.iter().any(|(known, _)| *known == key) {
-                keys.push((key, *group));
+            let hard = self.topology.is_hard(*group);
+            match keys.iter_mut().find(|counted| counted.key == key) {
+                Some(counted) => counted.hard |= hard,
+                None if key == Topology::HOST => {}
+                None => keys.push(CountedKey { key, group: *group, hard }),
             }
         }
         keys
     }
 
-    /// Puts up to `most` pods of `class` on machines that are to be bought anyway; returns how many found a place.
-    pub(super) fn fill_cohorts(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs) -> u32 {
+    /// [`Packing::counted_keys`] that must be settled on machines of `pool`.
+    pub(super) fn settled_keys(&self, class: u32, pool: u32) -> Counted {
+        let mut keys = self.counted_keys(class);
+        keys.retain(|counted| counted.hard || !self.ledger.wants_min_values(pool));
+        keys
+    }
+
+    /// Puts up to `most` pods of `class` on machines that are to be bought anyway; returns how many found a place. With
+    /// `scatter`, pools that want more machines (`min-nodes`) are passed over.
+    pub(super) fn fill_cohorts(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs, scatter: bool) -> u32 {
         let problem = self.problem;
         let request = &problem.classes[class as usize].request;
         let counted = self.counted_keys(class);
@@ -105,7 +128,9 @@ impl<'i> Packing<'_, 'i> {
         while left > 0 && at < self.live.len() {
             let cohort = self.live[at] as usize;
             at += 1;
-            if !axis::fits(request, &self.cohorts[cohort].free) {
+            if !axis::fits(request, &self.cohorts[cohort].free)
+                || (scatter && self.ledger.lacking(self.cohorts[cohort].pool) > 0)
+            {
                 continue;
             }
             let Some(fit) = self.joined_fit(class, cohort, pins, softs, &counted) else { continue };
@@ -124,7 +149,7 @@ impl<'i> Packing<'_, 'i> {
         at: usize,
         pins: &[Pin],
         softs: Softs,
-        counted: &[(KeyId, u32)],
+        counted: &[CountedKey],
     ) -> Option<FitId> {
         let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
         let market = self.problem.markets[pool as usize].as_ref()?;
@@ -134,6 +159,9 @@ impl<'i> Packing<'_, 'i> {
             let Some(fit) = self.fits.intersect(own, *theirs, market) else { continue };
             let Some(fit) = self.pin_all(fit, pool, pins) else { continue };
             let Some(fit) = self.pin_counted(fit, pool, counted) else { continue };
+            if self.must_wait(class, pool, fit) {
+                continue;
+            }
             let left = self.fits.fit(fit);
             if left.types.contains(target) && market.machines[target].slots.meets(&left.slots) {
                 return Some(fit);
@@ -143,13 +171,14 @@ impl<'i> Packing<'_, 'i> {
     }
 
     /// Settles every counted key on its least filled domain.
-    fn pin_counted(&mut self, fit: FitId, pool: u32, counted: &[(KeyId, u32)]) -> Option<FitId> {
+    fn pin_counted(&mut self, fit: FitId, pool: u32, counted: &[CountedKey]) -> Option<FitId> {
         let mut fit = fit;
-        for (key, group) in counted {
-            let domains = self.domains_of_fit(fit, pool, *key);
+        let hard_only = self.ledger.wants_min_values(pool);
+        for counted in counted.iter().filter(|counted| counted.hard || !hard_only) {
+            let domains = self.domains_of_fit(fit, pool, counted.key);
             if domains.len() > 1 {
-                let domain = self.least_filled(*group, &domains)?;
-                fit = self.pin(fit, pool, Pin { key: *key, domain })?;
+                let domain = self.least_filled(counted.group, &domains)?;
+                fit = self.pin(fit, pool, Pin { key: counted.key, domain })?;
             }
         }
         Some(fit)
@@ -173,7 +202,7 @@ impl<'i> Packing<'_, 'i> {
             return 0;
         }
         let count = axis::times(&needs.request, &cohort.free, cap);
-        self.flexible_count(cohort.pool, fit, &cohort.used, &needs.request, count)
+        self.flexible_count(cohort.pool, (fit, cohort.target), &cohort.used, &needs.request, count)
     }
 
     /// Puts `each` pods on as many machines of the cohort as `left` needs, splitting it so that cohorts stay alike.
@@ -253,7 +282,7 @@ impl<'i> Packing<'_, 'i> {
             if spec.key == Topology::HOST {
                 self.rooms[at].host.add(group, tally.matched * count, tally.owners * count);
             } else if let Some(domain) = domains[usize::from(spec.key) - 1]
-                && super::problem::passes(&spec.filter, &input.nodes[node as usize], &self.fits)
+                && super::problem::passes(&spec.filter, &input.nodes[node as usize], &self.fits, &self.topology)
             {
                 self.topology.count(group, domain, tally.matched * count, tally.owners * count);
             }
@@ -276,19 +305,27 @@ impl<'i> Packing<'_, 'i> {
         all
     }
 
-    /// Whether machines with these options count for `group`.
-    fn fit_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
+    /// Whether machines with these options may count for `group`.
+    pub(super) fn fit_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
+        let Some(market) = &self.problem.markets[at as usize] else { return false };
+        self.fits_that_pass(group, at).into_iter().any(|theirs| self.fits.intersect(fit, theirs, market).is_some())
+    }
+
+    /// What pool `at` offers that counts for `group`, one fit per alternative of its filter.
+    pub(super) fn fits_that_pass(&mut self, group: u32, at: u32) -> Vec<FitId> {
         let problem = self.problem;
         let pool = &problem.input.pools[at as usize];
         let filter = self.topology.groups[group as usize].filter.clone();
         if filter.tolerations.as_ref().is_some_and(|own| first_barring(&pool.taints, own).is_some()) {
-            return false;
+            return Vec::new();
         }
-        let (Some(any_of), Some(market)) = (filter.any_of, &problem.markets[at as usize]) else { return true };
-        any_of.iter().any(|id| {
-            let theirs = self.fits.compile(*id, at, pool, market);
-            theirs.is_some_and(|theirs| self.fits.intersect(fit, theirs, market).is_some())
-        })
+        let Some(market) = &problem.markets[at as usize] else { return Vec::new() };
+        let mut fits: Vec<FitId> = match &filter.any_of {
+            Some(any_of) => any_of.iter().filter_map(|id| self.fits.compile(*id, at, pool, market)).collect(),
+            None => self.any_fit(at).to_vec(),
+        };
+        fits.retain(|fit| filter.keys.iter().all(|key| !self.domains_of_fit(*fit, at, *key).is_empty()));
+        fits
     }
 
     /// Gives pods of `class` room by choosing a larger machine for one that is to be bought anyway: what is left when no
@@ -316,7 +353,7 @@ impl<'i> Packing<'_, 'i> {
         at: usize,
         pins: &[Pin],
         softs: Softs,
-        counted: &[(KeyId, u32)],
+        counted: &[CountedKey],
         most: u32,
     ) -> Option<(FitId, u32, u32)> {
         let problem = self.problem;
@@ -336,7 +373,9 @@ impl<'i> Packing<'_, 'i> {
             let Some(fit) = self.fits.intersect(own, *theirs, market) else { continue };
             let Some(fit) = self.pin_all(fit, pool, pins) else { continue };
             let Some(fit) = self.pin_counted(fit, pool, counted) else { continue };
-            if let Some((target, each)) = self.best_growth(class, at, fit, cap) {
+            if !self.must_wait(class, pool, fit)
+                && let Some((target, each)) = self.best_growth(class, at, fit, cap)
+            {
                 return Some((fit, target, each));
             }
         }
@@ -362,10 +401,11 @@ impl<'i> Packing<'_, 'i> {
             let mut room: Amounts = machine.room.clone();
             axis::take(&mut room, &cohort.used, 1);
             let each = axis::times(request, &room, cap);
-            let each = self.flexible_count(cohort.pool, fit, &cohort.used, request, each);
+            let kind = u32::try_from(kind).unwrap_or(u32::MAX);
+            let each = self.flexible_count(cohort.pool, (fit, kind), &cohort.used, request, each);
             (each > 0).then_some((std::cmp::Reverse(each), price, kind))
         });
-        candidates.min().map(|(each, _, kind)| (u32::try_from(kind).unwrap_or(u32::MAX), each.0))
+        candidates.min().map(|(each, _, kind)| (kind, each.0))
     }
 
     /// Changes the machine that cohort `at` fills, and what it is charged for.

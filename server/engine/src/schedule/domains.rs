@@ -12,7 +12,6 @@ use super::packing::{Packing, Pin, Reach, Softs, in_force};
 use super::problem::passes;
 use super::topology::{DomainId, GroupId, KeyId, Topology};
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL};
-use crate::model::taints::first_barring;
 
 /// Combinations of domains beyond which further ones are not tried.
 const MAX_TARGETS: usize = 256;
@@ -200,54 +199,57 @@ impl Packing<'_, '_> {
 
     /// The count of the least filled eligible domain; zero when there are fewer domains than `min_domains`.
     fn least(&mut self, class: u32, own: usize, group: GroupId, min_domains: u32) -> u32 {
-        let universe = if self.present_domains_only { self.present(class, own) } else { self.universe(class, own) };
-        if universe.len() < min_domains as usize {
+        let (universe, certain) = if self.present_domains_only {
+            self.present(class, own)
+        } else {
+            let universe = self.universe(class, own);
+            let all = universe.len();
+            (universe, all)
+        };
+        if certain < min_domains as usize {
             return 0;
         }
         universe.iter().map(|domain| self.topology.tally(group, *domain).matched).min().unwrap_or(0)
     }
 
-    /// Domains that have a machine which counts for the rule.
-    fn present(&mut self, class: u32, own: usize) -> Rc<[DomainId]> {
+    /// Domains that a machine which counts for the rule may be in, and how many of them have one for sure.
+    fn present(&mut self, class: u32, own: usize) -> (Rc<[DomainId]>, usize) {
         let owned = self.problem.classes[class as usize].owned[own].clone();
-        let mut domains: BTreeSet<DomainId> = self.domains_of_rooms(&owned).collect();
+        let mut certain: BTreeSet<DomainId> = self.domains_of_rooms(&owned).collect();
+        let mut possible: BTreeSet<DomainId> = BTreeSet::new();
         for at in 0..self.cohorts.len() {
             let (fit, pool) = (self.cohorts[at].fit, self.cohorts[at].pool);
-            if let [only] = *self.domains_of_fit(fit, pool, owned.key) {
-                domains.insert(only);
+            if !self.fit_passes(owned.group, fit, pool) {
+                continue;
+            }
+            match *self.domains_of_fit(fit, pool, owned.key) {
+                [only] => drop(certain.insert(only)),
+                ref several => possible.extend(several),
             }
         }
-        domains.into_iter().collect()
+        (certain.union(&possible).copied().collect(), certain.len())
     }
 
     fn domains_of_rooms(&self, owned: &Owned) -> impl Iterator<Item = DomainId> {
         let filter = &self.topology.groups[owned.group as usize].filter;
         let nodes = &self.problem.input.nodes;
-        let counts = move |room: &&super::machines::Room| passes(filter, &nodes[room.node as usize], &self.fits);
+        let counts =
+            move |room: &&super::machines::Room| passes(filter, &nodes[room.node as usize], &self.fits, &self.topology);
         self.rooms.iter().filter(counts).filter_map(move |room| room.domains[usize::from(owned.key) - 1])
     }
 
-    /// Every domain that counts for rule `own` of `class`: of machines that are there, and of those that could be bought.
+    /// Every domain that counts for rule `own` of `class`: of machines that are there, and of those that could be bought,
+    /// be it for others.
     fn universe(&mut self, class: u32, own: usize) -> Rc<[DomainId]> {
         if let Some(known) = self.universes.get(&(class, own)) {
             return known.clone();
         }
         let problem = self.problem;
-        let needs = &problem.classes[class as usize];
-        let owned = &needs.owned[own];
-        let (affinity, taints) = match owned.rule {
-            Rule::Spread { honor_affinity, honor_taints, .. } => (honor_affinity, honor_taints),
-            _ => (true, true),
-        };
+        let owned = &problem.classes[class as usize].owned[own];
         let mut domains: BTreeSet<DomainId> = self.domains_of_rooms(owned).collect();
-        let tolerations = &problem.input.shapes[needs.shape as usize].tolerations;
         for pool in problem.tiers.iter().flatten().copied() {
-            if taints && first_barring(&problem.input.pools[pool as usize].taints, tolerations).is_some() {
-                continue;
-            }
-            let fits = if affinity { self.class_fits(class, Softs::default(), pool) } else { self.any_fit(pool) };
-            for fit in fits.iter() {
-                domains.extend(self.domains_of_fit(*fit, pool, owned.key).iter());
+            for fit in self.fits_that_pass(owned.group, pool) {
+                domains.extend(self.domains_of_fit(fit, pool, owned.key).iter());
             }
         }
         let domains: Rc<[DomainId]> = domains.into_iter().collect();

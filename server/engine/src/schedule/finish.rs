@@ -7,12 +7,15 @@ use std::sync::Arc;
 use super::axis;
 use super::bits::BitSet;
 use super::classes::Class;
+use super::fits::{FitId, FitTable};
 use super::machines::{Cohort, Place};
 use super::market::Market;
 use super::packing::Packing;
 use super::rules::distinct_values;
+use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
-use crate::model::{CapacityType, Labels, MicroUsd, NodePool, Operator, Resources, Text};
+use crate::model::requirements::label_satisfies;
+use crate::model::{CapacityType, Labels, MicroUsd, NodePool, Operator, Requirements, Resources, Text};
 use crate::plan::{Plan, PlannedNode};
 
 /// Launch options that EC2 Fleet is given at most (Karpenter AWS §4.1).
@@ -27,7 +30,8 @@ struct Shared {
     price: MicroUsd,
     capacity_type: CapacityType,
     reservation: Option<Text>,
-    requests: Resources,
+    first_option: usize,
+    slots: BitSet,
     labels: Labels,
 }
 
@@ -42,20 +46,25 @@ pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
         .collect();
     machines.sort_by_key(|(pod, id)| (packing.cohorts[packing.home[*id as usize] as usize].pool, *pod, *id));
     let mut shared: BTreeMap<u32, Shared> = BTreeMap::new();
-    let mut labels: BTreeMap<(u32, Text), Arc<Labels>> = BTreeMap::new();
+    let mut in_zone: BTreeMap<(u32, Text), (Arc<Labels>, Resources)> = BTreeMap::new();
     let mut names = Names::new(&packing);
     for (_, id) in machines {
         let home = packing.home[id as usize];
         let pool = packing.cohorts[home as usize].pool;
         let pods = &places.machines[id as usize];
         if let Entry::Vacant(slot) = shared.entry(home) {
-            let Some(parts) = shared_of(&mut packing, home as usize, pods) else { continue };
+            let Some(parts) = shared_of(&mut packing, home as usize) else { continue };
             slot.insert(parts);
         }
         let parts = &shared[&home];
         let zones = zones_for(&packing, pool, parts);
         packing.ledger.settled(pool, &zones[0]);
-        let labels = labels.entry((home, zones[0].clone())).or_insert_with(|| labels_in(parts, &zones)).clone();
+        let in_zone = in_zone.entry((home, zones[0].clone())).or_insert_with(|| {
+            let labels = labels_in(parts, &zones);
+            let requests = requests_in(&packing, pool, parts, pods, (&zones[0], &labels));
+            (labels, requests)
+        });
+        let (labels, requests) = in_zone.clone();
         let mut pods = pods.clone();
         pods.sort_unstable();
         plan.nodes.push(PlannedNode {
@@ -69,7 +78,7 @@ pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
             pods,
             labels,
             taints: packing.problem.input.pools[pool as usize].taints.clone().into(),
-            requests: parts.requests.clone(),
+            requests,
         });
     }
     plan
@@ -135,7 +144,7 @@ impl Names {
 }
 
 /// `None` only for a machine without any option, which packing never opens.
-fn shared_of(packing: &mut Packing<'_, '_>, home: usize, pods: &[u32]) -> Option<Shared> {
+fn shared_of(packing: &mut Packing<'_, '_>, home: usize) -> Option<Shared> {
     let problem = packing.problem;
     let cohort = packing.cohorts[home].clone();
     let pool = &problem.input.pools[cohort.pool as usize];
@@ -160,8 +169,9 @@ fn shared_of(packing: &mut Packing<'_, '_>, home: usize, pods: &[u32]) -> Option
         price,
         capacity_type: a_slot.map_or(CapacityType::OnDemand, |slot| slot.capacity_type),
         reservation: a_slot.and_then(|slot| slot.reservation.clone()),
-        requests: requests_of(packing, pods, market, first_option),
-        labels: labels_of(packing, &cohort, pool, market, &options, &slots),
+        first_option,
+        labels: labels_of(pool, market, &options, &slots, &packing.fits.fit(cohort.fit).open_labels),
+        slots,
     })
 }
 
@@ -181,12 +191,20 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, m
             && within(*at)
             && (!fixed || market.machines[*at].vcpu_milli == target.vcpu_milli)
     };
-    let all = || ranked.iter().map(|(_, at)| *at).filter(suits);
-    if packing.ledger.wants_min_values(cohort.pool) {
-        return flexible(all().collect(), pool, market);
+    named(ranked.iter().map(|(_, at)| *at).filter(suits).collect(), pool, market)
+}
+
+/// The options that a launch names out of `all`, in their order: as many as it may have, exotic ones only when there is
+/// nothing else, and such that `minValues` hold if they can.
+pub(super) fn named(mut all: Vec<usize>, pool: &NodePool, market: &Market) -> Vec<usize> {
+    if pool.requirements.iter().any(|requirement| requirement.min_values().is_some()) {
+        return flexible(all, pool, market);
     }
-    let ordinary: Vec<usize> = all().filter(|at| !market.machines[*at].exotic).take(MAX_OPTIONS).collect();
-    if ordinary.is_empty() { all().take(MAX_OPTIONS).collect() } else { ordinary }
+    if all.iter().any(|at| !market.machines[*at].exotic) {
+        all.retain(|at| !market.machines[*at].exotic);
+    }
+    all.truncate(MAX_OPTIONS);
+    all
 }
 
 /// The cheapest options that keep `minValues` within the number of options that a launch may have.
@@ -245,13 +263,12 @@ fn labels_in(parts: &Shared, zones: &Arc<[Text]>) -> Arc<Labels> {
 }
 
 /// Labels known and common to all options.
-fn labels_of(
-    packing: &Packing<'_, '_>,
-    cohort: &Cohort,
+pub(super) fn labels_of(
     pool: &NodePool,
     market: &Market,
     options: &[usize],
     slots: &BitSet,
+    open: &Requirements,
 ) -> Labels {
     let mut labels = pool.labels.clone();
     labels.insert(NODEPOOL.into(), pool.name.clone());
@@ -268,7 +285,6 @@ fn labels_of(
         }
     }
     add_slot_labels(&mut labels, market, options, slots);
-    let open = &packing.fits.fit(cohort.fit).open_labels;
     for requirement in open.iter().filter(|requirement| requirement.operator() != Operator::DoesNotExist) {
         let unknown = !labels.contains_key(requirement.key()) && !requirement.allows_absence();
         if unknown && let Some(value) = requirement.representative() {
@@ -290,17 +306,40 @@ fn add_slot_labels(labels: &mut Labels, market: &Market, options: &[usize], slot
     }
 }
 
-/// What the pods of one machine and the daemons of its first option ask for.
-fn requests_of(packing: &Packing<'_, '_>, pods: &[u32], market: &Market, first: usize) -> Resources {
-    let input = packing.problem.input;
+/// What the pods of one machine ask for, and the daemons of its first option in `zone`.
+fn requests_in(
+    packing: &Packing<'_, '_>,
+    pool: u32,
+    parts: &Shared,
+    pods: &[u32],
+    (zone, labels): (&Text, &Labels),
+) -> Resources {
+    let Some(market) = &packing.problem.markets[pool as usize] else { return Resources::new() };
+    let mut here = parts.slots.clone();
+    parts.slots.iter().filter(|slot| market.slots[*slot].zone != *zone).for_each(|slot| here.remove(slot));
+    let slot = market.machines[parts.first_option].cheapest_in(&here).map_or(0, |(slot, _)| usize::from(slot));
+    requests_of(packing.problem.input, pods, market, &packing.fits, (parts.first_option, slot, labels))
+}
+
+/// What `pods` ask for, and the daemons of machine `machine` bought in `slot` with `labels`.
+pub(super) fn requests_of(
+    input: &PlanningInput,
+    pods: &[u32],
+    market: &Market,
+    fits: &FitTable,
+    (machine, slot, labels): (usize, usize, &Labels),
+) -> Resources {
     let mut sum = Resources::new();
     for pod in pods {
         sum.add(&input.shapes[input.pods[*pod as usize].shape as usize].requests);
     }
-    for (daemon, suited) in &market.daemons {
-        if suited.contains(first) {
-            sum.add(&input.shapes[input.daemons[*daemon as usize].shape as usize].requests);
-        }
+    let suits = |fit: &FitId| {
+        let fit = fits.fit(*fit);
+        let open = fit.open_labels.iter().all(|requirement| label_satisfies(labels, requirement));
+        open && fit.types.contains(machine) && fit.slots.contains(slot)
+    };
+    for (daemon, _) in market.daemons.iter().filter(|(_, suited)| suited.iter().any(suits)) {
+        sum.add(&input.shapes[input.daemons[*daemon as usize].shape as usize].requests);
     }
     sum
 }

@@ -92,7 +92,7 @@ impl Packing<'_, '_> {
             if needs.alone.is_some_and(|group| refused.contains(&group)) {
                 continue;
             }
-            let most = if needs.alone.is_some() { 1 } else { left.div_ceil(machines) };
+            let most = if needs.alone.is_some() { 1 } else { (left / machines).max(1) };
             let each = axis::times(&needs.request, &room, most);
             if each > 0 {
                 refused.extend(needs.alone);

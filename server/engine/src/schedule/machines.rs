@@ -16,6 +16,10 @@ impl HostTallies {
         self.0.binary_search_by_key(&group, |(id, _)| *id).map_or(Tally::default(), |at| self.0[at].1)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (GroupId, Tally)> {
+        self.0.iter().copied()
+    }
+
     pub(super) fn add(&mut self, group: GroupId, matched: u32, owners: u32) {
         let at = self.0.binary_search_by_key(&group, |(id, _)| *id).unwrap_or_else(|at| {
             self.0.insert(at, (group, Tally::default()));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::axis::{Amounts, Axis};
 use super::bits::BitSet;
+use super::fits::FitId;
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
 use crate::model::{CapacityType, HostPort, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text};
@@ -71,8 +72,8 @@ pub(super) struct Market {
     pub(super) limited: Vec<Text>,
     /// Host ports that DaemonSets take on every machine they suit.
     pub(super) daemon_ports: Vec<HostPort>,
-    /// DaemonSets (by index) with the machines that they suit.
-    pub(super) daemons: Vec<(u32, BitSet)>,
+    /// DaemonSets (by index) with the launch options that they suit, one fit per alternative.
+    pub(super) daemons: Vec<(u32, Vec<FitId>)>,
     /// Label keys that some type defines.
     pub(super) type_keys: Vec<Text>,
     /// Label keys that a machine has only when its type or offering defines them.

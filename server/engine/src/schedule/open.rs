@@ -7,6 +7,7 @@
 
 use super::axis;
 use super::bits::BitSet;
+use super::cohorts::CountedKey;
 use super::fits::FitId;
 use super::foresight::{Candidate, Shortlist};
 use super::machines::Cohort;
@@ -85,15 +86,12 @@ impl Packing<'_, '_> {
             return None;
         }
         let mut best: Option<Choice> = None;
-        for fit in self.pinned_fits(class, softs, pool, pins) {
+        for fit in self.settled_fits(class, softs, pool, pins) {
             let slots = self.slots_by_capacity(class, fit, pool);
             for (capacity_type, slots) in slots {
                 let choice = self.choice_of(pool, class, count, fit, capacity_type, &slots, softs);
                 if let Some(choice) = choice {
-                    let rank = |c: &Choice| c.capacity_type;
-                    if best.as_ref().is_none_or(|known| {
-                        rank(&choice) < rank(known) || (rank(&choice) == rank(known) && better(&choice, known))
-                    }) {
+                    if best.as_ref().is_none_or(|known| precedes(&choice, known)) {
                         best = Some(choice);
                     }
                     break;
@@ -101,6 +99,26 @@ impl Packing<'_, '_> {
             }
         }
         best
+    }
+
+    /// [`Packing::pinned_fits`], where `minValues` count after counted keys are settled: one fit per domain of those.
+    fn settled_fits(&mut self, class: u32, softs: Softs, pool: u32, pins: &[Pin]) -> Vec<FitId> {
+        let mut fits = self.pinned_fits(class, softs, pool, pins);
+        if !self.ledger.wants_min_values(pool) {
+            return fits;
+        }
+        for CountedKey { key, .. } in self.settled_keys(class, pool) {
+            let mut settled = Vec::new();
+            for fit in fits {
+                let domains = self.domains_of_fit(fit, pool, key);
+                settled.extend(domains.iter().filter_map(|domain| self.pin(fit, pool, Pin { key, domain: *domain })));
+                if domains.is_empty() {
+                    settled.push(fit);
+                }
+            }
+            fits = settled;
+        }
+        fits
     }
 
     #[expect(
@@ -122,7 +140,7 @@ impl Packing<'_, '_> {
         let fit = self.fits.within_slots(fit, slots, market)?;
         let fit = self.balanced(class, fit, pool)?;
         let (cap, most) = self.fresh_cap(class, softs);
-        let cap = cap.min(count);
+        let cap = cap.min(count).min(self.ledger.share_of(pool, count));
         if cap == 0 || (self.whole_only && cap < count) {
             return None;
         }
@@ -156,12 +174,13 @@ impl Packing<'_, '_> {
             }
             let Some((_, price)) = machine.cheapest_in(&options.slots) else { continue };
             let each = axis::times(request, &machine.room, cap);
-            let each = self.flexible_count(pool, fit, &nothing, request, each);
+            let kind = u32::try_from(at).unwrap_or(u32::MAX);
+            let each = self.flexible_count(pool, (fit, kind), &nothing, request, each);
             if each == 0 || (self.whole_only && each < count) {
                 continue;
             }
             let score = self.score(class, machine, price, each, count);
-            shortlist.offer(Candidate { machine: u32::try_from(at).unwrap_or(u32::MAX), each, score, price });
+            shortlist.offer(Candidate { machine: kind, each, score, price });
         }
         shortlist
     }
@@ -249,7 +268,7 @@ impl Packing<'_, '_> {
             *machines = (*machines).min(u32::try_from(*left).unwrap_or(0));
             *left -= i64::from(*machines);
         }
-        for (key, group) in self.counted_keys(class) {
+        for CountedKey { key, group, .. } in self.settled_keys(class, choice.pool) {
             let domains = self.domains_of_fit(fit, choice.pool, key);
             let offered: Vec<_> = domains
                 .iter()
@@ -274,18 +293,31 @@ impl Packing<'_, '_> {
         })
     }
 
-    /// The least price of anything that `class` may buy in the domain `pin`, whatever its size: a rank for domains that are
-    /// filled alike.
+    /// The least price of anything with room for a pod of `class` in the domain `pin`: a rank for domains that are filled
+    /// alike.
     pub(super) fn domain_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
         let problem = self.problem;
         let mut least = i64::MAX;
         for pool in problem.tiers.iter().flatten().copied() {
             let Some(market) = &problem.markets[pool as usize] else { continue };
             for fit in self.pinned_fits(class, softs, pool, &[pin]) {
-                least = self.fits.ranked(fit, market).first().map_or(least, |(price, _)| least.min(price.0));
+                let ranked = self.fits.ranked(fit, market);
+                let roomy = |at: usize| axis::fits(&problem.classes[class as usize].request, &market.machines[at].room);
+                least = ranked.iter().find(|(_, at)| roomy(*at)).map_or(least, |(price, _)| least.min(price.0));
             }
         }
         least
+    }
+}
+
+/// The order of capacity types decides, except that spot must not be dearer than on-demand (Karpenter AWS §4.2, filter 6).
+fn precedes(choice: &Choice, known: &Choice) -> bool {
+    let per_pod = |price: MicroUsd, pods: u32| price.0 * i64::from(pods);
+    let (own, theirs) = (per_pod(choice.price, known.each), per_pod(known.price, choice.each));
+    match (choice.capacity_type, known.capacity_type) {
+        (CapacityType::Spot, CapacityType::OnDemand) => own <= theirs,
+        (CapacityType::OnDemand, CapacityType::Spot) => own < theirs,
+        (a, b) => a < b || (a == b && better(choice, known)),
     }
 }
 

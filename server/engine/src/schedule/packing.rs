@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::bits::BitSet;
-use super::classes::{Class, Rule};
+use super::classes::{Class, Owned, Rule};
 use super::fits::{FitId, FitTable, ReqId};
 use super::machines::{Cohort, Event, HostTallies, Room};
-use super::problem::{Problem, Start};
+use super::problem::{Problem, Start, passes};
 use super::topology::{DomainId, KeyId, Topology};
 use crate::model::{Text, Toleration};
 
@@ -145,15 +145,17 @@ impl<'p, 'i> Packing<'p, 'i> {
             self.least_on_hosts = self.find_least_on_hosts(class);
         }
         let mut left = count;
-        for (avoid, whole) in [(true, true), (true, false), (false, true), (false, false)] {
-            if left == 0 || (whole && !self.must_gather(class)) {
+        for whole in [true, false] {
+            if whole && !self.must_gather(class) {
                 continue;
             }
-            (self.avoid_discouraged, self.whole_only) = (avoid, whole);
-            if !self.rooms.is_empty() {
-                left -= self.place_softly(class, left, Reach::Rooms);
+            for (reach, avoid) in [(Reach::Rooms, true), (Reach::Rooms, false), (Reach::Buy, true), (Reach::Buy, false)]
+            {
+                if left > 0 && !(reach == Reach::Rooms && self.rooms.is_empty()) {
+                    (self.avoid_discouraged, self.whole_only) = (avoid, whole);
+                    left -= self.place_softly(class, left, reach);
+                }
             }
-            left -= self.place_softly(class, left, Reach::Buy);
         }
         self.forget_demand(class, count - left);
         count - left
@@ -250,7 +252,7 @@ impl<'p, 'i> Packing<'p, 'i> {
         if reach == Reach::Rooms {
             return self.fill_rooms(class, left, pins, softs);
         }
-        left -= self.fill_cohorts(class, left, pins, softs);
+        left -= self.fill_cohorts(class, left, pins, softs, true);
         if reach == Reach::Cohorts {
             return count - left;
         }
@@ -260,6 +262,9 @@ impl<'p, 'i> Packing<'p, 'i> {
                 break;
             }
             left -= got;
+        }
+        if left > 0 && self.ledger.lacks_machines() {
+            left -= self.fill_cohorts(class, left, pins, softs, false);
         }
         if left > 0 {
             left -= self.grow(class, left, pins, softs);
@@ -309,29 +314,35 @@ impl<'p, 'i> Packing<'p, 'i> {
         }
     }
 
-    /// For each hostname spread of `class`, the least count over the machines that could carry it.
+    /// For each hostname spread of `class`, the least count over the machines that count for it.
     fn find_least_on_hosts(&mut self, class: u32) -> SmallVec<[(u32, u32); 1]> {
         let problem = self.problem;
-        let spreads = |owned: &&super::classes::Owned| {
+        let spreads = |owned: &&Owned| {
             owned.key == Topology::HOST && owned.soft.is_none() && matches!(owned.rule, Rule::Spread { .. })
         };
-        let groups: Vec<u32> =
-            problem.classes[class as usize].owned.iter().filter(spreads).map(|owned| owned.group).collect();
-        if groups.is_empty() {
-            return SmallVec::new();
-        }
-        let open = self.open_rooms(class);
-        let mut hosts: Vec<HostTallies> = open.iter().map(|at| self.rooms[at].host.clone()).collect();
+        let rules = problem.classes[class as usize].owned.iter().filter(spreads);
+        rules.map(|owned| (owned.group, self.least_on_counted_hosts(owned))).collect()
+    }
+
+    /// The least count over the machines that count for a hostname spread; zero when they are too few.
+    fn least_on_counted_hosts(&mut self, owned: &Owned) -> u32 {
+        let filter = &self.topology.groups[owned.group as usize].filter;
+        let nodes = &self.problem.input.nodes;
+        let counts = |room: &&Room| passes(filter, &nodes[room.node as usize], &self.fits, &self.topology);
+        let mut tallies: Vec<u32> =
+            self.rooms.iter().filter(counts).map(|room| room.host.get(owned.group).matched).collect();
+        let mut hosts = tallies.len();
         for at in 0..self.cohorts.len() {
-            let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
-            let Some(market) = &problem.markets[pool as usize] else { continue };
-            let fits = self.class_fits(class, Softs::default(), pool);
-            if fits.iter().any(|fit| self.fits.intersect(own, *fit, market).is_some()) {
-                hosts.push(self.cohorts[at].host.clone());
+            let (pool, fit) = (self.cohorts[at].pool, self.cohorts[at].fit);
+            if self.fit_passes(owned.group, fit, pool) {
+                tallies.push(self.cohorts[at].host.get(owned.group).matched);
+                hosts += self.cohorts[at].ids.len();
             }
         }
-        let least = |group: u32| hosts.iter().map(|host| host.get(group).matched).min().unwrap_or(0);
-        groups.into_iter().map(|group| (group, least(group))).collect()
+        match owned.rule {
+            Rule::Spread { min_domains, .. } if hosts < min_domains as usize => 0,
+            _ => tallies.into_iter().min().unwrap_or(0),
+        }
     }
 }
 

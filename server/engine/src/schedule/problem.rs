@@ -7,6 +7,7 @@ use super::classes::{self, Class};
 use super::fits::{FitTable, ReqId};
 use super::machines::Room;
 use super::market::Market;
+use super::rooms::tolerates_cordon;
 use super::subjects::Subjects;
 use super::topology::{GroupSpec, NodeFilter, Topology};
 use crate::input::PlanningInput;
@@ -89,7 +90,8 @@ fn tiers(pools: &[NodePool]) -> Vec<Vec<u32>> {
 fn register_bound_anti_affinity(input: &PlanningInput, subjects: &Subjects<'_>, topology: &mut Topology) {
     for pod in input.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.terminating && !pod.leaving) {
         for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
-            topology.group(spec, subjects);
+            let group = topology.group(spec, subjects);
+            topology.harden(group);
         }
     }
 }
@@ -124,7 +126,7 @@ fn count_bound_pods(input: &PlanningInput, subjects: &Subjects<'_>, topology: &m
 fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matched: u32, owners: u32) {
     let spec = &topology.groups[group as usize];
     let key = spec.key;
-    if key == Topology::HOST || !passes(&spec.filter, node, fits) {
+    if key == Topology::HOST || !passes(&spec.filter, node, fits, topology) {
         return;
     }
     if let Some(value) = node.labels.get(topology.key_name(key)).cloned() {
@@ -158,9 +160,15 @@ pub(super) fn host_tallies(
 }
 
 /// Whether `node` counts for a group with this filter.
-pub(super) fn passes(filter: &NodeFilter, node: &Node, fits: &FitTable) -> bool {
-    let tolerated = filter.tolerations.as_ref().is_none_or(|own| first_barring(&node.taints, own).is_none());
-    tolerated && filter.any_of.as_ref().is_none_or(|any| any.iter().any(|id| node_satisfies(node, *id, fits)))
+pub(super) fn passes(filter: &NodeFilter, node: &Node, fits: &FitTable, topology: &Topology) -> bool {
+    let labelled = filter.keys.iter().all(|key| node.labels.contains_key(topology.key_name(*key)));
+    let tolerated = filter
+        .tolerations
+        .as_ref()
+        .is_none_or(|own| first_barring(&node.taints, own).is_none() && (!node.unschedulable || tolerates_cordon(own)));
+    labelled
+        && tolerated
+        && filter.any_of.as_ref().is_none_or(|any| any.iter().any(|id| node_satisfies(node, *id, fits)))
 }
 
 /// Whether `node` satisfies requirements `id` as kube-scheduler reads them.
@@ -175,7 +183,7 @@ pub(super) fn node_satisfies(node: &Node, id: ReqId, fits: &FitTable) -> bool {
 
 /// Takes what DaemonSets need off every machine that they suit. All their terms count, and their tolerations include
 /// `PreferNoSchedule` (Karpenter core §3.14; L30: terms are judged independently).
-fn charge_daemons(input: &PlanningInput, at: u32, market: &mut Market, axis: &Axis, fits: &mut FitTable) {
+pub(super) fn charge_daemons(input: &PlanningInput, at: u32, market: &mut Market, axis: &Axis, fits: &mut FitTable) {
     let pool = &input.pools[at as usize];
     for (index, daemon) in (0_u32..).zip(&input.daemons) {
         let shape = &input.shapes[daemon.shape as usize];
@@ -183,10 +191,10 @@ fn charge_daemons(input: &PlanningInput, at: u32, market: &mut Market, axis: &Ax
             continue;
         }
         let mut suited = super::bits::BitSet::empty(market.machines.len());
-        for id in classes::node_alternatives(shape, None, fits) {
-            if let Some(fit) = fits.compile(id, at, pool, market) {
-                fits.fit(fit).types.iter().for_each(|machine| suited.insert(machine));
-            }
+        let alternatives = classes::node_alternatives(shape, None, fits);
+        let options: Vec<_> = alternatives.iter().filter_map(|id| fits.compile(*id, at, pool, market)).collect();
+        for fit in &options {
+            fits.fit(*fit).types.iter().for_each(|machine| suited.insert(machine));
         }
         let demand: Amounts = axis.demand(&shape.requests);
         for machine in suited.iter() {
@@ -194,7 +202,7 @@ fn charge_daemons(input: &PlanningInput, at: u32, market: &mut Market, axis: &Ax
         }
         if !suited.is_empty() {
             market.daemon_ports.extend(shape.host_ports.iter().cloned());
-            market.daemons.push((index, suited));
+            market.daemons.push((index, options));
         }
     }
 }
@@ -204,7 +212,7 @@ fn of_pool<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<It
     input.nodes.iter().filter(own)
 }
 
-fn limits_left(input: &PlanningInput, pool: &NodePool, market: Option<&Market>) -> Vec<i64> {
+pub(super) fn limits_left(input: &PlanningInput, pool: &NodePool, market: Option<&Market>) -> Vec<i64> {
     let left = |name: &Text| {
         let used: i64 = of_pool(input, pool).map(|node| node.capacity.get(name)).sum();
         pool.limits.get(name).saturating_sub(used)
@@ -222,7 +230,7 @@ pub(super) fn nodes_left(input: &PlanningInput, pool: &NodePool) -> i64 {
 }
 
 /// Machines left per reservation: the least that any catalogue says.
-fn reservations(input: &PlanningInput) -> BTreeMap<Text, i64> {
+pub(super) fn reservations(input: &PlanningInput) -> BTreeMap<Text, i64> {
     let mut left: BTreeMap<Text, i64> = BTreeMap::new();
     let offerings = input.pools.iter().flat_map(|pool| &pool.catalogue.types).flat_map(|kind| &kind.offerings);
     for reservation in

@@ -11,7 +11,7 @@ use super::subjects::Subjects;
 use super::topology::Topology;
 use crate::input::PlanningInput;
 use crate::model::taints::{discouraged, first_barring};
-use crate::model::{Node, NodeStage, Toleration, TolerationOperator};
+use crate::model::{Effect, Node, NodeStage, Taint, Text, Toleration};
 
 /// The taint that `spec.unschedulable` stands for, before its controller has put it there (L50).
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -104,11 +104,10 @@ fn reserve_for_daemons(
     }
 }
 
-fn tolerates_unschedulable(tolerations: &[Toleration]) -> bool {
-    tolerations.iter().any(|toleration| {
-        toleration.operator == TolerationOperator::Exists
-            && (toleration.key.is_empty() || toleration.key.as_ref() == UNSCHEDULABLE)
-    })
+/// Whether `tolerations` cover the taint of a cordoned node.
+pub(super) fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
+    let cordon = Taint { key: Text::from(UNSCHEDULABLE), value: Text::from(""), effect: Effect::NoSchedule };
+    tolerations.iter().any(|toleration| toleration.tolerates(&cordon))
 }
 
 impl Packing<'_, '_> {
@@ -125,7 +124,7 @@ impl Packing<'_, '_> {
         let mut open = BitSet::empty(self.rooms.len());
         for (at, room) in self.rooms.iter().enumerate() {
             let node = &input.nodes[room.node as usize];
-            let welcome = (!node.unschedulable || tolerates_unschedulable(&shape.tolerations))
+            let welcome = (!node.unschedulable || tolerates_cordon(&shape.tolerations))
                 && first_barring(&node.taints, &shape.tolerations).is_none()
                 && needs.alternatives.iter().any(|id| node_satisfies(node, *id, &self.fits));
             if welcome {

@@ -7,10 +7,11 @@ use super::bits::BitSet;
 use super::fits::FitId;
 use super::market::Market;
 use super::packing::Packing;
+use super::topology::Topology;
 use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
-use crate::model::{CapacityType, NodePool, NodeStage, Operator, Requirement, Text};
+use crate::model::{CapacityType, MicroUsd, NodePool, NodeStage, Operator, Requirement, Text};
 
 /// What the opt-in rules of one pool look at.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +24,10 @@ struct Account {
     spot_vcpu: i64,
     all_vcpu: i64,
     zones: BTreeMap<Text, i64>,
+    /// Machines that `min-nodes` still asks for.
+    lacking: i64,
+    /// Whether `min-nodes` asks for any.
+    many: bool,
 }
 
 /// Machines per pool, as far as rules look at them.
@@ -48,6 +53,29 @@ impl Ledger {
         self.0[pool as usize].min_values
     }
 
+    /// Machines that `pool` is still to open before pods may share them.
+    pub(super) fn lacking(&self, pool: u32) -> i64 {
+        self.0[pool as usize].lacking
+    }
+
+    /// Whether some pool lacks machines.
+    pub(super) fn lacks_machines(&self) -> bool {
+        self.0.iter().any(|account| account.lacking > 0)
+    }
+
+    /// Whether `pool` asked for a number of machines.
+    pub(super) fn wants_many(&self, pool: u32) -> bool {
+        self.0[pool as usize].many
+    }
+
+    /// The most pods out of `count` that a machine of `pool` takes, so that there are enough for the others it lacks.
+    pub(super) fn share_of(&self, pool: u32, count: u32) -> u32 {
+        match u32::try_from(self.lacking(pool)) {
+            Ok(lacking) if lacking > 0 => count.div_ceil(lacking),
+            _ => count,
+        }
+    }
+
     /// Machines that `pool` has in `zone`.
     pub(super) fn in_zone(&self, pool: u32, zone: &str) -> i64 {
         self.0[pool as usize].zones.get(zone).copied().unwrap_or(0)
@@ -63,6 +91,7 @@ impl Ledger {
         count: i64,
     ) {
         let account = &mut self.0[pool as usize];
+        account.lacking -= count;
         account.add(capacity, vcpu_milli, count);
         if let Some(zone) = zone {
             *account.zones.entry(zone).or_insert(0) += count;
@@ -92,6 +121,8 @@ fn account_of(input: &PlanningInput, pool: &NodePool) -> Account {
         stateful: shares || pool.rules.on_demand_min_nodes.is_some() || pool.rules.zone_balance,
         min_values: pool.requirements.iter().any(|requirement| requirement.min_values().is_some()),
         shares,
+        lacking: pool.rules.min_nodes.unwrap_or(0),
+        many: pool.rules.min_nodes.is_some(),
         ..Account::default()
     };
     let own = |node: &&crate::model::Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
@@ -140,7 +171,7 @@ impl Packing<'_, '_> {
         let spot = all.intersection(market.slots_of(CapacityType::Spot));
         let on_demand = all.intersection(market.slots_of(CapacityType::OnDemand));
         let floor = self.below_on_demand_floor(at);
-        let may_wait = problem.classes[class as usize].waits.contains(&at) && self.allows_spot(class, at);
+        let may_wait = self.waits(class, at);
         let allowed_spot =
             if floor { BitSet::empty(market.slots.len()) } else { self.spot_within_share(at, spot.clone(), market) };
         let kept_off = floor || (!spot.is_empty() && allowed_spot.is_empty());
@@ -149,20 +180,34 @@ impl Packing<'_, '_> {
             order.push((CapacityType::OnDemand, on_demand));
         }
         order.retain(|(_, slots)| !slots.is_empty());
-        self.drop_dear_spot(fit, market, &mut order);
+        self.drop_dear_spot(class, fit, market, &mut order);
         order
     }
 
-    /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6).
-    fn drop_dear_spot(&self, fit: FitId, market: &Market, order: &mut Vec<(CapacityType, BitSet)>) {
+    /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6). Only machines
+    /// with room for the pod are compared.
+    fn drop_dear_spot(&self, class: u32, fit: FitId, market: &Market, order: &mut Vec<(CapacityType, BitSet)>) {
         let [.., (CapacityType::Spot, spot), (CapacityType::OnDemand, on_demand)] = order.as_slice() else { return };
         let options = self.fits.fit(fit);
+        let request = &self.problem.classes[class as usize].request;
         let cheapest = |slots: &BitSet| {
-            options.types.iter().filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
+            let roomy = options.types.iter().filter(|at| axis::fits(request, &market.machines[*at].room));
+            roomy.filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
         };
-        if cheapest(spot) > cheapest(on_demand) {
+        if cheapest(on_demand).is_some_and(|on_demand| cheapest(spot).is_none_or(|spot| spot > on_demand)) {
             order.retain(|(kind, _)| *kind != CapacityType::Spot);
         }
+    }
+
+    fn waits(&self, class: u32, at: u32) -> bool {
+        self.problem.classes[class as usize].waits.contains(&at) && self.allows_spot(class, at)
+    }
+
+    /// Whether pods of `class` wait for spot and so may not join machines with these options, which are all on demand.
+    pub(super) fn must_wait(&self, class: u32, at: u32, fit: FitId) -> bool {
+        let Some(market) = &self.problem.markets[at as usize] else { return false };
+        let on_demand = |slot: usize| market.slots[slot].capacity_type == CapacityType::OnDemand;
+        self.waits(class, at) && self.fits.fit(fit).slots.iter().all(on_demand)
     }
 
     /// Whether the pod's own constraints and the pool allow spot, whether or not any is for sale.
@@ -203,22 +248,56 @@ impl Packing<'_, '_> {
             return Some(fit);
         }
         let market = problem.markets[at as usize].as_ref()?;
-        let usable = self.usable_zones(class, at, market);
+        let offered = self.zones_with_room(class, fit, market);
+        let usable = if self.looks_beyond(class) {
+            offered.keys().cloned().collect()
+        } else {
+            self.usable_zones(class, fit, at, market)
+        };
         let least = usable.iter().map(|zone| self.ledger.in_zone(at, zone)).min().unwrap_or(0);
-        let offered = self.zones_of_fit(fit, market);
-        let zone = offered
-            .into_iter()
-            .filter(|zone| self.ledger.in_zone(at, zone) <= least + 1)
-            .min_by_key(|zone| (self.ledger.in_zone(at, zone), zone.clone()))?;
+        let level = offered.into_iter().filter(|(zone, _)| self.ledger.in_zone(at, zone) <= least);
+        let (zone, _) = level.min_by_key(|(zone, price)| (self.ledger.in_zone(at, zone), *price, zone.clone()))?;
         let mut slots = BitSet::empty(market.slots.len());
         market.slots.iter().enumerate().filter(|(_, slot)| slot.zone == zone).for_each(|(slot, _)| slots.insert(slot));
         self.fits.within_slots(fit, &slots, market)
     }
 
-    /// Zones in which pods of `class` could run on machines of the pool, whatever other pods say.
-    fn usable_zones(&mut self, class: u32, at: u32, market: &Market) -> BTreeSet<Text> {
-        let fits = self.class_fits(class, super::packing::Softs::default(), at);
-        fits.iter().flat_map(|fit| self.zones_of_fit(*fit, market)).collect()
+    /// Whether a hard rule of `class` looks at domains wider than its node: that rule then decides the zone.
+    fn looks_beyond(&self, class: u32) -> bool {
+        let owned = &self.problem.classes[class as usize].owned;
+        owned.iter().any(|owned| owned.soft.is_none() && owned.key != Topology::HOST)
+    }
+
+    /// Zones in which pods of `class` could run on machines of the pool bought as those of `fit` are, whatever other pods
+    /// say.
+    fn usable_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> BTreeSet<Text> {
+        let kinds: BTreeSet<CapacityType> =
+            self.slots_of_fit(fit).iter().map(|slot| market.slots[slot].capacity_type).collect();
+        let mut slots = BitSet::empty(market.slots.len());
+        let same = |slot: &usize| kinds.contains(&market.slots[*slot].capacity_type);
+        (0..market.slots.len()).filter(same).for_each(|slot| slots.insert(slot));
+        let mut zones = BTreeSet::new();
+        for fit in self.class_fits(class, super::packing::Softs::default(), at).iter() {
+            if let Some(fit) = self.fits.within_slots(*fit, &slots, market) {
+                zones.extend(self.zones_with_room(class, fit, market).into_keys());
+            }
+        }
+        zones
+    }
+
+    /// Zones in which some option of `fit` with room for a pod of `class` is offered, each with the least price.
+    fn zones_with_room(&self, class: u32, fit: FitId, market: &Market) -> BTreeMap<Text, MicroUsd> {
+        let options = self.fits.fit(fit);
+        let request = &self.problem.classes[class as usize].request;
+        let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
+        for machine in options.types.iter().map(|kind| &market.machines[kind]).filter(|m| axis::fits(request, &m.room))
+        {
+            for (slot, price) in machine.prices.iter().filter(|(slot, _)| options.slots.contains(usize::from(*slot))) {
+                let least = zones.entry(market.slots[usize::from(*slot)].zone.clone()).or_insert(*price);
+                *least = (*least).min(*price);
+            }
+        }
+        zones
     }
 
     /// Zones in which some option of `fit` is offered.
@@ -235,8 +314,15 @@ impl Packing<'_, '_> {
     }
 
     /// The largest number up to `count` for which `minValues` hold over the options that still fit `used` and that many
-    /// times `request` (Karpenter core §2.6).
-    pub(super) fn flexible_count(&self, pool: u32, fit: FitId, used: &[i64], request: &[i64], count: u32) -> u32 {
+    /// times `request`, and that are of the size of `target` where sizes are settled (Karpenter core §2.6).
+    pub(super) fn flexible_count(
+        &self,
+        pool: u32,
+        (fit, target): (FitId, u32),
+        used: &[i64],
+        request: &[i64],
+        count: u32,
+    ) -> u32 {
         let strict = self.problem.input.policy.min_values == MinValuesPolicy::Strict;
         if count == 0 || !strict || !self.ledger.wants_min_values(pool) {
             return count;
@@ -244,7 +330,7 @@ impl Packing<'_, '_> {
         let holds = |count: u32| {
             let mut sum: axis::Amounts = used.iter().copied().collect();
             axis::add(&mut sum, request, count);
-            self.min_values_hold(pool, fit, &sum)
+            self.min_values_hold(pool, fit, target, &sum)
         };
         // Fewer pods leave more options, so the bound can be found by halving.
         let (mut low, mut high) = (0, count);
@@ -255,15 +341,17 @@ impl Packing<'_, '_> {
         low
     }
 
-    fn min_values_hold(&self, at: u32, fit: FitId, used: &[i64]) -> bool {
+    fn min_values_hold(&self, at: u32, fit: FitId, target: u32, used: &[i64]) -> bool {
         let pool = &self.problem.input.pools[at as usize];
         let Some(market) = &self.problem.markets[at as usize] else { return false };
         let options = self.fits.fit(fit);
-        let fitting: Vec<usize> = options
-            .types
-            .iter()
-            .filter(|kind| axis::fits(used, &market.machines[*kind].room) && self.within_limits_of(at, *kind, market))
-            .collect();
+        let vcpu_milli = market.machines[target as usize].vcpu_milli;
+        let sized = |kind: usize| !self.ledger.is_fixed(at) || market.machines[kind].vcpu_milli == vcpu_milli;
+        let suits = |kind: &usize| {
+            let roomy = axis::fits(used, &market.machines[*kind].room);
+            roomy && sized(*kind) && self.within_limits_of(at, *kind, market)
+        };
+        let fitting: Vec<usize> = options.types.iter().filter(suits).collect();
         pool.requirements
             .iter()
             .filter_map(|requirement| Some((requirement, requirement.min_values()?)))

@@ -3,97 +3,149 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::problem::{Problem, nodes_left};
-use crate::input::PlanningInput;
-use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
-use crate::model::requirements::label_satisfies;
-use crate::model::{InstanceType, Labels, MicroUsd, Node, NodePool, NodeStage, Offering, Resources, Text};
+use super::bits::BitSet;
+use super::finish::{labels_of, named, requests_of};
+use super::fits::{FitId, FitTable};
+use super::market::Market;
+use super::problem::{Problem, charge_daemons, limits_left, nodes_left, reservations};
+use super::rules::distinct_values;
+use crate::input::{MinValuesPolicy, PlanningInput};
+use crate::model::labels::ZONE;
+use crate::model::{CapacityType, MicroUsd, Node, NodePool, NodeStage, Requirements, Text};
 use crate::plan::{Plan, PlannedNode};
+
+/// A static pool and what it may still buy.
+struct Shop<'i> {
+    input: &'i PlanningInput,
+    at: u32,
+    pool: &'i NodePool,
+    market: Market,
+    fits: FitTable,
+    fit: FitId,
+    limits: Vec<i64>,
+    /// Machines of the pool per zone that it could use.
+    zones: BTreeMap<Text, i64>,
+}
 
 /// The machines that static pools lack.
 pub(super) fn lacking(problem: &Problem<'_>, plan: &Plan) -> Vec<PlannedNode> {
     let input = problem.input;
-    let mut nodes = Vec::new();
+    let mut stock = reservations(input);
+    for id in plan.nodes.iter().filter_map(|node| node.reservation.as_ref()) {
+        stock.entry(id.clone()).and_modify(|left| *left -= 1);
+    }
+    let mut nodes: Vec<PlannedNode> = Vec::new();
     for (at, pool) in (0_u32..).zip(&input.pools).filter(|(_, pool)| pool.not_ready.is_none()) {
         let Some(replicas) = pool.replicas else { continue };
-        let own = |node: &&Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
-        let have = i64::try_from(input.nodes.iter().filter(own).count()).unwrap_or(i64::MAX);
+        let have = i64::try_from(of_pool(input, pool).count()).unwrap_or(i64::MAX);
         let missing = (replicas - have).max(0).min(nodes_left(input, pool));
-        let mut zones = zones_of(input, pool);
+        let Some(mut shop) = Shop::of(problem, at, pool) else { continue };
         for _ in 0..missing {
-            if let Some(node) = next(at, pool, &mut zones, nodes.len() + plan.nodes.len()) {
-                nodes.push(node);
-            }
+            nodes.extend(shop.next(&mut stock));
         }
     }
     for (number, node) in nodes.iter_mut().enumerate() {
-        node.name = Text::from(format!("{}-static-{}", input.pools[node.pool as usize].name, number + 1));
+        node.name = Text::from(format!("{}-static-{}", node.name, number + 1));
     }
     nodes
 }
 
-/// Machines of the pool per zone that it could use.
-fn zones_of(input: &PlanningInput, pool: &NodePool) -> BTreeMap<Text, i64> {
-    let mut zones: BTreeMap<Text, i64> = options(pool).map(|(_, _, offering)| (offering.zone.clone(), 0)).collect();
+fn of_pool<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<Item = &'i Node> {
     let own = |node: &&Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
-    for zone in input.nodes.iter().filter(own).filter_map(|node| node.labels.get(ZONE)) {
-        if let Some(count) = zones.get_mut(zone) {
-            *count += 1;
+    input.nodes.iter().filter(own)
+}
+
+impl<'i> Shop<'i> {
+    /// `None` when the pool can buy nothing.
+    fn of(problem: &Problem<'i>, at: u32, pool: &'i NodePool) -> Option<Self> {
+        let input = problem.input;
+        let mut market = Market::of(pool, &problem.axis, &input.policy.well_known_labels);
+        let mut fits = FitTable::default();
+        charge_daemons(input, at, &mut market, &problem.axis, &mut fits);
+        let anything = fits.intern_requirements(Requirements::new());
+        let fit = fits.compile(anything, at, pool, &market)?;
+        let mut zones: BTreeMap<Text, i64> =
+            fits.fit(fit).slots.iter().map(|slot| (market.slots[slot].zone.clone(), 0)).collect();
+        for zone in of_pool(input, pool).filter_map(|node| node.labels.get(ZONE)) {
+            zones.entry(zone.clone()).and_modify(|count| *count += 1);
+        }
+        let limits = limits_left(input, pool, Some(&market));
+        Some(Self { input, at, pool, market, fits, fit, limits, zones })
+    }
+
+    /// One more machine, in the emptiest zone that sells one.
+    fn next(&mut self, stock: &mut BTreeMap<Text, i64>) -> Option<PlannedNode> {
+        let mut zones: Vec<(i64, Text)> = self.zones.iter().map(|(zone, count)| (*count, zone.clone())).collect();
+        zones.sort();
+        let (zone, slot, options) = zones.into_iter().find_map(|(_, zone)| {
+            let (slot, options) = self.offer_in(&zone, stock)?;
+            Some((zone, slot, options))
+        })?;
+        self.zones.entry(zone.clone()).and_modify(|count| *count += 1);
+        for (at, left) in self.limits.iter_mut().enumerate() {
+            *left -= options.iter().map(|option| self.market.machines[*option].charge[at]).max().unwrap_or(0);
+        }
+        let node = self.node(zone, slot, &options);
+        if let Some(left) = node.reservation.as_ref().and_then(|id| stock.get_mut(id)) {
+            *left -= 1;
+        }
+        Some(node)
+    }
+
+    /// The first slot of `zone`, in the order of capacity types, whose options will do, with them.
+    fn offer_in(&self, zone: &Text, stock: &BTreeMap<Text, i64>) -> Option<(usize, Vec<usize>)> {
+        let left = |slot: usize| {
+            let reservation = self.market.slots[slot].reservation.as_ref();
+            reservation.is_none_or(|id| stock.get(id).is_some_and(|left| *left > 0))
+        };
+        let here = |slot: &usize| self.market.slots[*slot].zone == *zone && left(*slot);
+        self.fits.fit(self.fit).slots.iter().filter(here).find_map(|slot| {
+            let options = named(self.on_sale(slot), self.pool, &self.market);
+            (!options.is_empty() && self.min_values_hold(&options)).then_some((slot, options))
+        })
+    }
+
+    /// What `slot` sells within the pool's limits, cheapest first.
+    fn on_sale(&self, slot: usize) -> Vec<usize> {
+        let mut only = BitSet::empty(self.market.slots.len());
+        only.insert(slot);
+        let within =
+            |at: &usize| self.market.machines[*at].charge.iter().zip(&self.limits).all(|(ask, left)| ask <= left);
+        let price = |at: usize| Some((self.market.machines[at].cheapest_in(&only)?.1, at));
+        let mut ranked: Vec<(MicroUsd, usize)> =
+            self.fits.fit(self.fit).types.iter().filter(within).filter_map(price).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, at)| at).collect()
+    }
+
+    fn min_values_hold(&self, options: &[usize]) -> bool {
+        self.input.policy.min_values == MinValuesPolicy::BestEffort
+            || self.pool.requirements.iter().all(|requirement| {
+                let least = requirement.min_values().unwrap_or(0) as usize;
+                least == 0 || distinct_values(self.pool, &self.market, options, requirement).len() >= least
+            })
+    }
+
+    fn node(&self, zone: Text, slot: usize, options: &[usize]) -> PlannedNode {
+        let mut slots = BitSet::empty(self.market.slots.len());
+        slots.insert(slot);
+        let first = &self.market.machines[options[0]];
+        let open = &self.fits.fit(self.fit).open_labels;
+        let mut labels = labels_of(self.pool, &self.market, options, &slots, open);
+        labels.insert(Text::from(ZONE), zone.clone());
+        let capacity_type: CapacityType = self.market.slots[slot].capacity_type;
+        PlannedNode {
+            name: self.pool.name.clone(),
+            pool: self.at,
+            capacity_type,
+            zones: Arc::new([zone]),
+            types: options.iter().map(|at| self.market.machines[*at].index).collect(),
+            price: first.cheapest_in(&slots).map_or(MicroUsd(0), |(_, price)| price),
+            reservation: self.market.slots[slot].reservation.clone(),
+            pods: Vec::new(),
+            requests: requests_of(self.input, &[], &self.market, &self.fits, (options[0], slot, &labels)),
+            labels: Arc::new(labels),
+            taints: self.pool.taints.clone().into(),
         }
     }
-    zones
-}
-
-/// Everything that the pool's requirements allow, as (index, type, offering).
-fn options(pool: &NodePool) -> impl Iterator<Item = (u32, &InstanceType, &Offering)> {
-    (0_u32..)
-        .zip(&pool.catalogue.types)
-        .filter(|(_, kind)| pool.requirements.first_conflict(&kind.labels).is_none())
-        .flat_map(|(at, kind)| kind.offerings.iter().map(move |offering| (at, kind, offering)))
-        .filter(|(_, _, offering)| offering.available && offering_suits(pool, offering))
-}
-
-fn offering_suits(pool: &NodePool, offering: &Offering) -> bool {
-    let labels = labels_of(offering);
-    let keys = [ZONE, CAPACITY_TYPE].into_iter().chain(pool.catalogue.offering_keys.iter().map(AsRef::as_ref));
-    keys.filter_map(|key| pool.requirements.get(key)).all(|requirement| label_satisfies(&labels, requirement))
-}
-
-fn labels_of(offering: &Offering) -> Labels {
-    let mut labels = offering.labels.clone();
-    labels.insert(ZONE.into(), offering.zone.clone());
-    labels.insert(CAPACITY_TYPE.into(), offering.capacity_type.as_str().into());
-    labels
-}
-
-fn next(at: u32, pool: &NodePool, zones: &mut BTreeMap<Text, i64>, _number: usize) -> Option<PlannedNode> {
-    let zone = zones.iter().min_by_key(|(zone, count)| (**count, (*zone).clone())).map(|(zone, _)| zone.clone())?;
-    *zones.get_mut(&zone)? += 1;
-    let there: Vec<_> = options(pool).filter(|(_, _, offering)| offering.zone == zone).collect();
-    let capacity_type = there.iter().map(|(_, _, offering)| offering.capacity_type).min()?;
-    let ordinary = there.iter().any(|(_, kind, _)| !kind.exotic);
-    let mut ranked: Vec<(MicroUsd, u32, &Offering)> = there
-        .into_iter()
-        .filter(|(_, kind, offering)| offering.capacity_type == capacity_type && !(ordinary && kind.exotic))
-        .map(|(index, _, offering)| (offering.price, index, offering))
-        .collect();
-    ranked.sort_by_key(|(price, index, _)| (*price, *index));
-    let (price, _, first) = *ranked.first()?;
-    let mut labels = pool.labels.clone();
-    labels.extend(labels_of(first));
-    labels.insert(NODEPOOL.into(), pool.name.clone());
-    labels.insert(NODECLASS.into(), pool.node_class.clone());
-    Some(PlannedNode {
-        name: pool.name.clone(),
-        pool: at,
-        capacity_type,
-        zones: Arc::new([zone]),
-        types: ranked.iter().map(|(_, index, _)| *index).take(60).collect(),
-        price,
-        reservation: first.reservation.as_ref().map(|reservation| reservation.id.clone()),
-        pods: Vec::new(),
-        labels: Arc::new(labels),
-        taints: pool.taints.clone().into(),
-        requests: Resources::new(),
-    })
 }

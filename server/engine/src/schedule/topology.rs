@@ -21,6 +21,9 @@ pub(super) struct NodeFilter {
     pub(super) any_of: Option<Vec<super::fits::ReqId>>,
     /// Taints of the node must be tolerated by these (`nodeTaintsPolicy: Honor`).
     pub(super) tolerations: Option<Vec<Toleration>>,
+    /// Labels that the node must have: the keys of the pod's other hard constraints (kube-scheduler looks only at nodes that
+    /// have all of them).
+    pub(super) keys: Vec<KeyId>,
 }
 
 /// One thing to count.
@@ -56,6 +59,8 @@ pub(super) struct Topology {
     tallies: Vec<Vec<Tally>>,
     /// For each group, how many pods anywhere its predicate means.
     totals: Vec<u32>,
+    /// For each group, whether a hard rule looks at it.
+    hard: Vec<bool>,
 }
 
 impl Topology {
@@ -116,7 +121,17 @@ impl Topology {
         self.groups.push(spec);
         self.tallies.push(Vec::new());
         self.totals.push(0);
+        self.hard.push(false);
         id
+    }
+
+    /// Notes that a hard rule looks at `group`.
+    pub(super) fn harden(&mut self, group: GroupId) {
+        self.hard[group as usize] = true;
+    }
+
+    pub(super) fn is_hard(&self, group: GroupId) -> bool {
+        self.hard[group as usize]
     }
 
     /// The groups that mean `subject`, ascending.
