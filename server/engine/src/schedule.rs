@@ -15,6 +15,7 @@ mod fits;
 mod foresight;
 mod machines;
 mod market;
+mod merge;
 mod open;
 mod packing;
 mod problem;
@@ -67,6 +68,7 @@ fn pack(input: &PlanningInput, order: Order) -> Plan {
         packing.present_domains_only = true;
         serve(&mut packing, &mut queue);
     }
+    packing.merge();
     let mut plan = finish::finish(packing);
     plan.static_nodes = statics::lacking(&problem, &plan);
     plan

@@ -305,6 +305,19 @@ impl<'i> Packing<'_, 'i> {
         all
     }
 
+    /// The domains of `key` that machines of cohort `at` may be in, given what stands on them.
+    pub(super) fn domains_of_cohort(&mut self, at: usize, key: KeyId) -> std::rc::Rc<[DomainId]> {
+        let (pool, used) = (self.cohorts[at].pool, &self.cohorts[at].used);
+        let mut fit = self.fits.fit(self.cohorts[at].fit).clone();
+        if let Some(market) = &self.problem.markets[pool as usize] {
+            let all = fit.types.clone();
+            let cramped = all.iter().filter(|kind| !axis::fits(used, &market.machines[*kind].room));
+            cramped.for_each(|kind| fit.types.remove(kind));
+        }
+        let fit = self.fits.intern(fit);
+        self.domains_of_fit(fit, pool, key)
+    }
+
     /// Whether machines with these options may count for `group`.
     pub(super) fn fit_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
         let Some(market) = &self.problem.markets[at as usize] else { return false };
@@ -394,6 +407,7 @@ impl<'i> Packing<'_, 'i> {
         let affordable = |kind: &usize| {
             let more = market.machines[*kind].charge.iter().zip(charge).map(|(new, old)| new - old);
             more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
+                && axis::fits(&cohort.used, &market.machines[*kind].room)
         };
         let candidates = options.types.iter().filter(affordable).filter_map(|kind| {
             let machine = &market.machines[kind];

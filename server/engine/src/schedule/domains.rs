@@ -222,7 +222,7 @@ impl Packing<'_, '_> {
             if !self.fit_passes(owned.group, fit, pool) {
                 continue;
             }
-            match *self.domains_of_fit(fit, pool, owned.key) {
+            match *self.domains_of_cohort(at, owned.key) {
                 [only] => drop(certain.insert(only)),
                 ref several => possible.extend(several),
             }

@@ -41,9 +41,8 @@ pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
     let mut plan = Plan { order: places.order, placements: places.rooms, ..Plan::default() };
     plan.placements.sort_unstable();
     plan.unschedulable = places.waiting;
-    let mut machines: Vec<(u32, u32)> = (0..packing.home.len())
-        .map(|id| (places.machines[id].first().copied().unwrap_or(u32::MAX), id as u32))
-        .collect();
+    let mut machines: Vec<(u32, u32)> =
+        (0_u32..).zip(&places.machines).filter_map(|(id, pods)| Some((*pods.first()?, id))).collect();
     machines.sort_by_key(|(pod, id)| (packing.cohorts[packing.home[*id as usize] as usize].pool, *pod, *id));
     let mut shared: BTreeMap<u32, Shared> = BTreeMap::new();
     let mut in_zone: BTreeMap<(u32, Text), (Arc<Labels>, Resources)> = BTreeMap::new();

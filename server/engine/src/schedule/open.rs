@@ -87,7 +87,10 @@ impl Packing<'_, '_> {
         }
         let mut best: Option<Choice> = None;
         for fit in self.settled_fits(class, softs, pool, pins) {
-            let slots = self.slots_by_capacity(class, fit, pool);
+            let mut slots = self.slots_by_capacity(class, fit, pool);
+            if self.ledger.wants_min_values(pool) {
+                slots = apart(slots);
+            }
             for (capacity_type, slots) in slots {
                 let choice = self.choice_of(pool, class, count, fit, capacity_type, &slots, softs);
                 if let Some(choice) = choice {
@@ -308,6 +311,23 @@ impl Packing<'_, '_> {
         }
         least
     }
+}
+
+/// Reserved slots one by one: a machine draws on one reservation, so `minValues` count within it.
+fn apart(slots: Vec<(CapacityType, BitSet)>) -> Vec<(CapacityType, BitSet)> {
+    let alone = |all: &BitSet, slot: usize| {
+        let mut only = all.clone();
+        all.iter().filter(|other| *other != slot).for_each(|other| only.remove(other));
+        only
+    };
+    let mut result = Vec::new();
+    for (kind, all) in slots {
+        match kind {
+            CapacityType::Reserved => result.extend(all.iter().map(|slot| (kind, alone(&all, slot)))),
+            _ => result.push((kind, all)),
+        }
+    }
+    result
 }
 
 /// The order of capacity types decides, except that spot must not be dearer than on-demand (Karpenter AWS §4.2, filter 6).

@@ -177,6 +177,13 @@ impl<'p, 'i> Packing<'p, 'i> {
                 if wide != softs {
                     got = self.place_under(class, left, softs, Reach::Cohorts);
                 }
+                // Room that is bought anyway beats a preferred label, which only decides what is bought.
+                let label = |at: &usize| needs.softs[*at].requirements.is_some();
+                let unlabelled = (0..needs.softs.len()).filter(label).fold(wide, Softs::without);
+                if unlabelled != wide {
+                    got += self.place_under(class, left - got, wide, Reach::Cohorts);
+                    got += self.place_under(class, left - got, unlabelled, Reach::Cohorts);
+                }
                 got += self.place_under(class, left - got, wide, Reach::Buy);
             } else {
                 got = self.place_under(class, left, softs, reach);
