@@ -81,9 +81,13 @@ fn zone_balance(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findin
 
 fn zones_on_sale<'a>(launch: &Launch<'a>) -> BTreeSet<&'a Text> {
     let allowed = |zone: &Text| launch.pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
-    let offerings = launch.machines().flat_map(|machine| &machine.offerings);
-    let same = offerings.filter(|o| o.available && o.capacity_type == launch.node.capacity_type && allowed(&o.zone));
-    same.map(|offering| &offering.zone).collect()
+    let offerings =
+        launch.machines().flat_map(|machine| machine.offerings.iter().map(move |offering| (machine, offering)));
+    let same = offerings.filter(|(machine, o)| {
+        let sold = o.available && super::launch::within_ceilings(launch.pool, machine, o);
+        sold && o.capacity_type == launch.node.capacity_type && allowed(&o.zone)
+    });
+    same.map(|(_, offering)| &offering.zone).collect()
 }
 
 fn could_run_in(input: &PlanningInput, node: &PlannedNode, zone: &str) -> bool {
@@ -136,14 +140,21 @@ fn spot_fallback(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findi
     if !pool_allows {
         return;
     }
+    let impatient = |(_, pod, shape): &(u32, &Pod, &PodShape)| {
+        let waited = pod.created.is_none_or(|created| input.now.millis_since(created) >= wait);
+        !waited && allows_spot(shape)
+    };
+    let early = |node: &PlannedNode| {
+        node.capacity_type == CapacityType::OnDemand && pods_of(input, node).any(|pod| impatient(&pod))
+    };
+    let later =
+        fleet.new.iter().filter(|(node, _)| node.capacity_type == CapacityType::OnDemand && !early(node)).count();
+    // Which nodes make up the floor is open, so those with impatient pods are taken for the first.
+    let first = fleet.on_demand_nodes() - i64::try_from(later).unwrap_or(i64::MAX);
     for (node, launch) in &fleet.new {
-        if node.capacity_type != CapacityType::OnDemand || kept_off_spot(fleet, launch) {
+        if !early(node) || kept_off_spot(fleet, launch, first) {
             continue;
         }
-        let impatient = |(_, pod, shape): &(u32, &Pod, &PodShape)| {
-            let waited = pod.created.is_none_or(|created| input.now.millis_since(created) >= wait);
-            !waited && allows_spot(shape)
-        };
         for (at, _, _) in pods_of(input, node).filter(impatient) {
             found.pod(
                 Rule::SpotFallback,
@@ -163,10 +174,11 @@ fn allows_spot(shape: &PodShape) -> bool {
             || shape.node_affinity.iter().any(|term| term.expressions.iter().all(on_type)))
 }
 
-/// Whether floor, share or price ceiling would forbid that this machine were a spot machine.
-fn kept_off_spot(fleet: &Fleet<'_, '_>, launch: &Launch<'_>) -> bool {
+/// Whether floor, share or price ceiling would forbid that this machine were a spot machine, when the pool has so many
+/// on-demand nodes with it.
+fn kept_off_spot(fleet: &Fleet<'_, '_>, launch: &Launch<'_>, on_demand_nodes: i64) -> bool {
     let rules = &fleet.pool.rules;
-    let floor = rules.on_demand_min_nodes.is_some_and(|floor| fleet.on_demand_nodes() <= floor);
+    let floor = rules.on_demand_min_nodes.is_some_and(|floor| on_demand_nodes <= floor);
     let share = rules.spot_max_percent.is_some_and(|percent| {
         let (spot, other) = fleet.vcpu();
         let own = launch.machines().map(|machine| i128::from(machine.capacity.get(CPU))).max().unwrap_or(0);

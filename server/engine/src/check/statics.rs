@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::launch::{Launch, Launches};
+use super::launch::{Launch, Launches, within_ceilings};
 use super::offer::different_values;
 use super::{Findings, Rule};
 use crate::input::{MinValuesPolicy, PlanningInput};
@@ -48,12 +48,12 @@ fn zones(input: &PlanningInput, pool: &NodePool, new: &[&Launch<'_>], found: &mu
         let [zone] = &*launch.node.zones else { continue };
         let here = counts.get(zone).copied().unwrap_or(0);
         let allowed = |other: &Text| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(other));
-        let sold = launch.machines().flat_map(|machine| &machine.offerings).filter(|offering| {
-            offering.available && offering.capacity_type == launch.node.capacity_type && allowed(&offering.zone)
-        });
+        let offerings = launch.machines().flat_map(|machine| machine.offerings.iter().map(move |o| (machine, o)));
+        let sold =
+            offerings.filter(|(machine, offering)| is_on_sale(launch, machine, offering) && allowed(&offering.zone));
         let emptier =
             |other: &&Text| here >= counts.get(*other).copied().unwrap_or(0) + 2 && varied_enough(input, launch, other);
-        if let Some(other) = sold.map(|offering| &offering.zone).find(emptier) {
+        if let Some(other) = sold.map(|(_, offering)| &offering.zone).find(emptier) {
             let message =
                 format!("static pool {} has {here} nodes in {zone} and two or more fewer in {other}", pool.name);
             found.node(Rule::StaticNodes, launch.name(), message);
@@ -61,11 +61,16 @@ fn zones(input: &PlanningInput, pool: &NodePool, new: &[&Launch<'_>], found: &mu
     }
 }
 
+fn is_on_sale(launch: &Launch<'_>, machine: &InstanceType, offering: &Offering) -> bool {
+    offering.available
+        && offering.capacity_type == launch.node.capacity_type
+        && within_ceilings(launch.pool, machine, offering)
+}
+
 /// Whether those options of the launch that are on sale in `zone` keep the pool's `minValues`.
 fn varied_enough(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) -> bool {
     let sold = |machine: &&InstanceType| {
-        let same = |o: &Offering| o.available && o.zone == *zone && o.capacity_type == launch.node.capacity_type;
-        machine.offerings.iter().any(same)
+        machine.offerings.iter().any(|offering| offering.zone == *zone && is_on_sale(launch, machine, offering))
     };
     input.policy.min_values == MinValuesPolicy::BestEffort
         || launch.pool.requirements.iter().all(|requirement| {

@@ -1,0 +1,368 @@
+//! Small inputs in a notation that is short to print and easy to shrink, and the planning input that each stands for.
+
+use std::sync::Arc;
+
+use engine::input::{MinValuesPolicy, PlanningInput, Policy, PreferencePolicy};
+use engine::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE};
+use engine::model::offering::SharedCatalogue;
+use engine::model::{
+    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, Labels, MicroUsd, Node, NodePool, NodeSelectorTerm,
+    NodeStage, Offering, Operator, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Reservation,
+    Resources, SpreadConstraint, Timestamp, Weighted,
+};
+
+use crate::world::{APPS, GIB, NAMESPACES, amounts, labels, port, selecting, taint, text, tolerating, volumes};
+
+/// A label key of the tests' own that pools and nodes may have.
+pub const TIER: &str = "tier";
+/// A label key that only nodes of the input have.
+pub const RACK: &str = "rack";
+
+/// A node requirement: key, operator, values.
+pub type Wish = (&'static str, Operator, &'static [&'static str]);
+
+pub fn requirement((key, operator, values): Wish) -> Requirement {
+    Requirement::new(key, operator, values.iter().map(|value| text(value)))
+}
+
+#[derive(Debug, Clone)]
+pub struct TypeCase {
+    pub cpus: i64,
+    pub gib: i64,
+    pub pods: i64,
+    pub arm: bool,
+    pub exotic: bool,
+    pub attach: Option<i64>,
+    /// Zone, capacity type, price in thousandths of a dollar; equal (zone, capacity type) pairs count once.
+    pub offerings: Vec<(&'static str, CapacityType, i64)>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct PoolCase {
+    pub weight: i32,
+    pub tainted: bool,
+    pub discouraged: bool,
+    pub tier: Option<&'static str>,
+    pub wishes: Vec<Wish>,
+    /// `minValues` of instance types.
+    pub min_types: Option<u32>,
+    pub cpu_limit: Option<i64>,
+    pub node_limit: Option<i64>,
+    pub replicas: Option<i64>,
+    pub unhealthy: bool,
+    pub rules: OptInRules,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct SpreadCase {
+    pub key: &'static str,
+    pub skew: i32,
+    pub min_domains: Option<i32>,
+    pub hard: bool,
+    pub app: usize,
+    pub honor_affinity: bool,
+    pub honor_taints: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct TermCase {
+    pub key: &'static str,
+    pub app: usize,
+    pub everywhere: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ShapeCase {
+    pub half_cpus: i64,
+    pub gib: i64,
+    pub selector: Option<(&'static str, &'static str)>,
+    pub any_of: Vec<Vec<Wish>>,
+    pub preferred: Vec<(i32, Wish)>,
+    pub spread: Vec<SpreadCase>,
+    pub near: Vec<TermCase>,
+    pub apart: Vec<TermCase>,
+    pub rather_near: Vec<TermCase>,
+    pub rather_apart: Vec<TermCase>,
+    pub tolerates: bool,
+    pub port: Option<u16>,
+    pub priority: i32,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct PodCase {
+    /// Number of the shape, modulo how many there are.
+    pub shape: usize,
+    pub app: usize,
+    pub namespace: usize,
+    pub volumes: Option<u32>,
+    pub young: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeCase {
+    pub zone: &'static str,
+    pub spot: bool,
+    pub cpus: i64,
+    pub arm: bool,
+    pub tier: Option<&'static str>,
+    pub rack: Option<&'static str>,
+    pub tainted: bool,
+    pub discouraged: bool,
+    pub cordoned: bool,
+    pub stage: NodeStage,
+    /// Number of the pool; `None` for a node of nobody's.
+    pub pool: Option<usize>,
+    pub attach: Option<i64>,
+    pub pods: Vec<PodCase>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct DaemonCase {
+    pub half_cpus: i64,
+    pub any_of: Vec<Vec<Wish>>,
+    pub tolerates: bool,
+    pub port: Option<u16>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Case {
+    pub types: Vec<TypeCase>,
+    pub pools: Vec<PoolCase>,
+    pub nodes: Vec<NodeCase>,
+    pub daemons: Vec<DaemonCase>,
+    pub shapes: Vec<ShapeCase>,
+    pub pods: Vec<PodCase>,
+    pub ignore_preferences: bool,
+    pub best_effort: bool,
+}
+
+impl Case {
+    pub fn input(&self) -> PlanningInput {
+        let mut input = PlanningInput { volume_sets: volumes(), now: Timestamp(600_000), ..PlanningInput::default() };
+        input.policy = Policy {
+            preferences: if self.ignore_preferences { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
+            min_values: if self.best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
+            well_known_labels: [ARCH, INSTANCE_TYPE, ZONE, CAPACITY_TYPE].into_iter().map(text).collect(),
+            ..Policy::default()
+        };
+        input.label_sets = APPS.iter().map(|app| labels(&[("app", app)])).collect();
+        input.shapes = self.shapes.iter().map(shape).collect();
+        if input.shapes.is_empty() {
+            input.shapes.push(PodShape { requests: amounts(500, GIB, 1), ..PodShape::default() });
+        }
+        let catalogue = Arc::new(catalogue(&self.types));
+        input.pools = (0..).zip(&self.pools).map(|(at, case)| pool(at, case, &catalogue)).collect();
+        input.nodes = (0..).zip(&self.nodes).map(|(at, case)| self.node(at, case, input.shapes.len())).collect();
+        for (at, case) in (0..).zip(&self.daemons) {
+            let index = input.shapes.len() as u32;
+            input.shapes.push(daemon_shape(case));
+            let name = text(&format!("daemon-{at}"));
+            input.daemons.push(DaemonSet { namespace: text("system"), name, shape: index, labels: 0 });
+        }
+        let shapes = self.shapes.len().max(1);
+        input.pods = (0..).zip(&self.pods).map(|(at, case)| pod(at, case, shapes)).collect();
+        input.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        input
+    }
+
+    fn node(&self, at: usize, case: &NodeCase, shapes: usize) -> Node {
+        let name = format!("node-{at}");
+        let pool = case.pool.filter(|_| !self.pools.is_empty()).map(|pool| pool_name(pool % self.pools.len()));
+        let capacity_type = if case.spot { "spot" } else { "on-demand" };
+        let pairs =
+            [(HOSTNAME, name.as_str()), (ZONE, case.zone), (CAPACITY_TYPE, capacity_type), (ARCH, arch(case.arm))];
+        let mut labels = labels(&pairs);
+        labels.extend(case.tier.map(|tier| (text(TIER), text(tier))));
+        labels.extend(case.rack.map(|rack| (text(RACK), text(rack))));
+        labels.extend(pool.as_ref().map(|pool| (text(NODEPOOL), text(pool))));
+        let sizes = amounts(case.cpus * 1000, case.cpus * 4 * GIB, 20);
+        let deleting = case.stage == NodeStage::Deleting;
+        let bound = |(number, pod): (usize, &PodCase)| BoundPod {
+            namespace: text(NAMESPACES[pod.namespace]),
+            name: text(&format!("bound-{at}-{number}")),
+            shape: (pod.shape % shapes) as u32,
+            labels: pod.app as u32,
+            volumes: pod.volumes,
+            daemon: None,
+            terminating: pod.young,
+            leaving: deleting,
+        };
+        Node {
+            name: text(&name),
+            pool: pool.as_deref().map(text),
+            labels,
+            taints: taints(case.tainted, case.discouraged),
+            unschedulable: case.cordoned,
+            allocatable: sizes.clone(),
+            capacity: sizes,
+            stage: case.stage,
+            pods: case.pods.iter().enumerate().map(bound).collect(),
+            attach_limits: case.attach.map(|limit| (text("ebs"), limit)).into_iter().collect(),
+            created: None,
+        }
+    }
+}
+
+fn arch(arm: bool) -> &'static str {
+    if arm { "arm64" } else { "amd64" }
+}
+
+fn taints(hard: bool, soft: bool) -> Vec<engine::model::Taint> {
+    let hard = hard.then(|| taint("dedicated", engine::model::Effect::NoSchedule));
+    let soft = soft.then(|| taint("costly", engine::model::Effect::PreferNoSchedule));
+    hard.into_iter().chain(soft).collect()
+}
+
+fn pool_name(at: usize) -> String {
+    format!("pool-{at}")
+}
+
+fn catalogue(cases: &[TypeCase]) -> Catalogue {
+    let types = (0..).zip(cases).map(|(at, case)| kind(&format!("type-{at}"), case)).collect();
+    Catalogue { types, offering_keys: Vec::new() }
+}
+
+fn kind(name: &str, case: &TypeCase) -> InstanceType {
+    let mut sizes = amounts(case.cpus * 1000, case.gib * GIB, case.pods);
+    if let Some(limit) = case.attach {
+        sizes.set("attachable-volumes-ebs", limit);
+    }
+    let mut offerings: Vec<Offering> = Vec::new();
+    for (zone, capacity_type, price) in &case.offerings {
+        let same = |known: &Offering| known.zone.as_ref() == *zone && known.capacity_type == *capacity_type;
+        if offerings.iter().any(same) {
+            continue;
+        }
+        let reserved = *capacity_type == CapacityType::Reserved;
+        offerings.push(Offering {
+            zone: text(zone),
+            capacity_type: *capacity_type,
+            price: MicroUsd(if reserved { 0 } else { price * 1000 }),
+            estimated: false,
+            available: true,
+            reservation: reserved.then(|| Reservation { id: text(&format!("cr-{zone}")), remaining: 1 }),
+            labels: Labels::new(),
+        });
+    }
+    InstanceType {
+        name: text(name),
+        labels: Requirements::from_labels(&labels(&[(INSTANCE_TYPE, name), (ARCH, arch(case.arm))])),
+        capacity: sizes.clone(),
+        allocatable: sizes,
+        exotic: case.exotic,
+        offerings,
+    }
+}
+
+fn pool(at: usize, case: &PoolCase, catalogue: &SharedCatalogue) -> NodePool {
+    let mut requirements: Requirements = case.wishes.iter().map(|wish| requirement(*wish)).collect();
+    let labels: Labels = case.tier.map(|tier| (text(TIER), text(tier))).into_iter().collect();
+    requirements.add_all(&Requirements::from_labels(&labels));
+    if let Some(least) = case.min_types {
+        requirements.add(Requirement::new(INSTANCE_TYPE, Operator::Exists, []).with_min_values(Some(least)));
+    }
+    let mut limits = Resources::new();
+    if let Some(cpus) = case.cpu_limit {
+        limits.set("cpu", cpus * 1000);
+    }
+    if let Some(nodes) = case.node_limit {
+        limits.set("nodes", nodes);
+    }
+    NodePool {
+        name: text(&pool_name(at)),
+        node_class: text("default"),
+        weight: case.weight,
+        labels,
+        taints: taints(case.tainted, case.discouraged),
+        startup_taints: Vec::new(),
+        requirements,
+        limits,
+        replicas: case.replicas,
+        not_ready: None,
+        unhealthy: case.unhealthy,
+        catalogue: SharedCatalogue::clone(catalogue),
+        rules: case.rules.clone(),
+    }
+}
+
+fn terms(any_of: &[Vec<Wish>]) -> Vec<NodeSelectorTerm> {
+    let term = |wishes: &Vec<Wish>| NodeSelectorTerm {
+        expressions: wishes.iter().map(|wish| requirement(*wish)).collect(),
+        names: Vec::new(),
+    };
+    any_of.iter().map(term).collect()
+}
+
+fn term(case: &TermCase) -> PodAffinityTerm {
+    PodAffinityTerm {
+        topology_key: text(case.key),
+        selector: selecting(case.app),
+        namespaces: Vec::new(),
+        namespace_selector: case.everywhere.then(Default::default),
+    }
+}
+
+fn weighted(cases: &[TermCase]) -> Vec<Weighted<PodAffinityTerm>> {
+    (1..).zip(cases).map(|(weight, case)| Weighted { weight, term: term(case) }).collect()
+}
+
+fn spread(case: &SpreadCase) -> SpreadConstraint {
+    SpreadConstraint {
+        topology_key: text(case.key),
+        max_skew: case.skew,
+        min_domains: case.min_domains.filter(|_| case.hard),
+        hard: case.hard,
+        selector: selecting(case.app),
+        honor_node_affinity: case.honor_affinity,
+        honor_node_taints: case.honor_taints,
+    }
+}
+
+fn shape(case: &ShapeCase) -> PodShape {
+    let preferred = |(weight, wish): &(i32, Wish)| {
+        let expressions = vec![requirement(*wish)];
+        Weighted { weight: *weight, term: NodeSelectorTerm { expressions, names: Vec::new() } }
+    };
+    PodShape {
+        requests: amounts(case.half_cpus * 500, case.gib * GIB, 1),
+        node_selector: case.selector.map(|(key, value)| (text(key), text(value))).into_iter().collect(),
+        node_affinity: terms(&case.any_of),
+        preferred_node_affinity: case.preferred.iter().map(preferred).collect(),
+        pod_affinity: case.near.iter().map(term).collect(),
+        preferred_pod_affinity: weighted(&case.rather_near),
+        pod_anti_affinity: case.apart.iter().map(term).collect(),
+        preferred_pod_anti_affinity: weighted(&case.rather_apart),
+        spread: case.spread.iter().map(spread).collect(),
+        tolerations: case.tolerates.then(|| tolerating("dedicated")).into_iter().collect(),
+        host_ports: case.port.map(port).into_iter().collect(),
+        priority: case.priority,
+    }
+}
+
+/// DaemonSets tolerate `PreferNoSchedule`, as the reader of manifests adds it.
+fn daemon_shape(case: &DaemonCase) -> PodShape {
+    let mut tolerations = vec![tolerating("costly")];
+    tolerations.extend(case.tolerates.then(|| tolerating("dedicated")));
+    PodShape {
+        requests: amounts(case.half_cpus * 500, GIB / 4, 1),
+        node_affinity: terms(&case.any_of),
+        tolerations,
+        host_ports: case.port.map(port).into_iter().collect(),
+        ..PodShape::default()
+    }
+}
+
+fn pod(at: usize, case: &PodCase, shapes: usize) -> Pod {
+    let app = APPS[case.app];
+    Pod {
+        namespace: text(NAMESPACES[case.namespace]),
+        name: text(&format!("{app}-{at:02}")),
+        shape: (case.shape % shapes) as u32,
+        labels: case.app as u32,
+        volumes: case.volumes,
+        created: case.young.then_some(Timestamp(599_000)),
+        workload: text(&format!("ReplicaSet/{app}")),
+        leaves: None,
+        invalid: None,
+    }
+}

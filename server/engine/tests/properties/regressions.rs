@@ -1,0 +1,61 @@
+//! Shrunk inputs that once broke a property, each with the plan that they must have.
+
+mod launches;
+mod opt_in;
+mod prices;
+mod spreads;
+
+use engine::model::{CapacityType, NodeStage};
+
+use crate::cases::{Case, NodeCase, PodCase, PoolCase, ShapeCase, SpreadCase, TermCase, TypeCase};
+
+const WEB: usize = 0;
+const DB: usize = 1;
+const JOB: usize = 2;
+
+/// A type with room for eight pods, sold as named: zone, capacity type, price in thousandths of a dollar.
+fn kind(cpus: i64, gib: i64, offerings: &[(&'static str, CapacityType, i64)]) -> TypeCase {
+    TypeCase { cpus, gib, pods: 8, arm: false, exotic: false, attach: None, offerings: offerings.to_vec() }
+}
+
+/// A pod of half a CPU and 1 GiB.
+fn small() -> ShapeCase {
+    ShapeCase { half_cpus: 1, gib: 1, ..ShapeCase::default() }
+}
+
+fn pod(shape: usize, app: usize) -> PodCase {
+    PodCase { shape, app, ..PodCase::default() }
+}
+
+/// An on-demand node of nobody's, with 4 GiB for each CPU.
+fn node(zone: &'static str, cpus: i64, pods: Vec<PodCase>) -> NodeCase {
+    NodeCase {
+        zone,
+        spot: false,
+        cpus,
+        arm: false,
+        tier: None,
+        rack: None,
+        tainted: false,
+        discouraged: false,
+        cordoned: false,
+        stage: NodeStage::Initialized,
+        pool: None,
+        attach: None,
+        pods,
+    }
+}
+
+/// Hard, skew 1.
+fn spread(key: &'static str, app: usize) -> SpreadCase {
+    SpreadCase { key, skew: 1, min_domains: None, hard: true, app, honor_affinity: true, honor_taints: false }
+}
+
+fn about(key: &'static str, app: usize) -> TermCase {
+    TermCase { key, app, everywhere: false }
+}
+
+/// One pool that may buy `types`.
+fn world(types: Vec<TypeCase>, shapes: Vec<ShapeCase>, pods: Vec<PodCase>) -> Case {
+    Case { types, pools: vec![PoolCase::default()], shapes, pods, ..Case::default() }
+}
