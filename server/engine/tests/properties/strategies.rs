@@ -146,7 +146,7 @@ fn rules() -> impl Strategy<Value = OptInRules> {
     (switches, prices, shares, option::weighted(0.1, 2..5_i64)).prop_map(|(switches, prices, shares, vcpu)| {
         OptInRules {
             zone_balance: switches.0,
-            safe_architectures: switches.2.then(|| vec!["amd64".into()]).unwrap_or_default(),
+            safe_architectures: if switches.2 { vec!["amd64".into()] } else { Vec::new() },
             spot_fallback_after_ms: switches.1,
             max_price_per_vcpu: prices.0.map(|price| MicroUsd(price * 1000)),
             max_node_price: prices.1.map(|price| MicroUsd(price * 1000)),
@@ -236,8 +236,8 @@ pub fn cases_of(most: usize) -> impl Strategy<Value = Case> {
 }
 
 /// Two mixtures are left out. Where a pool balances zones, pods that some rule binds to a zone, or to a capacity type that
-/// one zone sells, can unbalance machines opened before them. Where `minValues` meet a limit on CPUs, a later machine can use up what an earlier one needs for its
-/// variety. The scheduler's plans then fail their check instead of being printed.
+/// one zone sells, can unbalance machines opened before them. Where `minValues` meet a limit on CPUs, a later machine can
+/// use up what an earlier one needs for its variety. The plan then fails its check and is not printed.
 fn within_what_is_promised(mut case: Case) -> Case {
     if case.pools.iter().any(|pool| pool.rules.zone_balance) {
         case.shapes.iter_mut().for_each(forget_zones);
