@@ -26,6 +26,8 @@ pub const MAX_VALUES: usize = 4_000_000;
 const MAX_TOP_FIELDS: usize = 100;
 /// Nesting of lists and maps in YAML. JSON is bounded by `serde_json` at 128.
 const MAX_DEPTH: usize = 100;
+/// Objects without a kind that are looked at. Each of them will be refused.
+const MAX_STRANGERS: usize = crate::cursor::MAX_ERRORS;
 /// Lists within lists that are looked into.
 const MAX_LIST_DEPTH: usize = 4;
 
@@ -63,21 +65,22 @@ pub fn parse(source: &Source, allowance: &Allowance) -> Result<Vec<Document>, Ve
     let text = decode(&source.bytes).map_err(refused)?;
     let name: Text = Arc::from(source.name.as_str());
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
-    let mut number = 0;
+    let (mut number, mut strangers) = (0, 0);
     for chunk in split::chunks(text) {
-        for parsed in parse_chunk(&chunk, allowance) {
+        for parsed in parse_chunk(chunk, allowance) {
             number += 1;
             let read = parsed.and_then(|value| {
                 flatten(value, None, 0, &mut |value| {
-                    documents.push(Document { source: name.clone(), number, value });
+                    strangers += usize::from(!value.contains_key("kind"));
+                    documents.push(Document { source: name.clone(), number, value: Value::Object(value) });
                 })
             });
             if let Err(message) = read {
                 errors.push(InputError::of_document(&source.name, number, message));
             }
-        }
-        if errors.len() >= crate::cursor::MAX_ERRORS {
-            break;
+            if errors.len() >= crate::cursor::MAX_ERRORS || strangers >= MAX_STRANGERS {
+                return if errors.is_empty() { Ok(documents) } else { Err(errors) };
+            }
         }
     }
     if errors.is_empty() { Ok(documents) } else { Err(errors) }
@@ -98,47 +101,41 @@ fn decode(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.strip_prefix('\u{FEFF}').unwrap_or(text))
 }
 
-/// The values of one chunk, each read or refused. A chunk of YAML holds one value, a chunk of JSON any number.
-fn parse_chunk(chunk: &Chunk<'_>, allowance: &Allowance) -> Vec<Result<Value, String>> {
-    let Some((line, first)) = chunk.first_line() else { return Vec::new() };
+/// The values of one chunk, each read or refused, one at a time. A chunk of YAML holds one value, a chunk of JSON any number.
+fn parse_chunk<'s>(chunk: Chunk<'s>, allowance: &'s Allowance) -> Box<dyn Iterator<Item = Result<Value, String>> + 's> {
+    let Some((line, first)) = chunk.first_line() else { return Box::new(std::iter::empty()) };
     if first.starts_with('{') && !first.starts_with("{{") {
-        return parse_json(chunk, allowance);
+        return Box::new(parse_json(chunk, allowance));
     }
     if let Some(reason) = split::not_an_object(first) {
-        return vec![Err(format!("line {line}: {reason}"))];
+        return Box::new(std::iter::once(Err(format!("line {line}: {reason}"))));
     }
-    match parse_yaml(chunk, allowance) {
-        Ok(Value::Null) => Vec::new(),
-        other => vec![other],
-    }
+    let parsed = Some(parse_yaml(&chunk, allowance)).filter(|parsed| *parsed != Ok(Value::Null));
+    Box::new(parsed.into_iter())
 }
 
-fn parse_json(chunk: &Chunk<'_>, allowance: &Allowance) -> Vec<Result<Value, String>> {
-    let mut reader = serde_json::Deserializer::from_str(chunk.text);
-    let mut values = Vec::new();
-    while reader.end().is_err() {
-        match Lean::root(&allowance.0).deserialize(&mut reader) {
-            Ok(value) => values.push(Ok(value)),
-            Err(error) => {
-                values.push(flow_yaml(chunk, allowance).map_err(|()| json_message(&error, chunk)));
-                break;
-            }
+/// Ends with the first value that cannot be read: where the next one would begin is not known.
+fn parse_json<'s>(chunk: Chunk<'s>, allowance: &'s Allowance) -> impl Iterator<Item = Result<Value, String>> + 's {
+    let mut failed = false;
+    split::json_values(&chunk).map_while(move |piece| {
+        if failed {
+            return None;
         }
-    }
-    values
+        let read = piece.and_then(|piece| parse_json_value(&piece, allowance));
+        failed = read.is_err();
+        Some(read.or_else(|message| flow_yaml(&chunk, allowance).map_err(|()| message)))
+    })
+}
+
+fn parse_json_value(piece: &Chunk<'_>, allowance: &Allowance) -> Result<Value, String> {
+    let mut reader = serde_json::Deserializer::from_str(piece.text);
+    Lean::root(&allowance.0).deserialize(&mut reader).map_err(|error| split::json_message(&error, piece))
 }
 
 /// A short document that begins with a brace and whose first key is bare may be YAML in flow style.
 fn flow_yaml(chunk: &Chunk<'_>, allowance: &Allowance) -> Result<Value, ()> {
     let quoted = chunk.text.trim_start().trim_start_matches('{').trim_start().starts_with('"');
     if quoted || chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, allowance).map_err(|_| ()) }
-}
-
-fn json_message(error: &serde_json::Error, chunk: &Chunk<'_>) -> String {
-    let line = chunk.line + error.line().saturating_sub(1);
-    let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or_default();
-    format!("line {line}, column {}: not valid JSON: {text}", error.column())
 }
 
 fn parse_yaml(chunk: &Chunk<'_>, allowance: &Allowance) -> Result<Value, String> {
@@ -185,14 +182,14 @@ fn flatten(
     value: Value,
     within: Option<(&str, &str)>,
     depth: usize,
-    take: &mut impl FnMut(Value),
+    take: &mut impl FnMut(Map<String, Value>),
 ) -> Result<(), String> {
     let Value::Object(mut map) = value else {
         return Err(format!("found {}, a Kubernetes object is a map with apiVersion and kind", type_name(&value)));
     };
     let Some((version, kind)) = list_of(&map) else {
         adopt(&mut map, within);
-        take(Value::Object(map));
+        take(map);
         return Ok(());
     };
     if depth == MAX_LIST_DEPTH {

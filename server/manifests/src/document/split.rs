@@ -1,5 +1,7 @@
 //! Cuts a source into documents and looks at how each begins.
 
+use serde::de::IgnoredAny;
+
 /// A part of a source between document markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk<'s> {
@@ -18,19 +20,56 @@ impl<'s> Chunk<'s> {
 }
 
 /// The chunks of `text`: what stands between lines that begin with `---` or `...`. YAML allows such a line nowhere else, JSON
-/// has none.
-pub fn chunks(text: &str) -> Vec<Chunk<'_>> {
-    let mut found = Vec::new();
-    let (mut start, mut start_line, mut at) = (0, 1, 0);
+/// has none. One after another, since rubbish may hold millions.
+pub fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
+    let mut rest = Some(Chunk { line: 1, text });
+    std::iter::from_fn(move || {
+        let chunk = rest.take()?;
+        let Some((at, lines)) = marker(chunk.text) else { return Some(chunk) };
+        rest = Some(Chunk { line: chunk.line + lines, text: &chunk.text[at + MARKER..] });
+        Some(Chunk { line: chunk.line, text: &chunk.text[..at] })
+    })
+}
+
+/// Bytes of a marker.
+const MARKER: usize = 3;
+
+/// Where the first marker of `text` stands, and the line breaks before it. A chunk that begins after a marker begins in the
+/// middle of a line.
+fn marker(text: &str) -> Option<(usize, usize)> {
+    let mut at = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
         if is_marker(line) {
-            found.push(Chunk { line: start_line, text: &text[start..at] });
-            (start, start_line) = (at + 3, number + 1);
+            return Some((at, number));
         }
         at += line.len();
     }
-    found.push(Chunk { line: start_line, text: &text[start..] });
-    found
+    None
+}
+
+/// The values of a chunk of JSON that stand one after another, each as a chunk; in the end, what is wrong with the rest. One
+/// cheap look over the text finds where they end.
+pub fn json_values<'s>(chunk: &Chunk<'s>) -> impl Iterator<Item = Result<Chunk<'s>, String>> + use<'s> {
+    let (text, first_line) = (chunk.text, chunk.line);
+    let whole = *chunk;
+    let mut scan = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    let mut line = first_line;
+    std::iter::from_fn(move || {
+        let start = scan.byte_offset();
+        let scanned = scan.next()?;
+        let piece = &text[start..scan.byte_offset()];
+        let found = Chunk { line, text: piece };
+        line += piece.bytes().filter(|byte| *byte == b'\n').count();
+        Some(scanned.map(|_| found).map_err(|error| json_message(&error, &whole)))
+    })
+}
+
+/// What is wrong, and where in the source.
+pub fn json_message(error: &serde_json::Error, chunk: &Chunk<'_>) -> String {
+    let line = chunk.line + error.line().saturating_sub(1);
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    format!("line {line}, column {}: not valid JSON: {text}", error.column())
 }
 
 fn is_marker(line: &str) -> bool {

@@ -129,24 +129,33 @@ impl<'de> Visitor<'de> for Lean<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         self.count()?;
-        let mut map = Map::new();
+        let mut fields: Vec<(String, Value)> = Vec::new();
         while let Some(key) = entries.next_key::<String>()? {
             if UNREAD.contains(&key.as_str()) {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             }
-            if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {key:?} stands twice in one map")));
-            }
-            if self.root && map.len() == super::MAX_TOP_FIELDS {
+            if self.root && fields.len() == super::MAX_TOP_FIELDS {
                 return Err(A::Error::custom(format_args!(
                     "more than {} fields at the top; a Kubernetes object has apiVersion, kind, metadata and a few more",
                     super::MAX_TOP_FIELDS
                 )));
             }
             let value = entries.next_value_seed(self.inner())?;
-            map.insert(key, value);
+            fields.push((key, value));
         }
-        Ok(Value::Object(map))
+        map_of(fields).map(Value::Object).map_err(A::Error::custom)
     }
+}
+
+/// A map of the exact size: most maps have one or two fields, and one that grows by itself leaves room for many more.
+fn map_of(fields: Vec<(String, Value)>) -> Result<Map<String, Value>, String> {
+    let mut map = Map::with_capacity(fields.len());
+    for (key, value) in fields {
+        if map.contains_key(&key) {
+            return Err(format!("the key {key:?} stands twice in one map"));
+        }
+        map.insert(key, value);
+    }
+    Ok(map)
 }

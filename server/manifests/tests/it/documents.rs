@@ -127,6 +127,33 @@ fn rubbish_that_happens_to_be_yaml_is_refused_at_its_hundredth_field() {
     assert!(errors[0].contains("more than 100 fields at the top"), "{errors:?}");
 }
 
+#[test]
+fn values_of_json_that_follow_each_other_are_read_in_time_that_grows_with_their_number() {
+    // 20,000 pods of 93 bytes or so: 1.9 MB. Looking through the text once a value would be 37 GB, most of a minute.
+    let pods: String = (0..20_000)
+        .map(|number| format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"p-{number}\"}},\"spec\":{{\"containers\":[{{\"name\":\"a\"}}]}}}}\n"))
+        .collect();
+    assert_eq!(input(&pods).pods.len(), 20_000);
+    let errors = refused(&format!("{pods}{{\"kind\": }}\n{pods}"));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with("in.yaml, document 20001: line 20001, column"), "{errors:?}");
+}
+
+#[test]
+fn a_field_that_stands_twice_is_refused_in_json_too() {
+    let errors = refused("{\"kind\": \"A\", \"apiVersion\": \"x/v1\",\n \"spec\": {\"b\": 1, \"b\": 2}}");
+    assert!(errors[0].contains("line 2") && errors[0].contains("\"b\" stands twice"), "{errors:?}");
+}
+
+#[test]
+fn reading_ends_after_fifty_objects_without_a_kind() {
+    for text in ["a: 1\n---\n", "{}\n", "{\"a\": 1}\n---\n"] {
+        let errors = refused(&text.repeat(100_000));
+        assert!(!errors.is_empty() && errors.len() <= 50, "{}", errors.len());
+        assert!(!errors.iter().any(|error| error.contains("document 51")), "{:?}", errors.last());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
