@@ -1,0 +1,114 @@
+//! `cargo bench -p fleetwright-bench`: one table of what deciding costs, and what the plans cost.
+//!
+//! Every case runs in a process of its own, so that its peak memory is its own. Reading order: `cases` (what is measured)
+//! and where its pods come from (`recipe`, `generate`, `trace`, `shop`); `workload` (pods and pools as manifests, and as a
+//! planning input); `measure` (one case in this process), `child` (one case in a process of its own); `growth` and
+//! `table` (what is printed); `rival` (the same files given to another planner).
+
+mod cases;
+mod child;
+mod generate;
+mod growth;
+mod measure;
+mod proc;
+mod recipe;
+mod rival;
+mod shop;
+mod table;
+mod trace;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::cases::Case;
+
+/// Measure decisions: time, memory, cost and distance from the lower bound.
+#[derive(Debug, Clone, Parser)]
+struct Flags {
+    /// Folder of traces (openb_pods_default.csv.gz, karp_diverse_*.csv.gz); rows that need them are left out without it
+    #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Measured runs per case, after one that is not measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// A program that answers the plan contract, to be run on the same files
+    #[arg(long, env = "KARPENTER_REF", value_name = "PROGRAM")]
+    rival: Option<PathBuf>,
+    /// Cases with more pods than this are not given to the rival
+    #[arg(long, value_name = "PODS", default_value_t = 1_000)]
+    rival_pods: usize,
+    /// The program that runs beside the rival; the one that `cargo build --release` makes when absent
+    #[arg(long, env = "FLEETWRIGHT", value_name = "PROGRAM")]
+    fleetwright: Option<PathBuf>,
+    /// Write the manifests of the chosen cases to this folder, one folder a case, and measure nothing
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// Measure this one case in this process and print JSON
+    #[arg(long, hide = true)]
+    case: Option<String>,
+    /// `cargo bench` says so
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Flags::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: &Flags) -> Result<()> {
+    let cases = cases::all(flags.data.as_deref());
+    if let Some(name) = &flags.case {
+        let case = cases.iter().find(|case| case.name == *name).with_context(|| format!("no case is called {name}"))?;
+        let figures = measure::measure(case, flags.runs)?;
+        println!("{}", serde_json::to_string(&figures)?);
+        return Ok(());
+    }
+    let chosen: Vec<Case> = cases.into_iter().filter(|case| case.name.contains(&flags.only)).collect();
+    if let Some(folder) = &flags.write {
+        return write(&chosen, folder);
+    }
+    report(flags, &chosen)
+}
+
+fn write(cases: &[Case], folder: &Path) -> Result<()> {
+    for case in cases {
+        let files = case.workload()?.write(&folder.join(&case.name))?;
+        println!("{}: {}", case.name, files.folder.display());
+    }
+    Ok(())
+}
+
+fn report(flags: &Flags, cases: &[Case]) -> Result<()> {
+    println!("{}", table::machine());
+    println!("{}", table::HEAD);
+    let mut measured = Vec::new();
+    for case in cases {
+        let figures = child::run(&case.name, flags)?;
+        println!("{}", table::row(&case.name, &figures));
+        measured.push((case, figures));
+    }
+    for family in [cases::Family::Diverse, cases::Family::Plain] {
+        let points = measured.iter().filter(|(case, _)| case.family == family);
+        let points: Vec<(f64, f64)> = points.map(|(_, f)| (f.pods as f64, f.decide.median)).collect();
+        if let Some(exponent) = growth::exponent(&points) {
+            println!("{}", table::growth(family, &points, exponent));
+        }
+    }
+    match &flags.rival {
+        Some(rival) => rival::compare(flags, rival, cases),
+        None => Ok(()),
+    }
+}

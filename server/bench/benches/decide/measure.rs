@@ -1,0 +1,116 @@
+//! One case, measured in this process.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use engine::bound::lower_bound;
+use engine::check::check;
+use engine::decide::{self, Decision};
+use engine::input::PlanningInput;
+use engine::{explain, schedule};
+use serde::{Deserialize, Serialize};
+
+use crate::cases::Case;
+use crate::proc;
+
+/// What is known of one case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Figures {
+    /// Pods that were planned.
+    pub pods: usize,
+    /// Distinct shapes among them.
+    pub shapes: usize,
+    /// Pods without a place.
+    pub unplaced: usize,
+    /// Machines to launch.
+    pub nodes: usize,
+    /// Their price, in dollars per hour.
+    pub cost: f64,
+    /// The lower bound, in dollars per hour.
+    pub bound: f64,
+    /// The whole decision.
+    pub decide: Spread,
+    /// Parts of it, each measured alone.
+    pub schedule: f64,
+    /// See `schedule`.
+    pub check: f64,
+    /// See `schedule`.
+    pub bounding: f64,
+    /// See `schedule`.
+    pub explain: f64,
+    /// Peak of resident memory before the first decision: program, catalogue and input.
+    pub input_mib: f64,
+    /// Peak of resident memory in the end.
+    pub peak_mib: f64,
+}
+
+/// CPU milliseconds of several runs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Spread {
+    /// The quickest.
+    pub least: f64,
+    /// The one in the middle.
+    pub median: f64,
+    /// The slowest.
+    pub most: f64,
+}
+
+/// Decides once without measuring, then `runs` times whole and `runs` times part by part.
+pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
+    let input = case.workload()?.input()?;
+    let input_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
+    let decision = decided(&input)?;
+    let mut whole = Vec::new();
+    for _ in 0..runs {
+        let begun = proc::thread_cpu();
+        let again = decided(&input)?;
+        whole.push(proc::thread_cpu().saturating_sub(begun));
+        drop(again);
+    }
+    let peak_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
+    let parts: Vec<[Duration; 4]> = (0..runs).map(|_| parts(&input)).collect();
+    let part = |at: usize| spread(parts.iter().map(|part| part[at]).collect()).median;
+    Ok(Figures {
+        pods: input.pods.len(),
+        shapes: input.shapes.len(),
+        unplaced: decision.plan.unschedulable.len(),
+        nodes: decision.plan.nodes.len(),
+        cost: decision.report.new_cost.0 as f64 / 1e6,
+        bound: decision.report.lower_bound.0 as f64 / 1e6,
+        decide: spread(whole),
+        schedule: part(0),
+        check: part(1),
+        bounding: part(2),
+        explain: part(3),
+        input_mib,
+        peak_mib,
+    })
+}
+
+fn decided(input: &PlanningInput) -> Result<Decision> {
+    match decide::plan(input) {
+        Ok(decision) => Ok(decision),
+        Err(violations) => bail!("the plan failed its own check: {}", violations[0]),
+    }
+}
+
+/// Schedule, check, bound, explain: the steps of a decision.
+fn parts(input: &PlanningInput) -> [Duration; 4] {
+    let mut marks = [proc::thread_cpu(); 5];
+    let plan = schedule::schedule(input);
+    marks[1] = proc::thread_cpu();
+    let violations = check(input, &plan);
+    marks[2] = proc::thread_cpu();
+    let bound = lower_bound(input, &plan);
+    marks[3] = proc::thread_cpu();
+    let told = (explain::unschedulable(input, &plan), explain::notes(input, &plan));
+    marks[4] = proc::thread_cpu();
+    std::hint::black_box((violations, bound, told));
+    std::array::from_fn(|at| marks[at + 1].saturating_sub(marks[at]))
+}
+
+fn spread(mut times: Vec<Duration>) -> Spread {
+    times.sort();
+    let ms = |at: usize| times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1000.0);
+    Spread { least: ms(0), median: ms(times.len() / 2), most: ms(times.len().saturating_sub(1)) }
+}

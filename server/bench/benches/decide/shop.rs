@@ -1,0 +1,102 @@
+//! What can be bought: the 400 types of Karpenter's benchmark, or EC2.
+
+use serde_json::{Value, json};
+
+/// Pools, and the catalogue that they buy from.
+#[derive(Debug, Clone)]
+pub struct Shop {
+    /// A catalogue in place of the built-in one.
+    pub catalogue: Option<Value>,
+    /// NodePool, EC2NodeClass and whatever else stands beside the pods.
+    pub objects: Vec<Value>,
+}
+
+/// Which machines of EC2 are allowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// amd64, families c, m and r, generation above 2, on-demand, three zones, no metal: Karpenter's getting-started pool.
+    pub getting_started: bool,
+    /// No larger machine.
+    pub most_vcpu: Option<u32>,
+}
+
+impl Bounds {
+    /// Any machine.
+    pub const ANY: Self = Self { getting_started: false, most_vcpu: None };
+    /// The getting-started pool with machines of at most 64 vCPU.
+    pub const MODEST: Self = Self { getting_started: true, most_vcpu: Some(64) };
+}
+
+/// The 400 types of Karpenter's benchmark and a pool without requirements.
+pub fn generated() -> Shop {
+    let zones = ["test-zone-1", "test-zone-2", "test-zone-3"];
+    let types: Vec<Value> = (1..=400).map(generated_type).collect();
+    let catalogue = json!({
+        "apiVersion": "fleetwright.dev/v1", "kind": "Catalogue",
+        "regions": [{"name": "us-east-1", "zones": zones}], "types": types,
+    });
+    Shop { catalogue: Some(catalogue), objects: objects(&[]) }
+}
+
+/// The type with `cores` cores, 2 GiB and 10 pods a core; a tenth of a dollar per core and per 10⁹ bytes, spot or not.
+fn generated_type(cores: u64) -> Value {
+    let bytes = (2 * cores) << 30;
+    let price = 0.1 * cores as f64 + 0.1 * bytes as f64 / 1e9;
+    let price = (price * 1e6).round() / 1e6;
+    let sales = [("spot", 1), ("spot", 2), ("on-demand", 1), ("on-demand", 2), ("on-demand", 3)];
+    let offerings = sales.map(|(capacity_type, zone)| {
+        json!({"zone": format!("test-zone-{zone}"), "capacityType": capacity_type, "priceUsdPerHour": price})
+    });
+    json!({
+        "name": format!("fake-it-{}", cores - 1),
+        "labels": {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
+        "capacity": {
+            "cpu": cores.to_string(), "memory": format!("{}Gi", 2 * cores), "pods": (10 * cores).to_string(),
+        },
+        "overhead": {"cpu": "100m", "memory": "10Mi"},
+        "offerings": offerings,
+    })
+}
+
+/// EC2 in us-east-1, as far as `bounds` allow.
+pub fn ec2(bounds: Bounds) -> Shop {
+    let one_of = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let mut requirements = Vec::new();
+    if bounds.getting_started {
+        let metal = ["metal", "metal-12xl", "metal-16xl", "metal-24xl", "metal-32xl", "metal-48xl", "metal-96xl"];
+        requirements.extend([
+            one_of("kubernetes.io/arch", &["amd64"]),
+            one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]),
+            json!({"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["2"]}),
+            json!({"key": "karpenter.k8s.aws/instance-size", "operator": "NotIn", "values": metal}),
+            one_of("karpenter.sh/capacity-type", &["on-demand"]),
+            one_of("topology.kubernetes.io/zone", &["us-east-1a", "us-east-1b", "us-east-1c"]),
+        ]);
+    }
+    if let Some(most) = bounds.most_vcpu {
+        let above = (most + 1).to_string();
+        requirements.push(json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": [above]}));
+    }
+    Shop { catalogue: None, objects: objects(&requirements) }
+}
+
+/// One NodePool with `requirements` and its class.
+fn objects(requirements: &[Value]) -> Vec<Value> {
+    let tags = json!([{"tags": {"karpenter.sh/discovery": "bench"}}]);
+    let class = json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "role": "bench", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": tags, "securityGroupSelectorTerms": tags,
+        },
+    });
+    let reference = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {
+            "limits": {"cpu": "10000000", "memory": "10000000Gi"},
+            "template": {"spec": {"nodeClassRef": reference, "requirements": requirements}},
+        },
+    });
+    vec![class, pool]
+}

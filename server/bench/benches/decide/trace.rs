@@ -1,0 +1,96 @@
+//! Pods of recorded workloads, read from compressed tables in a folder that the person who measures names.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use flate2::read::GzDecoder;
+
+use crate::recipe::{Recipe, Rule};
+use crate::shop::{self, Bounds};
+use crate::workload::Workload;
+
+/// Which pods of the Alibaba trace.
+#[derive(Debug, Clone, Copy)]
+pub enum Pick {
+    /// Those that want no GPU.
+    CpuOnly,
+    /// The first so many, their GPUs left out, as far as the largest machine allowed can hold them.
+    FirstWithoutGpu(usize),
+}
+
+/// CPU that a machine of 64 vCPU leaves to pods, in milli-cores: 64,000 less the kubelet's 230 (Karpenter AWS: kube-reserved).
+const LARGEST_ROOM: u32 = 63_770;
+
+/// Pods of the Alibaba GPU cluster trace of 2023 against Karpenter's getting-started pool.
+pub fn openb(file: &Path, pick: Pick, most_vcpu: Option<u32>) -> Result<Workload> {
+    let mut recipes = Vec::new();
+    for (at, row) in rows(file)?.iter().enumerate() {
+        let cpu = number(row, "cpu_milli")?;
+        let wanted = match pick {
+            Pick::CpuOnly => number(row, "num_gpu")? == 0,
+            Pick::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ROOM,
+        };
+        if wanted {
+            recipes.push(Recipe::plain(cpu, number(row, "memory_mib")?));
+        }
+    }
+    let shop = shop::ec2(Bounds { getting_started: true, most_vcpu });
+    Ok(Workload::of_pods(shop, recipes.into_iter()))
+}
+
+/// The very pods of one run of Karpenter's diverse benchmark against its generated types.
+pub fn mix(file: &Path) -> Result<Workload> {
+    let recipes: Vec<Recipe> = rows(file)?.iter().map(recipe).collect::<Result<_>>()?;
+    Ok(Workload::of_pods(shop::generated(), recipes.into_iter()))
+}
+
+fn recipe(row: &Row) -> Result<Recipe> {
+    let rule = match field(row, "kinds")? {
+        "plain" => Rule::Plain,
+        "zspread" => Rule::ZoneSpread,
+        "hspread" => Rule::HostSpread,
+        "zaff" => Rule::ZoneAffinity,
+        "anti" => Rule::HostExclusion,
+        other => bail!("the kind {other:?} is none of plain, zspread, hspread, zaff, anti"),
+    };
+    Ok(Recipe {
+        cpu: number(row, "cpu_milli")?,
+        memory: number(row, "mem_mib")?,
+        rule,
+        label: label(field(row, "labels")?),
+        selects: label(field(row, "selector")?),
+    })
+}
+
+/// `key=value`, or nothing.
+fn label(text: &str) -> Option<(String, String)> {
+    text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()))
+}
+
+type Row = BTreeMap<String, String>;
+
+/// The table in `file`: rows by the names of the first line. No field of these traces is quoted.
+fn rows(file: &Path) -> Result<Vec<Row>> {
+    let mut text = String::new();
+    let opened = File::open(file).with_context(|| format!("opening the trace {}", file.display()))?;
+    GzDecoder::new(opened)
+        .read_to_string(&mut text)
+        .with_context(|| format!("unpacking the trace {}", file.display()))?;
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let row =
+        |line: &str| names.iter().map(|name| (*name).to_owned()).zip(line.split(',').map(str::to_owned)).collect();
+    Ok(lines.map(row).collect())
+}
+
+fn field<'r>(row: &'r Row, name: &str) -> Result<&'r str> {
+    row.get(name).map(String::as_str).with_context(|| format!("a row of the trace has no {name}"))
+}
+
+fn number(row: &Row, name: &str) -> Result<u32> {
+    let text = field(row, name)?;
+    text.parse().with_context(|| format!("{name} of a row of the trace is {text:?}, a whole number is wanted"))
+}
