@@ -1,8 +1,10 @@
 //! Everything that was read becomes one planning input.
 //!
 //! Reading order: [`assemble`] here; then [`region`] and [`pools`] (where, and what can be bought there), [`nodes`],
-//! [`pods`] with [`owners`], [`priority`], [`volumes`] and [`expand`].
+//! [`pods`] with [`owners`], [`priority`], [`volumes`], [`spread`] and [`expand`]; [`drains`], which looks at what budgets will do
+//! to them.
 
+mod drains;
 mod expand;
 mod nodes;
 mod owners;
@@ -10,6 +12,7 @@ mod pods;
 mod pools;
 mod priority;
 mod region;
+mod spread;
 mod tables;
 mod volumes;
 
@@ -21,10 +24,12 @@ use engine::input::{PlanningInput, Policy};
 use engine::model::labels::HOSTNAME;
 use engine::model::{DaemonSet, Node, NodePool, NodeStage, Text};
 
+use self::drains::Crowds;
 use self::owners::Owners;
 use self::pods::Reader;
 use self::pools::Shop;
 use self::region::Search;
+use self::spread::SpreadDefaults;
 use self::tables::Tables;
 use self::volumes::Volumes;
 use crate::cluster::{Cluster, each};
@@ -74,6 +79,7 @@ fn some<T>(items: Vec<Option<T>>) -> Vec<T> {
 pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
     let cluster = Cluster::read(inventory, problems, notes);
     let mut karpenter = Karpenter::read(inventory, problems, notes);
+    let defaults = SpreadDefaults::read(inventory, &cluster.workloads, options, problems, notes);
     apply_reservations(&mut karpenter.classes, options, notes);
     let nothing =
         |region: Text| Captured { input: PlanningInput::default(), notes: Vec::new(), region: region.to_string() };
@@ -90,7 +96,7 @@ pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, n
     let mut pools = pools::build_pools(shop, pools, &classes, &overlays, notes);
     pools.iter_mut().for_each(|pool| tighten(pool, options));
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
-    let input = populate(&cluster, nodes, pools, options, problems, notes);
+    let input = populate(&cluster, nodes, pools, (options, defaults), problems, notes);
     Captured { input, notes: Vec::new(), region: region.to_string() }
 }
 
@@ -134,7 +140,7 @@ fn populate(
     cluster: &Cluster,
     mut nodes: Vec<Node>,
     pools: Vec<NodePool>,
-    options: &Options,
+    (options, defaults): (&Options, SpreadDefaults<'_>),
     problems: &Problems,
     notes: &mut Notes,
 ) -> PlanningInput {
@@ -144,6 +150,8 @@ fn populate(
         cluster,
         owners: Owners::new(&cluster.workloads),
         volumes: Volumes::new(cluster, hosts),
+        defaults,
+        crowds: Crowds::new(&cluster.budgets),
         tables: Tables::default(),
         notes,
         problems,
@@ -151,7 +159,8 @@ fn populate(
     };
     reader.read(&mut nodes);
     let daemons = daemons(cluster, &mut reader);
-    let Reader { tables, pods, .. } = reader;
+    let Reader { tables, pods, crowds, .. } = reader;
+    crowds.foresee(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
     PlanningInput {
         shapes: tables.shapes.into_values(),
         label_sets: tables.labels.into_values(),

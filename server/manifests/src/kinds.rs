@@ -31,7 +31,7 @@ pub enum Kind {
     PodDisruptionBudget,
     /// `scheduling.k8s.io/v1 PriorityClass`.
     PriorityClass,
-    /// `v1 Service`; says nothing to planning.
+    /// `v1 Service`; read for its selector where default spread constraints deduce theirs, else left aside.
     Service,
     /// `batch/v1 CronJob`; its pods come by the clock.
     CronJob,

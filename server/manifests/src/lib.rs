@@ -5,8 +5,8 @@
 //! bytes and the [`Options`] alone, never on the order of sources or documents.
 //!
 //! Reading order: [`document`] (bytes to objects), [`cursor`] (typed looks at an object, errors with paths), `inventory` (which
-//! objects there are, each once), [`pod`] and [`cluster`] (Kubernetes objects), [`karpenter`] (Karpenter's), `assemble`
-//! (all of it together). [`legacy`] makes today's objects of older ones, [`fields`] explains every field.
+//! objects there are, each once), [`pod`] and [`cluster`] (Kubernetes objects), [`karpenter`] (Karpenter's), `scheduler` (its
+//! configuration), `assemble` (all of it together). [`legacy`] makes today's objects of older ones, [`fields`] explains every field.
 
 mod assemble;
 pub mod cluster;
@@ -20,6 +20,7 @@ mod kinds;
 pub mod legacy;
 mod notes;
 pub mod pod;
+mod scheduler;
 mod selector;
 pub mod syntax;
 
@@ -50,6 +51,9 @@ pub struct Options {
     pub region: Option<String>,
     /// A catalogue in place of the built-in one.
     pub catalogue: Option<Source>,
+    /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's own file, or Karpenter's
+    /// short form of it. With it, Services are read for their selectors.
+    pub scheduler_config: Option<Source>,
     /// Machines that are left in capacity reservations, by id.
     pub reservations: Vec<(String, i64)>,
     /// Refuse what is understood although it is wrong for its version.

@@ -42,10 +42,16 @@ impl Notes {
 }
 
 fn render(what: &str, objects: &BTreeSet<String>) -> String {
+    format!("{what}: {}", name(objects))
+}
+
+/// The first of `objects` by name, and how many there are beside them.
+#[must_use]
+pub fn name(objects: &BTreeSet<String>) -> String {
     let named: Vec<&str> = objects.iter().take(NAMED).map(String::as_str).collect();
     let more = objects.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{what}: {}{more}", named.join(", "))
+    format!("{}{more}", named.join(", "))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub mod volumes;
 use std::collections::BTreeSet;
 
 use engine::model::labels::ZONE;
-use engine::model::{Labels, PodShape, SelectorOperator, Text};
+use engine::model::{LabelSelector, Labels, PodShape, SelectorOperator, Text};
 
 use self::pod_affinity::KeyedTerm;
 use self::spread::KeyedSpread;
@@ -104,6 +104,19 @@ impl PodSpec {
     pub fn unpinned(&self) -> Self {
         let base = PodShape { node_affinity: Vec::new(), ..self.base.clone() };
         Self { base, ..self.clone() }
+    }
+
+    /// Whether the pod says itself how it is spread.
+    #[must_use]
+    pub fn declares_spread(&self) -> bool {
+        !self.spread.is_empty()
+    }
+
+    /// The same, spread by `constraints` over the pods that `selector` selects.
+    #[must_use]
+    pub fn spread_by(&self, constraints: &[KeyedSpread], selector: &LabelSelector) -> Self {
+        let spread = constraints.iter().map(|constraint| constraint.selecting(selector)).collect();
+        Self { spread, ..self.clone() }
     }
 
     /// The same with more tolerations.

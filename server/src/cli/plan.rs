@@ -37,6 +37,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
     let options = Options {
         region: flags.region.clone(),
         catalogue: flags.catalogue.as_deref().map(sources::open_file).transpose()?,
+        scheduler_config: flags.scheduler_config.as_deref().map(sources::open_file).transpose()?,
         reservations: flags.reservations.clone(),
         strict: flags.strict,
         preferences: flags.preference_policy.into(),

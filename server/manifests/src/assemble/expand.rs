@@ -13,7 +13,7 @@ use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::volumes::PodVolume;
 
 /// The label by which a Deployment tells its ReplicaSets apart.
-const HASH: &str = "pod-template-hash";
+pub const HASH: &str = "pod-template-hash";
 
 /// Pods of one workload in the input.
 #[derive(Debug, Default)]
@@ -56,8 +56,13 @@ impl Reader<'_> {
             let title: Text = format!("{}/{}", workload.kind_name, workload.meta.name).into();
             let owned = owned.get(&(workload.meta.namespace.clone(), title.clone())).unwrap_or(&none);
             let count = lacking(workload, owned);
-            if count > 0 && !self.is_left_aside(workload, &title, count) {
-                self.add_replicas(workload, &title, owned, count, taken);
+            if count == 0 {
+                continue;
+            }
+            let labels = self.replica_labels(workload);
+            self.crowds.add(&workload.meta.namespace, &title, &labels, count);
+            if !self.is_left_aside(workload, &title, count) {
+                self.add_replicas(workload, &title, &labels, (owned, count), taken);
             }
         }
     }
@@ -82,15 +87,15 @@ impl Reader<'_> {
         &mut self,
         workload: &Workload,
         title: &Text,
-        owned: &Owned,
-        count: i64,
+        labels: &Labels,
+        (owned, count): (&Owned, i64),
         taken: &mut BTreeSet<(Text, Text)>,
     ) {
         if !self.allow(count, workload) {
             return;
         }
-        let labels = self.replica_labels(workload);
-        let mut planned = self.prototype(&workload.meta.namespace, &workload.template.spec, &labels);
+        let spec = self.spread_replicas(workload, labels);
+        let mut planned = self.prototype(&workload.meta.namespace, &spec, labels);
         planned.workload = title.clone();
         let own_volumes = !workload.claims.is_empty()
             || workload.template.spec.volumes.iter().any(|volume| matches!(volume, PodVolume::Ephemeral { .. }));

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
 
+use super::drains::Crowds;
 use super::expand::{Owned, WorkloadKey};
 use super::owners::Owners;
 use super::priority;
+use super::spread::SpreadDefaults;
 use super::tables::Tables;
 use super::volumes::{Mounter, Volumes};
 use crate::InputError;
@@ -32,6 +34,10 @@ pub struct Reader<'c> {
     pub owners: Owners,
     /// What volumes ask for.
     pub volumes: Volumes<'c>,
+    /// How pods are spread that do not say so themselves.
+    pub defaults: SpreadDefaults<'c>,
+    /// Pods that run or will run, as disruption budgets see them.
+    pub crowds: Crowds,
     /// Shared tables.
     pub tables: Tables,
     /// What the reader should know.
@@ -53,8 +59,12 @@ impl Reader<'_> {
             taken.insert((pod.meta.namespace.clone(), pod.meta.name.clone()));
             let moved = !pod.finished && self.sort_out(pod, &index, nodes);
             let workload = self.owners.workload(pod);
+            let lives = pod.is_active() || moved;
+            if lives {
+                self.crowds.add_pod(pod, &workload);
+            }
             let owned = owned.entry((pod.meta.namespace.clone(), workload)).or_default();
-            if pod.is_active() || moved {
+            if lives {
                 owned.live.insert(pod.meta.name.clone());
             }
             owned.succeeded += i64::from(pod.succeeded);
@@ -149,12 +159,13 @@ impl Reader<'_> {
 
     /// Whether do-not-disrupt or a disruption budget keeps `pod` where it is (Karpenter: currently reschedulable pods).
     fn held(&mut self, pod: &PodObject) -> bool {
-        let guards = self.cluster.budgets.iter().filter(|budget| {
-            budget.namespace == pod.meta.namespace
-                && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.meta.labels))
-        });
+        let guards = self
+            .cluster
+            .budgets
+            .iter()
+            .filter(|budget| budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels));
         let blocking: Vec<_> = guards.filter(|budget| !(budget.frees_unhealthy && pod.unready)).collect();
-        let blocked = pod.is_active() && (blocking.len() > 1 || blocking.iter().any(|budget| budget.blocks));
+        let blocked = pod.is_active() && (blocking.len() > 1 || blocking.iter().any(|budget| budget.blocks()));
         if pod.do_not_disrupt || blocked {
             let why = if pod.do_not_disrupt { "karpenter.sh/do-not-disrupt" } else { "a PodDisruptionBudget" };
             self.notes.add(
@@ -166,7 +177,8 @@ impl Reader<'_> {
     }
 
     fn plan(&mut self, pod: &PodObject, leaves: Option<Text>) {
-        let mut planned = self.prototype(&pod.meta.namespace, &pod.spec, &pod.meta.labels);
+        let spec = self.spread_pod(pod);
+        let mut planned = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
         let claims = self.claims(pod);
         let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };
         let needs = self.volumes.of(mounter, &pod.spec.volumes);

@@ -1,10 +1,57 @@
 //! Disruption budgets and priorities.
 
-use engine::model::{LabelSelector, Text};
+use std::fmt;
+
+use engine::model::{LabelSelector, Labels, Text};
 
 use super::metadata::Metadata;
 use crate::inventory::Object;
 use crate::{Cursor, selector};
+
+/// A number of pods, or a percentage of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Amount {
+    /// Zero or more; a percentage is at most 100.
+    pub number: i64,
+    /// Whether it is a percentage.
+    pub percent: bool,
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.number, if self.percent { "%" } else { "" })
+    }
+}
+
+/// What a budget keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Floor {
+    /// `maxUnavailable`.
+    MaxUnavailable(Amount),
+    /// `minAvailable`.
+    MinAvailable(Amount),
+}
+
+impl Floor {
+    /// Whether it never lets one of `count` healthy pods go. Shares of pods are rounded up (Kubernetes: disruption controller).
+    #[must_use]
+    pub fn keeps_all(self, count: i64) -> bool {
+        match self {
+            Self::MaxUnavailable(amount) => amount.number == 0,
+            Self::MinAvailable(Amount { number, percent: false }) => number >= count,
+            Self::MinAvailable(Amount { number, percent: true }) => (number * count + 99) / 100 >= count,
+        }
+    }
+
+    /// Whether it never lets a pod go, however many there are: `maxUnavailable` of 0 or 0%, `minAvailable` of 100%.
+    #[must_use]
+    pub fn keeps_any_number(self) -> bool {
+        match self {
+            Self::MaxUnavailable(amount) => amount.number == 0,
+            Self::MinAvailable(amount) => amount.percent && amount.number == 100,
+        }
+    }
+}
 
 /// A PodDisruptionBudget.
 #[derive(Debug)]
@@ -15,8 +62,8 @@ pub struct DisruptionBudget {
     pub name: Text,
     /// The pods it guards; `None` guards none.
     pub selector: Option<LabelSelector>,
-    /// Whether it never lets a pod go: `maxUnavailable` of 0 or 0%, `minAvailable` of 100%.
-    pub blocks: bool,
+    /// What it keeps; `None` when it names no number.
+    pub floor: Option<Floor>,
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
     pub frees_unhealthy: bool,
 }
@@ -36,23 +83,45 @@ impl DisruptionBudget {
         Self {
             namespace: meta.namespace,
             name: meta.name,
-            selector: selector::read(&spec.at("selector")),
-            blocks: matches!(unavailable, Some((0, _))) || available == Some((100, true)),
+            selector: guarded(at),
+            floor: unavailable.map(Floor::MaxUnavailable).or(available.map(Floor::MinAvailable)),
             frees_unhealthy: spec.at("unhealthyPodEvictionPolicy").one_of(&POLICIES).unwrap_or(false),
         }
     }
+
+    /// Whether it never lets a pod go, however many there are.
+    #[must_use]
+    pub fn blocks(&self) -> bool {
+        self.floor.is_some_and(Floor::keeps_any_number)
+    }
+
+    /// Whether it guards pods of its namespace with `labels`.
+    #[must_use]
+    pub fn guards(&self, labels: &Labels) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
 }
 
-/// A number of pods, or a percentage (true).
-fn amount(at: &Cursor<'_>) -> Option<(i64, bool)> {
+/// The selector of the budget at `at`. An empty one guards every pod of the namespace; before `policy/v1`, none.
+fn guarded(at: &Cursor<'_>) -> Option<LabelSelector> {
+    let selector = selector::read(&at.at("spec").at("selector"));
+    let early = at.at("apiVersion").str() == Some("policy/v1beta1");
+    selector.filter(|selector| !(early && selector.terms.is_empty()))
+}
+
+fn amount(at: &Cursor<'_>) -> Option<Amount> {
     let allowed = "a whole number of zero or more, or a percentage such as 50%";
     let Some(text) = at.raw()?.as_str() else {
         let number = at.int()?;
-        return if number >= 0 { Some((number, false)) } else { at.unexpected(&number.to_string(), allowed) };
+        return if number >= 0 {
+            Some(Amount { number, percent: false })
+        } else {
+            at.unexpected(&number.to_string(), allowed)
+        };
     };
     let percent = text.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     match percent.and_then(|digits| digits.parse().ok()).filter(|percent| *percent <= 100) {
-        Some(percent) => Some((percent, true)),
+        Some(number) => Some(Amount { number, percent: true }),
         None => at.unexpected(text, allowed),
     }
 }

@@ -1,6 +1,6 @@
 //! Controllers that make pods: Deployments, ReplicaSets, StatefulSets, Jobs, and DaemonSets.
 
-use engine::model::{Labels, Text};
+use engine::model::{LabelSelector, Labels, Text};
 
 use super::metadata::Metadata;
 use super::storage::ClaimSpec;
@@ -39,6 +39,8 @@ pub struct Workload {
     pub meta: Metadata,
     /// What its pods are made from.
     pub template: Template,
+    /// `spec.selector`; of a Job, whose selector is generated, none.
+    pub selector: Option<LabelSelector>,
     /// Pods that should run side by side; of a Job, at most.
     pub replicas: i64,
     /// What a Job has still to do.
@@ -67,15 +69,14 @@ impl Workload {
         let spec = at.at("spec").required();
         let template = Template::read(&spec.at("template"));
         let job = (object.row.kind == Kind::Job).then(|| progress(at));
-        if job.is_none() {
-            check_selector(&spec, &template.labels);
-        }
+        let selector = if job.is_none() { checked_selector(&spec, &template.labels) } else { None };
         let replicas = spec.at(if job.is_some() { "parallelism" } else { "replicas" });
         Self {
             kind: object.row.kind,
             kind_name: object.row.name,
             meta: Metadata::read(object, at),
             template,
+            selector,
             replicas: if replicas.exists() { replicas_within(&replicas) } else { 1 },
             job,
             claims: spec.at("volumeClaimTemplates").list().iter().filter_map(claim_template).collect(),
@@ -106,15 +107,16 @@ fn claim_template(at: &Cursor<'_>) -> Option<(Text, ClaimSpec)> {
     Some((name.into(), ClaimSpec::read(&at.at("spec").required())))
 }
 
-/// A workload has to select its own pods.
-fn check_selector(spec: &Cursor<'_>, labels: &Labels) {
+/// The selector of a workload, which has to select its own pods.
+fn checked_selector(spec: &Cursor<'_>, labels: &Labels) -> Option<LabelSelector> {
     let at = spec.at("selector").required();
-    let Some(selector) = selector::read(&at) else { return };
+    let selector = selector::read(&at)?;
     if selector.terms.is_empty() {
         at.error("empty, allowed: labels that select the pods of the template");
     } else if !selector.matches(labels) {
         at.error("does not select the labels of spec.template.metadata.labels");
     }
+    Some(selector)
 }
 
 /// A DaemonSet.
@@ -132,7 +134,7 @@ impl DaemonObject {
     pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
         let spec = at.at("spec").required();
         let mut template = Template::read(&spec.at("template"));
-        check_selector(&spec, &template.labels);
+        checked_selector(&spec, &template.labels);
         let host_network = spec.at("template").at("spec").at("hostNetwork").bool().unwrap_or(false);
         template.spec.tolerate(tolerations::of_daemons(host_network));
         Self { meta: Metadata::read(object, at), template }

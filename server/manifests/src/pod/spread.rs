@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::model::{Labels, SelectorOperator, SpreadConstraint, Text};
+use engine::model::{LabelSelector, Labels, SelectorOperator, SpreadConstraint, Text};
 
 use crate::{Cursor, selector, syntax};
 
@@ -21,6 +21,13 @@ impl KeyedSpread {
         selector::merge(&mut constraint.selector, &self.match_keys, SelectorOperator::In, labels);
         constraint
     }
+
+    /// The same for the pods that `selector` selects.
+    #[must_use]
+    pub fn selecting(&self, selector: &LabelSelector) -> Self {
+        let constraint = SpreadConstraint { selector: Some(selector.clone()), ..self.constraint.clone() };
+        Self { constraint, match_keys: Vec::new() }
+    }
 }
 
 const POLICIES: [(&str, bool); 2] = [("Honor", true), ("Ignore", false)];
@@ -28,10 +35,15 @@ const WHEN: [(&str, bool); 2] = [("DoNotSchedule", true), ("ScheduleAnyway", fal
 
 /// The constraints in the list at `at`.
 pub fn read(at: &Cursor<'_>) -> Vec<KeyedSpread> {
+    read_items(&at.list())
+}
+
+/// The constraints at `items`.
+pub fn read_items(items: &[Cursor<'_>]) -> Vec<KeyedSpread> {
     let mut seen = BTreeSet::new();
     let mut constraints = Vec::new();
-    for item in at.list() {
-        let Some(keyed) = read_one(&item) else { continue };
+    for item in items {
+        let Some(keyed) = read_one(item) else { continue };
         if !seen.insert((keyed.constraint.topology_key.clone(), keyed.constraint.hard)) {
             item.error("stands twice; topologyKey and whenUnsatisfiable together must differ");
         }

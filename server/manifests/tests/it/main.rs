@@ -1,11 +1,13 @@
 //! Manifests in, planning input out: small texts, facts worked out by hand.
 
 mod documents;
+mod drains;
 mod errors;
 mod nodes;
 mod pods;
 mod region;
 mod shapes;
+mod spread_defaults;
 mod volumes;
 mod workloads;
 

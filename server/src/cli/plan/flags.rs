@@ -69,6 +69,10 @@ pub(crate) struct PlanFlags {
     /// Machine types and prices in place of the built-in ones (format: `fleetwright catalogue export`)
     #[arg(long, value_name = "FILE")]
     pub(crate) catalogue: Option<String>,
+    /// Scheduler configuration with default topology spread constraints: a KubeSchedulerConfiguration, or
+    /// `podTopologySpread: {defaultConstraints: [...]}`; what they count is deduced from Services and controllers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scheduler_config: Option<String>,
     /// Machines left in a capacity reservation; repeatable
     #[arg(long = "reservation", value_name = "ID=N", value_parser = parse_reservation)]
     pub(crate) reservations: Vec<(String, i64)>,

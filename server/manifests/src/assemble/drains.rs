@@ -1,0 +1,136 @@
+//! Drains that cannot end: disruption budgets that never let a pod go, and pods that two budgets guard. Told while it costs
+//! nothing, because consolidation, drift and upgrades stop at such a node one day.
+//!
+//! Judged by what is written and how many pods there are to be, not by how many are healthy at the moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::model::{Labels, Text};
+
+use crate::cluster::pods::PodObject;
+use crate::cluster::policy::{Amount, DisruptionBudget, Floor};
+use crate::notes;
+
+/// Pods of one namespace: how many there are, by what they are called in notes and by labels.
+type Members = BTreeMap<String, BTreeMap<Labels, i64>>;
+
+/// Pods that run or will run, in namespaces that have a disruption budget.
+#[derive(Debug)]
+pub struct Crowds {
+    namespaces: BTreeMap<Text, Members>,
+}
+
+/// What a budget guards.
+#[derive(Debug, Default)]
+struct Guarded {
+    pods: i64,
+    titles: BTreeSet<String>,
+}
+
+impl Crowds {
+    /// No pods yet, room for those that `budgets` may guard.
+    #[must_use]
+    pub fn new(budgets: &[DisruptionBudget]) -> Self {
+        Self { namespaces: budgets.iter().map(|budget| (budget.namespace.clone(), Members::new())).collect() }
+    }
+
+    /// Adds a pod of `workload` (`Kind/name`). Pods that a drain leaves alone, of DaemonSets and static ones, are not counted.
+    pub fn add_pod(&mut self, pod: &PodObject, workload: &str) {
+        if !pod.mirror && pod.meta.owned_by("DaemonSet").is_none() {
+            self.add(&pod.meta.namespace, workload, &pod.meta.labels, 1);
+        }
+    }
+
+    /// Adds `count` pods of `workload` (`Kind/name`) with `labels`.
+    pub fn add(&mut self, namespace: &Text, workload: &str, labels: &Labels, count: i64) {
+        let Some(members) = self.namespaces.get_mut(namespace) else { return };
+        let (kind, name) = workload.split_once('/').unwrap_or(("Pod", workload));
+        let alike = members.entry(format!("{kind}/{namespace}/{name}")).or_default();
+        match alike.get_mut(labels) {
+            Some(known) => *known += count,
+            None => {
+                alike.insert(labels.clone(), count);
+            }
+        }
+    }
+
+    /// What will block a drain, a sentence each.
+    #[must_use]
+    pub fn foresee(&self, budgets: &[DisruptionBudget]) -> Vec<String> {
+        let blocked = budgets.iter().filter_map(|budget| {
+            let floor = budget.floor?;
+            let guarded = self.guarded(budget);
+            (guarded.pods > 0 && floor.keeps_all(guarded.pods)).then(|| blocked(budget, floor, &guarded))
+        });
+        blocked.chain(self.twice_guarded(budgets)).collect()
+    }
+
+    fn members(&self, namespace: &Text) -> impl Iterator<Item = (&String, &Labels, i64)> {
+        let titles = self.namespaces.get(namespace).into_iter().flatten();
+        titles.flat_map(|(title, alike)| alike.iter().map(move |(labels, count)| (title, labels, *count)))
+    }
+
+    fn guarded(&self, budget: &DisruptionBudget) -> Guarded {
+        let mut guarded = Guarded::default();
+        for (title, _, count) in self.members(&budget.namespace).filter(|(_, labels, _)| budget.guards(labels)) {
+            guarded.pods += count;
+            if !guarded.titles.contains(title) {
+                guarded.titles.insert(title.clone());
+            }
+        }
+        guarded
+    }
+
+    /// The eviction API refuses pods that more than one budget guards, whatever the budgets say.
+    fn twice_guarded(&self, budgets: &[DisruptionBudget]) -> impl Iterator<Item = String> {
+        let mut groups: BTreeMap<BTreeSet<String>, BTreeSet<String>> = BTreeMap::new();
+        for namespace in self.namespaces.keys() {
+            let here: Vec<_> = budgets.iter().filter(|budget| budget.namespace == *namespace).collect();
+            for (title, labels, _) in self.members(namespace) {
+                let guards = here.iter().filter(|budget| budget.guards(labels)).map(|budget| written(budget));
+                let guards: BTreeSet<String> = guards.collect();
+                if guards.len() > 1 {
+                    groups.entry(guards).or_default().insert(title.clone());
+                }
+            }
+        }
+        groups.into_iter().map(|(guards, titles)| {
+            format!(
+                "{} guard the same pods ({}), which blocks every drain: pods with more than one budget are never evicted; keep one, or let their selectors differ",
+                notes::name(&guards),
+                notes::name(&titles)
+            )
+        })
+    }
+}
+
+fn written(budget: &DisruptionBudget) -> String {
+    format!("PodDisruptionBudget/{}/{}", budget.namespace, budget.name)
+}
+
+fn blocked(budget: &DisruptionBudget, floor: Floor, guarded: &Guarded) -> String {
+    let Guarded { pods, titles } = guarded;
+    let pods = if *pods == 1 { "its only pod go".to_owned() } else { format!("one of its {pods} pods go") };
+    let (field, advice) = advice(floor, guarded.pods);
+    format!("{} will block every drain: {field} never lets {pods} ({}); {advice}", written(budget), notes::name(titles))
+}
+
+/// The floor as it is written, and what to do about it where it guards `pods`.
+fn advice(floor: Floor, pods: i64) -> (String, String) {
+    match floor {
+        Floor::MaxUnavailable(amount) => (format!("maxUnavailable: {amount}"), "raise it to 1 or more".to_owned()),
+        Floor::MinAvailable(amount @ Amount { number, percent: false }) => {
+            let advice = format!("lower it to {}, or run {} pods or more", pods - 1, number.saturating_add(1));
+            (format!("minAvailable: {amount}"), advice)
+        }
+        Floor::MinAvailable(amount @ Amount { number: 100, .. }) => {
+            (format!("minAvailable: {amount}"), "write maxUnavailable: 1 instead".to_owned())
+        }
+        Floor::MinAvailable(amount) => {
+            // ⌈p·n/100⌉ < n as soon as n·(100 − p) ≥ 100.
+            let enough = (100 + 99 - amount.number) / (100 - amount.number);
+            let advice = format!("write maxUnavailable: 1 instead, or run {enough} pods or more");
+            (format!("minAvailable: {amount} rounded up"), advice)
+        }
+    }
+}
