@@ -151,7 +151,9 @@ impl Packing<'_, '_> {
         let mut ranked: Vec<(u32, i64, crate::model::Text, DomainId)> = Vec::new();
         for domain in reachable {
             if over.iter().all(|rule| self.rule_cap(class, rule, domain) > 0) {
-                let filled = over.iter().map(|rule| self.topology.tally(rule.group, domain).matched).max().unwrap_or(0);
+                // Only rules of its own say that emptier is better; what others impose says yes or no.
+                let own = over.iter().filter(|rule| rule.own.is_some());
+                let filled = own.map(|rule| self.topology.tally(rule.group, domain).matched).max().unwrap_or(0);
                 let price = self.domain_price(class, softs, Pin { key, domain });
                 ranked.push((filled, price, self.topology.domain_name(key, domain).clone(), domain));
             }

@@ -67,6 +67,8 @@ impl Measurement {
 
 /// CPU time of all living threads, in the resolution of the kernel's scheduler (nanoseconds).
 fn cpu_time() -> Duration {
+    // The kernel books a running thread's time when it is switched or at the tick; giving way makes it book.
+    std::thread::yield_now();
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let nanoseconds = tasks.flatten().filter_map(|task| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
