@@ -1,0 +1,99 @@
+use aws_sdk_ec2::types::{InstanceType, LaunchTemplateAndOverridesResponse};
+use engine::model::CapacityType;
+
+use super::*;
+use crate::testing::{option, order, settings};
+
+const OPTIONS: [(&str, &str); 3] = [("m5.large", "eu-west-1a"), ("m5.large", "eu-west-1b"), ("c5.large", "eu-west-1a")];
+
+fn options() -> Vec<Override> {
+    OPTIONS.map(|(kind, zone)| option(kind, zone)).into()
+}
+
+fn overrides(kind: &str, zone: &str) -> LaunchTemplateAndOverridesResponse {
+    let overrides =
+        FleetLaunchTemplateOverrides::builder().instance_type(InstanceType::from(kind)).availability_zone(zone);
+    LaunchTemplateAndOverridesResponse::builder().overrides(overrides.build()).build()
+}
+
+fn error(code: &str, about: Option<usize>) -> CreateFleetError {
+    let about = about.map(|index| overrides(OPTIONS[index].0, OPTIONS[index].1));
+    let error = CreateFleetError::builder().error_code(code).error_message("words");
+    error.set_launch_template_and_overrides(about).build()
+}
+
+fn machine(id: &str, kind: &str, zone: &str) -> CreateFleetInstance {
+    CreateFleetInstance::builder().launch_template_and_overrides(overrides(kind, zone)).instance_ids(id).build()
+}
+
+fn read(instances: Vec<CreateFleetInstance>, errors: Vec<CreateFleetError>) -> Result<LaunchOutcome, CloudError> {
+    let answer = CreateFleetOutput::builder().set_instances(Some(instances)).set_errors(Some(errors)).build();
+    let (request, settings) = (order(CapacityType::Spot, &options()), settings());
+    outcome(&answer, Asked { request: &request, offered: &options(), settings: &settings, now: Timestamp(5) })
+}
+
+#[test]
+fn a_machine_is_told_with_the_order_s_names_and_the_override_s_place() {
+    let outcome = read(vec![machine("i-1", "c5.large", "eu-west-1a")], Vec::new()).unwrap();
+    let machine = &outcome.instance;
+    assert_eq!(machine.provider_id.as_ref(), "aws:///eu-west-1a/i-1");
+    assert_eq!((machine.claim.as_ref(), machine.pool.as_ref(), machine.launched), ("web-abcde", "web", Timestamp(5)));
+    assert_eq!((machine.state, machine.capacity_type), (InstanceState::Pending, CapacityType::Spot));
+    assert_eq!(outcome.sold_out, []);
+}
+
+#[test]
+fn errors_beside_a_machine_tell_what_is_sold_out_and_keep_the_machine() {
+    let errors = vec![
+        error("InsufficientInstanceCapacity", Some(1)),
+        error("InsufficientInstanceCapacity", Some(0)),
+        error("UnfulfillableCapacity", Some(0)),
+        error("InternalError", Some(2)),
+    ];
+    let outcome = read(vec![machine("i-1", "c5.large", "eu-west-1a")], errors).unwrap();
+    assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
+    // Best first, each once; the internal error says nothing of capacity.
+    assert_eq!(outcome.sold_out, options()[..2]);
+}
+
+#[test]
+fn a_zone_is_known_by_its_subnet_when_the_override_has_none() {
+    let overrides = FleetLaunchTemplateOverrides::builder().subnet_id("subnet-b").build();
+    let both = LaunchTemplateAndOverridesResponse::builder().overrides(overrides).build();
+    let kind = InstanceType::from("m5.large");
+    let group = CreateFleetInstance::builder().launch_template_and_overrides(both).instance_type(kind);
+    let outcome = read(vec![group.instance_ids("i-2").build()], Vec::new()).unwrap();
+    assert_eq!(outcome.instance.provider_id.as_ref(), "aws:///eu-west-1b/i-2");
+}
+
+#[test]
+fn a_machine_whose_place_is_not_told_is_asked_for_again() {
+    let group = CreateFleetInstance::builder().instance_ids("i-3").build();
+    let error = read(vec![group], Vec::new()).unwrap_err();
+    assert!(matches!(&error, CloudError::Unknown { operation } if operation.contains("i-3")), "{error}");
+}
+
+#[test]
+fn errors_for_want_of_capacity_alone_tell_exactly_their_options() {
+    let errors = vec![error("VcpuLimitExceeded", Some(2)), error("InsufficientFreeAddressesInSubnet", Some(0))];
+    let sold_out = vec![option("m5.large", "eu-west-1a"), option("c5.large", "eu-west-1a")];
+    assert_eq!(read(Vec::new(), errors), Err(CloudError::NoCapacity { sold_out }));
+}
+
+#[test]
+fn an_error_about_nothing_in_particular_is_about_every_option() {
+    let everything = Err(CloudError::NoCapacity { sold_out: options() });
+    assert_eq!(read(Vec::new(), vec![error("UnfulfillableCapacity", None)]), everything);
+    assert_eq!(read(Vec::new(), Vec::new()), everything);
+    let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    assert_eq!(read(Vec::new(), vec![error(role, Some(1))]), everything);
+}
+
+#[test]
+fn any_other_error_without_a_machine_is_a_refusal_in_the_cloud_s_words() {
+    let errors = vec![error("InsufficientInstanceCapacity", Some(0)), error("InvalidAMIID.NotFound", Some(1))];
+    assert_eq!(
+        read(Vec::new(), errors).unwrap_err().to_string(),
+        "the cloud refuses CreateFleet: InvalidAMIID.NotFound: words"
+    );
+}

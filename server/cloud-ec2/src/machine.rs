@@ -1,0 +1,83 @@
+//! An instance as the port knows it, and the tags that say whose it is.
+
+use aws_sdk_ec2::types::{self, InstanceLifecycleType, InstanceStateName, Tag};
+use cloud::provider::{Instance, InstanceState, LaunchRequest};
+use engine::model::{CapacityType, Text, Timestamp};
+
+/// On every machine of ours, with the value `true`.
+pub(crate) const MANAGED: &str = "fleetwright.dev/managed";
+/// Cluster.
+pub(crate) const CLUSTER: &str = "fleetwright.dev/cluster";
+/// NodeClaim.
+const CLAIM: &str = "fleetwright.dev/nodeclaim";
+/// NodePool.
+const POOL: &str = "fleetwright.dev/nodepool";
+/// EC2NodeClass.
+const NODE_CLASS: &str = "fleetwright.dev/nodeclass";
+
+/// The tags of a machine, as keys and values. None of them is one by which Karpenter finds its own machines: a Karpenter
+/// in the same cluster would collect ours as leftovers.
+pub(crate) fn tags(request: &LaunchRequest) -> Vec<(String, String)> {
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    vec![
+        pair(MANAGED, "true"),
+        pair(CLUSTER, &request.cluster),
+        pair(CLAIM, &request.claim),
+        pair(POOL, &request.pool),
+        pair(NODE_CLASS, &request.node_class),
+        // Cloud controllers take a machine with this tag for a node of the cluster.
+        (format!("kubernetes.io/cluster/{}", request.cluster), "owned".to_owned()),
+    ]
+}
+
+/// `aws:///<zone>/<instance id>`.
+pub(crate) fn provider_id(zone: &str, id: &str) -> Text {
+    Text::from(format!("aws:///{zone}/{id}"))
+}
+
+/// An instance of a listing; `None` when id, type, zone, state or launch time is missing. A tag that somebody took off
+/// reads as empty.
+pub(crate) fn read(instance: &types::Instance) -> Option<Instance> {
+    let id = instance.instance_id()?;
+    let zone = instance.placement()?.availability_zone()?;
+    let tag = |key: &str| Text::from(value(instance.tags(), key).unwrap_or_default());
+    Some(Instance {
+        id: Text::from(id),
+        provider_id: provider_id(zone, id),
+        instance_type: Text::from(instance.instance_type()?.as_str()),
+        zone: Text::from(zone),
+        capacity_type: capacity_type(instance),
+        state: state(instance.state()?.name()?),
+        cluster: tag(CLUSTER),
+        claim: tag(CLAIM),
+        pool: tag(POOL),
+        launched: Timestamp(instance.launch_time()?.to_millis().ok()?),
+    })
+}
+
+fn value<'t>(tags: &'t [Tag], key: &str) -> Option<&'t str> {
+    tags.iter().find(|tag| tag.key() == Some(key))?.value()
+}
+
+fn capacity_type(instance: &types::Instance) -> CapacityType {
+    match instance.instance_lifecycle() {
+        Some(InstanceLifecycleType::Spot) => CapacityType::Spot,
+        Some(InstanceLifecycleType::CapacityBlock | InstanceLifecycleType::InterruptibleCapacityReservation) => {
+            CapacityType::Reserved
+        }
+        _ => CapacityType::OnDemand,
+    }
+}
+
+/// A stopped machine is bought and not up, whatever it was before: it can be started, and it must be given back.
+fn state(name: &InstanceStateName) -> InstanceState {
+    match name {
+        InstanceStateName::Running => InstanceState::Running,
+        InstanceStateName::ShuttingDown => InstanceState::ShuttingDown,
+        InstanceStateName::Terminated => InstanceState::Terminated,
+        _ => InstanceState::Pending,
+    }
+}
+
+#[cfg(test)]
+mod tests;

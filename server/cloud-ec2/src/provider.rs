@@ -1,0 +1,177 @@
+//! The calls: each is one request of the port, sent once.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::config::{BehaviorVersion, Builder, Credentials, Region, SharedHttpClient};
+use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder;
+use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use cloud::provider::{
+    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, instance_id,
+};
+use engine::model::{Text, Timestamp};
+
+use crate::answer::{self, Asked};
+use crate::failure::Failure;
+use crate::machine::{self, CLUSTER, MANAGED};
+use crate::request::{self, CREATE_FLEET};
+use crate::settings::Settings;
+use crate::watch::Watch;
+
+const DESCRIBE: &str = "DescribeInstances";
+const TERMINATE: &str = "TerminateInstances";
+
+/// Reservations on one page of a listing, the most that EC2 gives; a fleet of one machine is one reservation.
+const PAGE: i32 = 1_000;
+
+/// Every state but `terminated`.
+const NOT_GONE: [InstanceStateName; 5] = [
+    InstanceStateName::Pending,
+    InstanceStateName::Running,
+    InstanceStateName::ShuttingDown,
+    InstanceStateName::Stopping,
+    InstanceStateName::Stopped,
+];
+
+/// EC2 in one account and region.
+pub struct Ec2Cloud {
+    client: Client,
+    settings: Settings,
+    clock: fn() -> Timestamp,
+    watch: Mutex<Watch>,
+}
+
+impl fmt::Debug for Ec2Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ec2Cloud").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Ec2Cloud {
+    /// EC2 by `settings`, with the credentials that AWS tools find: environment, profile, web identity, container, instance.
+    /// They are looked for at the first call.
+    pub async fn connect(settings: Settings, clock: fn() -> Timestamp) -> Self {
+        let shared = aws_config::defaults(BehaviorVersion::latest())
+            .region(Region::new(settings.region.clone()))
+            .http_client(https())
+            .load()
+            .await;
+        Self::build(Builder::from(&shared), settings, clock)
+    }
+
+    /// EC2 by `settings`, with `credentials` that the caller holds.
+    #[must_use]
+    pub fn with_credentials(settings: Settings, credentials: Credentials, clock: fn() -> Timestamp) -> Self {
+        let config = aws_sdk_ec2::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(settings.region.clone()))
+            .credentials_provider(credentials)
+            .http_client(https());
+        Self::build(config, settings, clock)
+    }
+
+    fn build(mut config: Builder, settings: Settings, clock: fn() -> Timestamp) -> Self {
+        // Two places that retry multiply their patience; the caller knows which requests still matter.
+        config = config.retry_config(RetryConfig::disabled());
+        if let Some(endpoint) = &settings.endpoint {
+            config = config.endpoint_url(endpoint);
+        }
+        Self { client: Client::from_conf(config.build()), settings, clock, watch: Mutex::default() }
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        // Every method leaves it whole, so a panic elsewhere does not spoil it.
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All instances that `call` describes, from every page.
+    async fn all(&self, call: DescribeInstancesFluentBuilder) -> Result<Vec<Instance>, CloudError> {
+        let mut pages = call.max_results(PAGE).into_paginator().send();
+        let mut found = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
+            for instance in page.reservations().iter().flat_map(|reservation| reservation.instances()) {
+                found.push(machine::read(instance).ok_or_else(|| incomplete(instance.instance_id()))?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn https() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
+}
+
+fn incomplete(id: Option<&str>) -> CloudError {
+    let id = id.unwrap_or("without an id");
+    let operation = format!("{DESCRIBE} (it tells instance {id} without its type, zone, state or launch time)");
+    CloudError::Unknown { operation: Text::from(operation) }
+}
+
+fn filter(name: impl Into<String>, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
+    let values = values.into_iter().map(Into::into).collect();
+    Filter::builder().name(name).set_values(Some(values)).build()
+}
+
+fn ours() -> Filter {
+    filter(format!("tag:{MANAGED}"), ["true"])
+}
+
+/// Whether the machine had ended before it was to be terminated.
+fn was_gone(change: &InstanceStateChange) -> bool {
+    change.previous_state().and_then(|state| state.name()) == Some(&InstanceStateName::Terminated)
+}
+
+impl CloudProvider for Ec2Cloud {
+    async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
+        let request::Fleet { call, offered } = request::fleet(request, &self.settings)?;
+        match call.send_with(&self.client).await {
+            Ok(answer) => {
+                let now = (self.clock)();
+                answer::outcome(&answer, Asked { request, offered: &offered, settings: &self.settings, now })
+            }
+            Err(error) => Err(Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered)),
+        }
+    }
+
+    async fn terminate(&self, id: &str) -> Result<(), CloudError> {
+        let id = instance_id(id);
+        let sent = self.client.terminate_instances().instance_ids(id).send().await;
+        let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
+        let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));
+        match change {
+            Some(change) if was_gone(change) => Err(CloudError::NotFound { id: Text::from(id) }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
+        let id = instance_id(id);
+        let sent = self.client.describe_instances().instance_ids(id).send().await;
+        let answer = sent.map_err(|error| Failure::read(DESCRIBE, &error).of_instance(id))?;
+        let instance = answer.reservations().iter().flat_map(|reservation| reservation.instances()).next();
+        let instance = instance.ok_or_else(|| CloudError::NotFound { id: Text::from(id) })?;
+        machine::read(instance).ok_or_else(|| incomplete(Some(id)))
+    }
+
+    async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
+        let states = NOT_GONE.iter().map(InstanceStateName::as_str);
+        let call = self.client.describe_instances().filters(ours());
+        let call = call.filters(filter(format!("tag:{CLUSTER}"), [cluster]));
+        let mut found = self.all(call.filters(filter("instance-state-name", states))).await?;
+        // A machine may end between two pages.
+        found.retain(|instance| instance.state != InstanceState::Terminated);
+        Ok(found)
+    }
+
+    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
+        if !self.watch().is_due((self.clock)()) {
+            return Ok(Vec::new());
+        }
+        let listed = self.all(self.client.describe_instances().filters(ours())).await?;
+        Ok(self.watch().compare(listed, (self.clock)()))
+    }
+}

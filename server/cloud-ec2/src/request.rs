@@ -1,0 +1,141 @@
+//! From an order to `CreateFleet`. The same order makes the same bytes, which is what its client token stands for.
+
+use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
+use aws_sdk_ec2::types::{
+    DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateOverridesRequest,
+    FleetLaunchTemplateSpecificationRequest, FleetOnDemandAllocationStrategy, FleetType, InstanceType,
+    OnDemandOptionsRequest, ResourceType, SpotAllocationStrategy, SpotOptionsRequest, Tag, TagSpecification,
+    TargetCapacitySpecificationRequest,
+};
+use cloud::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
+use engine::model::{CapacityType, Text};
+use sha2::{Digest, Sha256};
+
+use crate::machine;
+use crate::settings::Settings;
+
+/// The call, as errors name it.
+pub(crate) const CREATE_FLEET: &str = "CreateFleet";
+
+/// Hexadecimal digits of a client token: 128 bits, half of the 64 characters that EC2 takes.
+const TOKEN_DIGITS: usize = 32;
+
+/// A `CreateFleet`, and the options of the order that it offers.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) call: CreateFleetInputBuilder,
+    /// Those whose zone has a subnet, best first.
+    pub(crate) offered: Vec<Override>,
+}
+
+/// The `CreateFleet` for `request`.
+///
+/// # Errors
+/// [`CloudError::Refused`] when the order cannot be expressed: reserved capacity, no option, too many, or none in a zone
+/// that has a subnet.
+pub(crate) fn fleet(request: &LaunchRequest, settings: &Settings) -> Result<Fleet, CloudError> {
+    let offered = offered(request, settings)?;
+    let builder = CreateFleetInputBuilder::default()
+        .r#type(FleetType::Instant)
+        .client_token(client_token(request))
+        .launch_template_configs(template(&offered, settings));
+    let builder = market(builder, request.capacity_type)?;
+    let tagged = [ResourceType::Instance, ResourceType::Volume].map(|kind| tagged(kind, request));
+    Ok(Fleet { call: builder.set_tag_specifications(Some(tagged.into())), offered })
+}
+
+fn refused(code: &str, message: String) -> CloudError {
+    CloudError::Refused { operation: Text::from(CREATE_FLEET), code: Text::from(code), message }
+}
+
+fn offered(request: &LaunchRequest, settings: &Settings) -> Result<Vec<Override>, CloudError> {
+    let options = request.overrides.len();
+    if options == 0 || options > MAX_OVERRIDES {
+        let message = format!("{options} overrides, where 1 to {MAX_OVERRIDES} are allowed");
+        return Err(refused("InvalidParameterValue", message));
+    }
+    let has_subnet = |option: &&Override| settings.subnets.contains_key(option.zone.as_ref());
+    let offered: Vec<Override> = request.overrides.iter().filter(has_subnet).cloned().collect();
+    if offered.is_empty() {
+        return Err(refused("NoSubnet", no_subnet(request, settings)));
+    }
+    Ok(offered)
+}
+
+fn no_subnet(request: &LaunchRequest, settings: &Settings) -> String {
+    let mut zones: Vec<&str> = request.overrides.iter().map(|option| option.zone.as_ref()).collect();
+    zones.sort_unstable();
+    zones.dedup();
+    let known: Vec<&str> = settings.subnets.keys().map(String::as_str).collect();
+    format!(
+        "no subnet is configured for any zone of the order ({}); there are subnets for: {}",
+        zones.join(", "),
+        if known.is_empty() { "no zone".to_owned() } else { known.join(", ") },
+    )
+}
+
+/// Names the order to EC2. Claims of two clusters may have one name, so the cluster is part of it.
+fn client_token(request: &LaunchRequest) -> String {
+    // No cluster name holds a line feed, so no two orders are written alike.
+    let digest = Sha256::digest(format!("{}\n{}", request.cluster, request.token));
+    digest.iter().take(TOKEN_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn template(offered: &[Override], settings: &Settings) -> FleetLaunchTemplateConfigRequest {
+    let specification = FleetLaunchTemplateSpecificationRequest::builder()
+        .launch_template_name(&settings.template.name)
+        .version(&settings.template.version)
+        .build();
+    let overrides = (0_u32..).zip(offered).map(|(rank, option)| one_override(rank, option, settings)).collect();
+    FleetLaunchTemplateConfigRequest::builder()
+        .launch_template_specification(specification)
+        .set_overrides(Some(overrides))
+        .build()
+}
+
+/// The zone goes without saying beside the subnet, but errors echo the override, and that is how the zone of a failure is
+/// known (Karpenter: launching).
+fn one_override(rank: u32, option: &Override, settings: &Settings) -> FleetLaunchTemplateOverridesRequest {
+    FleetLaunchTemplateOverridesRequest::builder()
+        .instance_type(InstanceType::from(option.instance_type.as_ref()))
+        .availability_zone(option.zone.as_ref())
+        .set_subnet_id(settings.subnets.get(option.zone.as_ref()).cloned())
+        .priority(f64::from(rank))
+        .build()
+}
+
+/// Spot machines come from the cheapest pools among those that are not likely to be taken back, on-demand machines from
+/// the cheapest (the strategies that Karpenter asks for).
+fn market(
+    builder: CreateFleetInputBuilder,
+    capacity_type: CapacityType,
+) -> Result<CreateFleetInputBuilder, CloudError> {
+    let (kind, builder) = match capacity_type {
+        CapacityType::Spot => {
+            let strategy = SpotAllocationStrategy::PriceCapacityOptimized;
+            let options = SpotOptionsRequest::builder().allocation_strategy(strategy).build();
+            (DefaultTargetCapacityType::Spot, builder.spot_options(options))
+        }
+        CapacityType::OnDemand => {
+            let strategy = FleetOnDemandAllocationStrategy::LowestPrice;
+            let options = OnDemandOptionsRequest::builder().allocation_strategy(strategy).build();
+            (DefaultTargetCapacityType::OnDemand, builder.on_demand_options(options))
+        }
+        CapacityType::Reserved => {
+            let message = "a capacity reservation is targeted by a launch template of its own, and there is one template \
+                           for all machines; leave `reserved` out of the pool's capacity types";
+            return Err(refused("ReservedCapacity", message.to_owned()));
+        }
+    };
+    let one = TargetCapacitySpecificationRequest::builder().total_target_capacity(1).default_target_capacity_type(kind);
+    Ok(builder.target_capacity_specification(one.build()))
+}
+
+fn tagged(kind: ResourceType, request: &LaunchRequest) -> TagSpecification {
+    let tag = |(key, value): (String, String)| Tag::builder().key(key).value(value).build();
+    let tags = machine::tags(request).into_iter().map(tag).collect();
+    TagSpecification::builder().resource_type(kind).set_tags(Some(tags)).build()
+}
+
+#[cfg(test)]
+mod tests;

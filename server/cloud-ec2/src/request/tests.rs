@@ -1,0 +1,94 @@
+use aws_sdk_ec2::operation::create_fleet::CreateFleetInput;
+
+use super::*;
+use crate::testing::{option, order, settings};
+
+fn built(request: &LaunchRequest) -> CreateFleetInput {
+    fleet(request, &settings()).unwrap().call.build().unwrap()
+}
+
+fn two_zones(capacity_type: CapacityType) -> LaunchRequest {
+    order(capacity_type, &[option("m5.large", "eu-west-1b"), option("c5.large", "eu-west-1a")])
+}
+
+#[test]
+fn overrides_keep_the_order_s_rank_and_get_their_zone_s_subnet() {
+    let input = built(&two_zones(CapacityType::Spot));
+    let config = &input.launch_template_configs()[0];
+    let template = config.launch_template_specification().unwrap();
+    assert_eq!((template.launch_template_name(), template.version()), (Some("nodes"), Some("7")));
+    let told: Vec<_> = config
+        .overrides()
+        .iter()
+        .map(|o| (o.instance_type().unwrap().as_str(), o.subnet_id().unwrap(), o.priority().unwrap()))
+        .collect();
+    assert_eq!(told, [("m5.large", "subnet-b", 0.0), ("c5.large", "subnet-a", 1.0)]);
+}
+
+#[test]
+fn each_market_has_its_strategy_and_no_other() {
+    let spot = built(&two_zones(CapacityType::Spot));
+    let strategy = spot.spot_options().and_then(|options| options.allocation_strategy()).unwrap();
+    assert_eq!((strategy.as_str(), spot.on_demand_options().is_some()), ("price-capacity-optimized", false));
+    let on_demand = built(&two_zones(CapacityType::OnDemand));
+    let strategy = on_demand.on_demand_options().and_then(|options| options.allocation_strategy()).unwrap();
+    assert_eq!((strategy.as_str(), on_demand.spot_options().is_some()), ("lowest-price", false));
+}
+
+#[test]
+fn one_machine_is_asked_for_at_once() {
+    let input = built(&two_zones(CapacityType::OnDemand));
+    let target = input.target_capacity_specification().unwrap();
+    assert_eq!((input.r#type(), target.total_target_capacity()), (Some(&FleetType::Instant), Some(1)));
+}
+
+#[test]
+fn the_same_order_makes_the_same_request() {
+    assert_eq!(built(&two_zones(CapacityType::Spot)), built(&two_zones(CapacityType::Spot)));
+}
+
+#[test]
+fn a_token_differs_by_attempt_and_by_cluster_and_fits_into_64_characters() {
+    let first = two_zones(CapacityType::Spot);
+    let second = LaunchRequest { token: Text::from("web-abcde-2"), ..first.clone() };
+    let elsewhere = LaunchRequest { cluster: Text::from("c2"), ..first.clone() };
+    let tokens = [&first, &second, &elsewhere].map(client_token);
+    assert!(tokens[0] != tokens[1] && tokens[0] != tokens[2], "{tokens:?}");
+    assert!(tokens.iter().all(|token| token.len() == 32 && token.bytes().all(|b| b.is_ascii_hexdigit())), "{tokens:?}");
+}
+
+#[test]
+fn options_in_zones_without_a_subnet_are_left_out() {
+    let request = order(CapacityType::Spot, &[option("m5.large", "eu-west-1c"), option("m5.large", "eu-west-1a")]);
+    let fleet = fleet(&request, &settings()).unwrap();
+    assert_eq!(fleet.offered, [option("m5.large", "eu-west-1a")]);
+}
+
+#[test]
+fn an_order_for_zones_without_any_subnet_says_which_zones_have_one() {
+    let request = order(CapacityType::Spot, &[option("m5.large", "eu-west-1c"), option("c5.large", "eu-west-1c")]);
+    assert_eq!(
+        fleet(&request, &settings()).unwrap_err().to_string(),
+        "the cloud refuses CreateFleet: NoSubnet: no subnet is configured for any zone of the order (eu-west-1c); \
+         there are subnets for: eu-west-1a, eu-west-1b"
+    );
+}
+
+#[test]
+fn no_option_and_too_many_options_are_refused() {
+    let code = |request: &LaunchRequest| match fleet(request, &settings()) {
+        Err(CloudError::Refused { code, .. }) => Some(code.to_string()),
+        _ => None,
+    };
+    assert_eq!(code(&order(CapacityType::Spot, &[])).as_deref(), Some("InvalidParameterValue"));
+    let most = vec![option("m5.large", "eu-west-1a"); 60];
+    assert_eq!(code(&order(CapacityType::Spot, &most)), None);
+    let more = vec![option("m5.large", "eu-west-1a"); 61];
+    assert_eq!(code(&order(CapacityType::Spot, &more)).as_deref(), Some("InvalidParameterValue"));
+}
+
+#[test]
+fn reserved_capacity_is_refused_before_it_costs_anything() {
+    let refusal = fleet(&two_zones(CapacityType::Reserved), &settings()).unwrap_err();
+    assert!(matches!(&refusal, CloudError::Refused { code, .. } if code.as_ref() == "ReservedCapacity"), "{refusal}");
+}

@@ -1,0 +1,82 @@
+//! What becomes of machines: listing, giving back, and what happens by itself.
+
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState};
+use cloud_ec2::Ec2Cloud;
+use engine::model::{CapacityType, Text};
+
+use super::{NOW, both, order};
+
+/// Buys machines `i-1`, `i-2`, … for claims of these names.
+async fn buy(cloud: &Ec2Cloud, names: &[&str]) {
+    for name in names {
+        cloud.launch(&order(name)).await.unwrap();
+    }
+}
+
+async fn listed(cloud: &Ec2Cloud, cluster: &str) -> Vec<String> {
+    cloud.list(cluster).await.unwrap().into_iter().map(|instance| instance.id.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_listing_has_every_page_of_one_cluster_s_machines() {
+    let (ec2, cloud) = both().await;
+    ec2.page_by(2);
+    buy(&cloud, &["a", "b", "c"]).await;
+    let mut elsewhere = order("d");
+    elsewhere.cluster = Text::from("c2");
+    cloud.launch(&elsewhere).await.unwrap();
+    assert_eq!(listed(&cloud, "c1").await, ["i-1", "i-2", "i-3"]);
+    assert_eq!(listed(&cloud, "c2").await, ["i-4"]);
+    let pages = ec2.heard().into_iter().filter(|form| form["Action"] == "DescribeInstances");
+    // Two machines a page: c1 has two pages, c2 has one.
+    assert_eq!(pages.count(), 3);
+}
+
+#[tokio::test]
+async fn a_listing_that_breaks_off_is_an_error_and_no_short_list() {
+    let (ec2, cloud) = both().await;
+    ec2.page_by(2);
+    buy(&cloud, &["a", "b", "c"]).await;
+    ec2.fail_second_page();
+    assert_eq!(cloud.list("c1").await, Err(CloudError::RequestLimitExceeded { retry_after_ms: 1_000 }));
+}
+
+#[tokio::test]
+async fn a_machine_is_described_as_it_was_bought() {
+    let (ec2, cloud) = both().await;
+    let bought = cloud.launch(&order("a")).await.unwrap().instance;
+    ec2.boot();
+    let found = cloud.describe(&bought.provider_id).await.unwrap();
+    assert_eq!((found.state, found.launched, found.capacity_type), (InstanceState::Running, NOW, CapacityType::Spot));
+    assert_eq!((&found.claim, &found.pool, &found.cluster), (&bought.claim, &bought.pool, &bought.cluster));
+    let nobody = CloudError::NotFound { id: Text::from("i-9") };
+    assert_eq!(cloud.describe("aws:///eu-west-1a/i-9").await, Err(nobody));
+}
+
+#[tokio::test]
+async fn giving_back_may_be_repeated_until_the_machine_is_gone() {
+    let (ec2, cloud) = both().await;
+    buy(&cloud, &["a"]).await;
+    cloud.terminate("aws:///eu-west-1b/i-1").await.unwrap();
+    cloud.terminate("i-1").await.unwrap();
+    assert_eq!(cloud.describe("i-1").await.unwrap().state, InstanceState::ShuttingDown);
+    ec2.end("i-1");
+    let gone = |id: &str| Err(CloudError::NotFound { id: Text::from(id) });
+    assert_eq!(cloud.terminate("i-1").await, gone("i-1"));
+    assert_eq!(cloud.terminate("i-9").await, gone("i-9"));
+    assert_eq!(listed(&cloud, "c1").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn machines_that_came_up_or_ended_are_told_and_then_the_cloud_is_left_alone_for_a_while() {
+    let (ec2, cloud) = both().await;
+    buy(&cloud, &["a", "b"]).await;
+    ec2.boot();
+    ec2.end("i-2");
+    let events = cloud.events().await.unwrap();
+    let [CloudEvent::Running(up), CloudEvent::Terminated(down)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((up.id.as_ref(), down.id.as_ref()), ("i-1", "i-2"));
+    let calls = ec2.heard().len();
+    assert_eq!(cloud.events().await, Ok(Vec::new()));
+    assert_eq!(ec2.heard().len(), calls);
+}

@@ -1,0 +1,51 @@
+//! The adapter against a stand-in of EC2: the real SDK, real sockets, EC2's query protocol, on loopback only.
+#![expect(clippy::unwrap_used, reason = "what fails to unwrap in a test is the test's failure")]
+
+mod buying;
+mod keeping;
+mod stand_in;
+
+use cloud::provider::{LaunchRequest, Override};
+use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
+use engine::model::{CapacityType, Text, Timestamp};
+use stand_in::StandIn;
+
+/// The moment at which everything in these tests happens: 2026-01-02T03:04:05Z.
+const NOW: Timestamp = Timestamp(1_767_323_045_000);
+
+fn option(instance_type: &str, zone: &str) -> Override {
+    Override { instance_type: Text::from(instance_type), zone: Text::from(zone) }
+}
+
+/// A spot machine for claim `name` in cluster `c1`: `m5.large` in zone b before `c5.large` in zone a.
+fn order(name: &str) -> LaunchRequest {
+    LaunchRequest {
+        token: Text::from(format!("{name}-1")),
+        cluster: Text::from("c1"),
+        claim: Text::from(name),
+        pool: Text::from("web"),
+        node_class: Text::from("default"),
+        capacity_type: CapacityType::Spot,
+        overrides: vec![option("m5.large", "eu-west-1b"), option("c5.large", "eu-west-1a")],
+        reservation: None,
+    }
+}
+
+fn adapter(endpoint: String) -> Ec2Cloud {
+    let subnet = |(zone, id): (&str, &str)| (zone.to_owned(), id.to_owned());
+    let settings = Settings {
+        region: "eu-west-1".to_owned(),
+        endpoint: Some(endpoint),
+        template: LaunchTemplate { name: "nodes".to_owned(), version: "7".to_owned() },
+        subnets: [("eu-west-1a", "subnet-a"), ("eu-west-1b", "subnet-b")].map(subnet).into(),
+    };
+    let credentials = aws_sdk_ec2::config::Credentials::new("AKIDTEST", "secret", None, None, "test");
+    Ec2Cloud::with_credentials(settings, credentials, || NOW)
+}
+
+/// A stand-in, and the adapter that speaks to it.
+async fn both() -> (StandIn, Ec2Cloud) {
+    let ec2 = StandIn::start().await;
+    let cloud = adapter(ec2.endpoint());
+    (ec2, cloud)
+}
