@@ -13,6 +13,7 @@ pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
 pub use layers::{Layers, Origin};
 pub use print::{explain, print};
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,9 +85,28 @@ pub struct Listen {
     pub http: SocketAddr,
 }
 
-/// The simulated cloud.
+/// `cloud.provider`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// The simulated cloud.
+    Simulated,
+    /// Amazon EC2.
+    Ec2,
+}
+
+/// The cloud.
 #[derive(Debug, Clone)]
 pub struct CloudConfig {
+    /// `cloud.provider`.
+    pub provider: Provider,
+    /// `cloud.endpoint`: the EC2 API.
+    pub endpoint: Option<String>,
+    /// `cloud.launch-template`: name.
+    pub launch_template: Option<String>,
+    /// `cloud.launch-template-version`.
+    pub launch_template_version: String,
+    /// `cloud.subnets`: zone to subnet.
+    pub subnets: BTreeMap<String, String>,
     /// `cloud.seed`.
     pub seed: u64,
     /// `cloud.boot`: how long a machine takes to start.
@@ -131,6 +151,14 @@ impl Config {
             listen: Listen { grpc: layers.address("listen.grpc")?, http: layers.address("listen.http")? },
             database_url: layers.optional("store.database-url"),
             cloud: CloudConfig {
+                provider: match layers.choice("cloud.provider")? {
+                    "ec2" => Provider::Ec2,
+                    _ => Provider::Simulated,
+                },
+                endpoint: layers.optional("cloud.endpoint"),
+                launch_template: layers.optional("cloud.launch-template"),
+                launch_template_version: layers.text("cloud.launch-template-version"),
+                subnets: layers.pairs("cloud.subnets")?,
                 seed: layers.number("cloud.seed")?,
                 boot: layers.duration("cloud.boot")?,
                 no_capacity: layers.switch("cloud.no-capacity")?,

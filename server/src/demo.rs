@@ -22,6 +22,7 @@ use anyhow::Context;
 use cloud::simulated::{Bucket, ClockedCloud, Weather};
 use engine::control;
 
+use crate::clouds;
 use crate::config::LeaseConfig;
 use crate::serve::{self, Parts, Server};
 use crate::store::memory::MemoryStore;
@@ -62,7 +63,7 @@ pub(crate) struct Plan {
 /// What could not be started.
 pub(crate) async fn run(plan: Plan) -> anyhow::Result<bool> {
     let stop = ::agent::asked_to_stop();
-    let cloud = Arc::new(serve::simulated_cloud(weather(&plan), REGION, None)?);
+    let cloud = Arc::new(clouds::simulated(weather(&plan), REGION, None)?);
     let server = Server::start(parts(&plan, Arc::clone(&cloud))).await?;
     say(&format!("live page: http://{}/\n", server.http))?;
     let names: Vec<String> = (0..usize::from(plan.clusters)).map(name).collect();

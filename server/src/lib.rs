@@ -1,11 +1,12 @@
 //! The shell of Fleetwright: everything that talks to files, sockets, clocks and people, around an engine that does not.
 //!
 //! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
-//! `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
+//! `clouds` (which cloud), `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
 //! `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine).
 
 pub mod cli;
 mod clock;
+mod clouds;
 pub mod config;
 mod control_loop;
 mod demo;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
-use cloud::simulated::{ClockedCloud, SimulatedCloud, Weather};
+use cloud::provider::CloudProvider;
+use cloud::simulated::ClockedCloud;
 use engine::control::{self, Controller};
 use engine::input::{PlanningInput, Policy};
 use engine::plan::{Plan, PlanReport};
@@ -29,13 +29,13 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::postgres::PostgresStore;
 use crate::views::{self, Views};
-use crate::{clock, pools, web};
+use crate::{clock, clouds, pools, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
 const EVENTS_WAITING: usize = 1024;
 
 /// Everything that a server is made of beside its sockets.
-pub(crate) struct Parts {
+pub(crate) struct Parts<C = ClockedCloud> {
     /// Where to listen.
     pub(crate) grpc: SocketAddr,
     /// Where to listen.
@@ -43,7 +43,7 @@ pub(crate) struct Parts {
     /// What survives.
     pub(crate) store: Arc<dyn Store>,
     /// Where machines come from.
-    pub(crate) cloud: Arc<ClockedCloud>,
+    pub(crate) cloud: Arc<C>,
     /// Who decides.
     pub(crate) settings: control::Settings,
     /// Ownership of clusters.
@@ -72,7 +72,7 @@ pub(crate) struct Server {
 pub(crate) async fn until_stopped(config: Config) -> anyhow::Result<()> {
     let stop = agent::asked_to_stop();
     let grace = config.shutdown_grace;
-    let mut server = Server::start(parts(config).await?).await?;
+    let mut server = clouds::start(config).await?;
     info!("agents connect to grpc://{}; live page at http://{}/", server.grpc, server.http);
     let ended = tokio::select! {
         () = stop => Ok(()),
@@ -83,7 +83,19 @@ pub(crate) async fn until_stopped(config: Config) -> anyhow::Result<()> {
     ended
 }
 
-async fn parts(config: Config) -> anyhow::Result<Parts> {
+/// A server by `config` that buys from `cloud`.
+///
+/// # Errors
+/// What could not be opened.
+pub(crate) async fn start<C: CloudProvider + 'static>(
+    config: Config,
+    catalogue: Option<Source>,
+    cloud: C,
+) -> anyhow::Result<Server> {
+    Server::start(parts(config, catalogue, cloud).await?).await
+}
+
+async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<Parts<C>> {
     let store: Arc<dyn Store> = match &config.database_url {
         Some(url) => Arc::new(PostgresStore::connect(url).await?),
         None => {
@@ -91,19 +103,11 @@ async fn parts(config: Config) -> anyhow::Result<Parts> {
             Arc::new(MemoryStore::new())
         }
     };
-    let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
-    let boot_ms = i64::try_from(config.cloud.boot.as_millis()).unwrap_or(i64::MAX);
-    let weather = Weather {
-        seed: config.cloud.seed,
-        boot_ms: (boot_ms, boot_ms),
-        no_capacity: config.cloud.no_capacity,
-        ..Weather::default()
-    };
     Ok(Parts {
         grpc: config.listen.grpc,
         http: config.listen.http,
         store,
-        cloud: Arc::new(simulated_cloud(weather, &config.cloud.region, catalogue.as_ref())?),
+        cloud: Arc::new(cloud),
         settings: control::Settings {
             policy: Policy {
                 preferences: config.control.preferences,
@@ -118,28 +122,6 @@ async fn parts(config: Config) -> anyhow::Result<Parts> {
         region: config.cloud.region,
         catalogue,
     })
-}
-
-fn read_catalogue(path: &std::path::Path) -> anyhow::Result<Source> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read the catalogue {}", path.display()))?;
-    Ok(Source { name: path.display().to_string(), bytes })
-}
-
-/// A cloud that sells what the catalogue has in `region`.
-///
-/// # Errors
-/// When the catalogue cannot be read.
-pub(crate) fn simulated_cloud(
-    weather: Weather,
-    region: &str,
-    catalogue: Option<&Source>,
-) -> anyhow::Result<ClockedCloud> {
-    let snapshot = match catalogue {
-        Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
-        None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
-    };
-    let built = cloud::catalogue::build(&snapshot, &Market::new(region), &NodeClassSettings::default());
-    Ok(ClockedCloud::new(SimulatedCloud::new(weather, Some(Arc::new(built.catalogue))), clock::now))
 }
 
 /// What every controller of this program has in common.
@@ -178,7 +160,7 @@ impl Server {
     ///
     /// # Errors
     /// The address that could not be listened on.
-    pub(crate) async fn start(parts: Parts) -> anyhow::Result<Self> {
+    pub(crate) async fn start<C: CloudProvider + 'static>(parts: Parts<C>) -> anyhow::Result<Self> {
         let grpc_listener = listen(parts.grpc).await?;
         let http_listener = listen(parts.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);

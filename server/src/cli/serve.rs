@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use super::exit::{Failure, Status};
 use super::output;
 use crate::config::{self, Config, FILE_VARIABLE, KEYS, Layers};
-use crate::{serve, telemetry};
+use crate::{clouds, serve, telemetry};
 
 /// Flags of `serve`: every configuration key is one, beside `--config` and `--print-config`.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
         output::print_text(&config::print(&layers))?;
         return Ok(Status::Done);
     }
+    clouds::check(&config.cloud).map_err(Failure::refused)?;
     telemetry::start(&config.log_filter, config.log_json).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     runtime.block_on(serve::until_stopped(config)).map_err(|error| Failure::internal(format!("{error:#}")))?;

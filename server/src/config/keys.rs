@@ -13,6 +13,8 @@ pub enum Kind {
     Switch,
     /// A number with a unit: `500ms`, `10s`, `2m`, `1h`.
     Duration,
+    /// Names and what stands for each: `a=b,c=d`.
+    Pairs,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -27,6 +29,7 @@ impl Kind {
             Self::Number => "a whole number from 0".to_owned(),
             Self::Switch => "true or false".to_owned(),
             Self::Duration => "a duration such as 500ms, 10s, 2m or 1h".to_owned(),
+            Self::Pairs => "pairs such as a=b,c=d, each name once".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
         }
     }
@@ -40,6 +43,7 @@ impl Kind {
             Self::Number => "integer",
             Self::Switch => "boolean",
             Self::Duration => "duration",
+            Self::Pairs => "map",
             Self::Choice(_) => "enum",
         }
     }
@@ -115,10 +119,10 @@ pub const KEYS: &[Key] = &[
     key(
         "cloud.provider",
         "cloud-provider",
-        Kind::Choice(&["simulated"]),
+        Kind::Choice(&["simulated", "ec2"]),
         "simulated",
-        "simulated",
-        "Which cloud machines are bought from.",
+        "ec2",
+        "Which cloud machines are bought from. `ec2` needs a program that was built with the cargo feature of that name; credentials come from where AWS tools look for them.",
     ),
     key(
         "cloud.region",
@@ -135,6 +139,38 @@ pub const KEYS: &[Key] = &[
         "",
         "/etc/fleetwright/catalogue.json",
         "Machine types and prices in place of the built-in ones; the format is that of `fleetwright catalogue export`.",
+    ),
+    key(
+        "cloud.endpoint",
+        "cloud-endpoint",
+        Kind::Text,
+        "",
+        "https://ec2.eu-west-1.api.aws",
+        "Address of the EC2 API in place of the region's own, such as a VPC endpoint's.",
+    ),
+    key(
+        "cloud.launch-template",
+        "cloud-launch-template",
+        Kind::Text,
+        "",
+        "fleetwright-nodes",
+        "Name of the EC2 launch template that every machine is made from: image, security groups, instance profile, user data. EC2 needs it.",
+    ),
+    key(
+        "cloud.launch-template-version",
+        "cloud-launch-template-version",
+        Kind::Text,
+        "$Default",
+        "7",
+        "Version of the launch template: a number, $Default or $Latest.",
+    ),
+    key(
+        "cloud.subnets",
+        "cloud-subnets",
+        Kind::Pairs,
+        "",
+        "us-east-1a=subnet-0a1b2c,us-east-1b=subnet-0d4e5f",
+        "The subnet for the machines of each zone. EC2 needs it; machines are bought in no other zone.",
     ),
     key(
         "cloud.seed",

@@ -141,6 +141,10 @@ impl Layers {
         })
     }
 
+    pub(super) fn pairs(&self, path: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+        self.parsed(path, parse_pairs)
+    }
+
     fn parsed<T>(&self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ConfigError> {
         let (value, origin) = self.get(path);
         parse(value).ok_or_else(|| match find(path) {
@@ -191,6 +195,18 @@ fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
+}
+
+/// Reads `a=b,c=d`; nothing at all is no pairs.
+fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
+    let mut pairs = BTreeMap::new();
+    for pair in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
+        let (name, value) = pair.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())?;
+        if pairs.insert(name.to_owned(), value.to_owned()).is_some() {
+            return None;
+        }
+    }
+    Some(pairs)
 }
 
 fn refused(key: &'static Key, value: String, origin: &Origin) -> ConfigError {

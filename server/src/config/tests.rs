@@ -59,6 +59,21 @@ fn a_value_of_the_wrong_kind_names_key_value_and_what_is_allowed() {
 }
 
 #[test]
+fn subnets_are_pairs_and_each_zone_has_one() {
+    let subnets = |text: &str| {
+        let layers = with_environment(&[("FLEETWRIGHT_CLOUD_SUBNETS", text)]).unwrap();
+        Config::resolve(&layers).map(|config| config.cloud.subnets.into_iter().collect::<Vec<_>>())
+    };
+    let pair = |zone: &str, subnet: &str| (zone.to_owned(), subnet.to_owned());
+    assert_eq!(subnets("").unwrap(), []);
+    assert_eq!(subnets("z-b=s-2, z-a=s-1").unwrap(), [pair("z-a", "s-1"), pair("z-b", "s-2")]);
+    for wrong in ["z-a", "z-a=", "=s-1", "z-a=s-1,", "z-a=s-1,z-a=s-2"] {
+        let message = subnets(wrong).unwrap_err().to_string();
+        assert!(message.ends_with("is not pairs such as a=b,c=d, each name once"), "{message}");
+    }
+}
+
+#[test]
 fn secrets_are_never_printed() {
     let layers = with_environment(&[("DATABASE_URL", "postgres://user:hunter2@host/db")]).unwrap();
     assert_eq!(Config::resolve(&layers).unwrap().database_url.as_deref(), Some("postgres://user:hunter2@host/db"));
@@ -78,7 +93,7 @@ fn what_is_printed_can_be_read_as_a_file() {
 #[test]
 fn every_key_is_explained() {
     assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 6);
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 10);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
 }

@@ -1,0 +1,105 @@
+//! Which cloud machines are bought from, by `cloud.provider`.
+//!
+//! The real one is compiled in by the cargo feature `ec2` alone. This is the only room that knows of the feature; a build
+//! without it knows the key and says which build has the cloud.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
+use cloud::simulated::{ClockedCloud, SimulatedCloud, Weather};
+use manifests::Source;
+
+use crate::clock;
+use crate::config::{CloudConfig, Config, Provider};
+use crate::serve::{self, Server};
+
+/// A server by `config` on the cloud that it names.
+///
+/// # Errors
+/// When the catalogue cannot be read, the cloud lacks a setting or is not in this build, or something cannot be opened.
+pub(crate) async fn start(config: Config) -> anyhow::Result<Server> {
+    let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
+    match config.cloud.provider {
+        Provider::Simulated => {
+            let cloud = simulated(weather(&config.cloud), &config.cloud.region, catalogue.as_ref())?;
+            serve::start(config, catalogue, cloud).await
+        }
+        Provider::Ec2 => start_on_ec2(config, catalogue).await,
+    }
+}
+
+fn read_catalogue(path: &Path) -> anyhow::Result<Source> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the catalogue {}", path.display()))?;
+    Ok(Source { name: path.display().to_string(), bytes })
+}
+
+fn weather(config: &CloudConfig) -> Weather {
+    let boot_ms = i64::try_from(config.boot.as_millis()).unwrap_or(i64::MAX);
+    Weather { seed: config.seed, boot_ms: (boot_ms, boot_ms), no_capacity: config.no_capacity, ..Weather::default() }
+}
+
+/// A cloud that sells what the catalogue has in `region`.
+///
+/// # Errors
+/// When the catalogue cannot be read.
+pub(crate) fn simulated(weather: Weather, region: &str, catalogue: Option<&Source>) -> anyhow::Result<ClockedCloud> {
+    let snapshot = match catalogue {
+        Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
+        None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
+    };
+    let built = cloud::catalogue::build(&snapshot, &Market::new(region), &NodeClassSettings::default());
+    Ok(ClockedCloud::new(SimulatedCloud::new(weather, Some(Arc::new(built.catalogue))), clock::now))
+}
+
+/// Whether the cloud that `config` names is in this build and has the settings that it needs.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn check(config: &CloudConfig) -> anyhow::Result<()> {
+    match config.provider {
+        Provider::Simulated => Ok(()),
+        Provider::Ec2 => ec2_template(config).map(drop),
+    }
+}
+
+/// The name of the launch template, once nothing else that EC2 needs is missing.
+fn ec2_template(config: &CloudConfig) -> anyhow::Result<&str> {
+    if !cfg!(feature = "ec2") {
+        return Err(not_built());
+    }
+    if config.subnets.is_empty() {
+        return Err(anyhow!("cloud.provider = \"ec2\" needs cloud.subnets, the subnet of each zone to buy in"));
+    }
+    let template = config.launch_template.as_deref();
+    template.context("cloud.provider = \"ec2\" needs cloud.launch-template, which every machine is made from")
+}
+
+fn not_built() -> anyhow::Error {
+    anyhow!(
+        "cloud.provider = \"ec2\": this program was built without EC2; build it with \
+         `cargo build --release -p fleetwright --features ec2`, or set cloud.provider to \"simulated\""
+    )
+}
+
+#[cfg(feature = "ec2")]
+async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
+    let name = ec2_template(&config.cloud)?.to_owned();
+    let settings = cloud_ec2::Settings {
+        region: config.cloud.region.clone(),
+        endpoint: config.cloud.endpoint.clone(),
+        template: cloud_ec2::LaunchTemplate { name, version: config.cloud.launch_template_version.clone() },
+        subnets: config.cloud.subnets.clone(),
+    };
+    let cloud = cloud_ec2::Ec2Cloud::connect(settings, clock::now).await;
+    serve::start(config, catalogue, cloud).await
+}
+
+#[cfg(not(feature = "ec2"))]
+async fn start_on_ec2(_: Config, _: Option<Source>) -> anyhow::Result<Server> {
+    Err(not_built())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+use super::*;
+use crate::config::{KEYS, Layers};
+
+/// What is said of a server on EC2 with these settings.
+fn said(settings: &[(&str, &str)]) -> String {
+    let mut layers = Layers::default();
+    for (path, value) in [("cloud.provider", "ec2")].iter().chain(settings) {
+        layers.add_flag(KEYS.iter().find(|key| key.path == *path).unwrap(), (*value).to_owned());
+    }
+    check(&Config::resolve(&layers).unwrap().cloud).map_or_else(|error| error.to_string(), |()| "nothing".to_owned())
+}
+
+#[test]
+fn the_simulated_cloud_needs_nothing() {
+    assert!(check(&Config::resolve(&Layers::default()).unwrap().cloud).is_ok());
+}
+
+#[test]
+fn ec2_says_what_it_lacks() {
+    let settings = [("cloud.subnets", "eu-west-1a=subnet-a"), ("cloud.launch-template", "nodes")];
+    let lacks: &[&str] = if cfg!(feature = "ec2") {
+        &["needs cloud.subnets", "needs cloud.launch-template", "nothing"]
+    } else {
+        &["cargo build --release -p fleetwright --features ec2"; 3]
+    };
+    for (given, lack) in lacks.iter().enumerate() {
+        let said = said(&settings[..given]);
+        assert!(said.contains(lack), "{said}");
+    }
+}
