@@ -117,7 +117,8 @@ impl Running {
     /// When it has not ended after `deadline`.
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> i32 {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        // The shell's own `kill`: a bare machine has no program of that name.
+        let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.child.id().to_string()]).status();
         assert!(asked.is_ok_and(|status| status.success()), "the process takes signals");
         wait(&mut self.child, deadline).code().unwrap_or(-1)
     }
