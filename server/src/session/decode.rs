@@ -197,13 +197,14 @@ impl Decoder {
             Change::Namespace(namespace) => object(Object::Namespace(record::namespace(&namespace))),
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
-            // Volumes, budgets and priority classes are not looked at: pods with claims are held back, priorities are resolved.
+            // Volumes, budgets, priority classes and other autoscalers are not looked at: pods with claims are held back, priorities are resolved.
             Change::PersistentVolumeClaim(_)
             | Change::PersistentVolume(_)
             | Change::StorageClass(_)
             | Change::CsiNode(_)
             | Change::PodDisruptionBudget(_)
-            | Change::PriorityClass(_) => Decoded::Nothing,
+            | Change::PriorityClass(_)
+            | Change::Autoscaler(_) => Decoded::Nothing,
         })
     }
 

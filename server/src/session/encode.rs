@@ -69,6 +69,7 @@ fn action(instruction: &Instruction) -> Action {
             node: node.to_string(),
             labels: pairs(labels),
             taints: taints(added),
+            hints: Vec::new(),
         }),
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })

@@ -46,6 +46,8 @@ pub(super) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             node: Some(delete.node).filter(|node| !node.is_empty()).map(Text::from),
             reason: delete.reason.into(),
         },
+        // A simulated cluster keeps neither status nor events.
+        Action::WriteObject(_) | Action::RecordEvent(_) => return Ok(None),
     }))
 }
 
