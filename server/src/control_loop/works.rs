@@ -4,31 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, LaunchRequest, instance_id};
-use engine::control::{ClusterId, Decision, LaunchOrder};
-use executor::{Command, CommandId, Outcome};
+use engine::control::{Decision, LaunchOrder};
+use executor::{Command, Outcome};
 use tracing::warn;
 
 use super::records;
-use crate::store::{Lease, LeaseAnswer, Store, StoreError};
-
-/// What came of a work.
-pub(super) enum Done {
-    /// Of asking for a lease.
-    Leased { cluster: ClusterId, answer: Result<LeaseAnswer, StoreError> },
-    /// Of a command.
-    Ran { id: CommandId, outcome: Outcome },
-    /// Of asking the cloud.
-    CloudTold(Vec<CloudEvent>),
-    /// Of prolonging a lease.
-    Renewed { cluster: ClusterId, lost: Option<String> },
-}
+use crate::store::{Lease, Store, StoreError};
 
 /// What a command needs.
-pub(super) struct Errand<C> {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) cloud: Arc<C>,
+pub(crate) struct Errand<C> {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cloud: Arc<C>,
     /// The lease of the command's cluster, if this replica holds it.
-    pub(super) lease: Option<Lease>,
+    pub(crate) lease: Option<Lease>,
 }
 
 impl<C: CloudProvider> Errand<C> {
@@ -38,7 +26,8 @@ impl<C: CloudProvider> Errand<C> {
         tokio::time::timeout(patience, self.run(command)).await.unwrap_or_else(late)
     }
 
-    async fn run(&self, command: Command) -> Outcome {
+    /// Carries `command` out, however long it takes.
+    pub(crate) async fn run(&self, command: Command) -> Outcome {
         match command {
             Command::Record(decision) => self.record(&decision).await,
             Command::Launch(order) => self.launch(&order).await,
@@ -109,7 +98,7 @@ fn again(why: impl ToString) -> Outcome {
 }
 
 /// What has happened by itself; nothing when the cloud does not say, which then tells it next time.
-pub(super) async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
+pub(crate) async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
     cloud.events().await.unwrap_or_else(|error| {
         warn!(%error, "the cloud does not tell what has happened; asking again");
         Vec::new()
@@ -118,7 +107,7 @@ pub(super) async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent>
 
 /// Prolongs a lease; says why it is lost, if it is. A store that does not answer takes nothing away until the lease has
 /// run out, and then every write is refused.
-pub(super) async fn renew(store: &dyn Store, lease: &Lease, duration: Duration) -> Option<String> {
+pub(crate) async fn renew(store: &dyn Store, lease: &Lease, duration: Duration) -> Option<String> {
     match store.renew_lease(lease, duration).await {
         Ok(()) => None,
         Err(error @ StoreError::LeaseLost { .. }) => Some(error.to_string()),

@@ -12,10 +12,13 @@ use super::{DecisionRecord, Intent, Lease, LeaseAnswer, Store, StoreError, Store
 const DECISIONS_KEPT: usize = 1000;
 
 /// A store in memory.
-#[derive(Debug, Default)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
+    clock: Clock,
 }
+
+/// Time since some moment; leases run out by it.
+type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Tables {
@@ -29,7 +32,8 @@ struct Tables {
 struct LeaseRow {
     owner: String,
     epoch: u64,
-    expires: Instant,
+    /// By the store's own clock.
+    expires: Duration,
 }
 
 #[derive(Debug)]
@@ -38,11 +42,34 @@ struct IntentRow {
     outcome: Option<String>,
 }
 
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let started = Instant::now();
+        Self::on(move || started.elapsed())
+    }
+
+    /// An empty store whose leases run out by `clock`: the time since a moment that never changes.
+    #[must_use]
+    pub fn on(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { tables: Mutex::default(), clock: Box::new(clock) }
+    }
+
+    fn now(&self) -> Duration {
+        (self.clock)()
     }
 
     /// No code panics while it holds the lock, and every change is made in one step, so a poisoned lock guards good data.
@@ -52,8 +79,7 @@ impl MemoryStore {
 }
 
 impl Tables {
-    fn take(&mut self, cluster: &str, owner: &str, seen: u64, duration: Duration) -> LeaseAnswer {
-        let now = Instant::now();
+    fn take(&mut self, cluster: &str, owner: &str, seen: u64, duration: Duration, now: Duration) -> LeaseAnswer {
         let mut epoch = seen + 1;
         if let Some(row) = self.leases.get(cluster) {
             if row.owner != owner && row.expires > now {
@@ -110,17 +136,17 @@ impl Store for MemoryStore {
         seen: u64,
         duration: Duration,
     ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>> {
-        ready(Ok(self.tables().take(cluster, owner, seen, duration))).boxed()
+        ready(Ok(self.tables().take(cluster, owner, seen, duration, self.now()))).boxed()
     }
 
     fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>> {
-        let renewed = self.tables().held(lease).map(|row| row.expires = Instant::now() + duration);
+        let renewed = self.tables().held(lease).map(|row| row.expires = self.now() + duration);
         ready(renewed).boxed()
     }
 
     fn release_lease<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>> {
         if let Ok(row) = self.tables().held(lease) {
-            row.expires = Instant::now();
+            row.expires = self.now();
         }
         ready(Ok(())).boxed()
     }
