@@ -12,6 +12,7 @@
 pub mod batch;
 pub mod effect;
 pub mod event;
+mod hints;
 mod lifecycle;
 pub mod machine;
 pub mod offerings;
@@ -24,7 +25,7 @@ mod ward;
 
 pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, LaunchedFacts,
-    PlannedMachine, Removal, UnplacedPod,
+    PlannedMachine, PodHint, Removal, UnplacedPod,
 };
 pub use event::{Event, LaunchFailure, Launched};
 pub use machine::{Bought, Stage};

@@ -75,6 +75,8 @@ pub enum Outcome {
         zone: Text,
         /// How it is paid for.
         capacity_type: CapacityType,
+        /// (Instance type, zone) of options that were tried before and were not to be had.
+        sold_out: Vec<(Text, Text)>,
     },
     /// No machine came of it, for good.
     LaunchFailed(LaunchFailure),
@@ -128,8 +130,9 @@ fn launch_event(order: &LaunchOrder, outcome: Outcome) -> Event {
     let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
     let refused = |message: String| LaunchFailure::Refused { code: Text::from("Refused"), message, retryable: false };
     let failure = match outcome {
-        Outcome::Launched { provider_id, instance_type, zone, capacity_type } => {
-            let launched = Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type };
+        Outcome::Launched { provider_id, instance_type, zone, capacity_type, sold_out } => {
+            let launched =
+                Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out };
             return Event::Launched(Box::new(launched));
         }
         Outcome::LaunchFailed(failure) => failure,

@@ -127,3 +127,21 @@ fn failures_wait_longer_each_time() {
         assert!((step / 2..=step).contains(wait), "{wait} of {step}");
     }
 }
+
+#[test]
+fn what_a_launch_could_not_get_is_told_with_what_it_got() {
+    let mut executor = Executor::new(1);
+    let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
+    let sold_out = vec![(text("t.2"), text("z"))];
+    let outcome = Outcome::Launched {
+        provider_id: text("aws:///z/i-1"),
+        instance_type: text("t.4"),
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        sold_out: sold_out.clone(),
+    };
+    let steps = executor.outcome(id, outcome, Timestamp(1));
+    let [Step::Tell(event)] = steps.as_slice() else { panic!("{steps:?}") };
+    let Event::Launched(launched) = event.as_ref() else { panic!("{event:?}") };
+    assert_eq!(launched.sold_out, sold_out);
+}

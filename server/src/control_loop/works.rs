@@ -52,6 +52,7 @@ impl<C: CloudProvider> Errand<C> {
                 instance_type: launched.instance.instance_type,
                 zone: launched.instance.zone,
                 capacity_type: launched.instance.capacity_type,
+                sold_out: launched.sold_out.into_iter().map(|option| (option.instance_type, option.zone)).collect(),
             },
             Err(error) => match error.as_launch_failure() {
                 Some(failure) => Outcome::LaunchFailed(failure),

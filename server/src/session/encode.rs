@@ -1,6 +1,6 @@
 //! The engine's instructions as messages.
 
-use engine::control::{ClaimOrder, Instruction, InstructionId, LaunchedFacts};
+use engine::control::{ClaimOrder, Instruction, InstructionId, LaunchedFacts, PodHint};
 use engine::model::labels::NODEPOOL;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
@@ -64,12 +64,12 @@ fn action(instruction: &Instruction) -> Action {
             Action::CreateNodeClaim(v1::CreateNodeClaim { node_claim: Some(claim(order)) })
         }
         Instruction::MarkLaunched { claim, facts } => Action::MarkLaunched(launched(claim, facts)),
-        Instruction::RegisterNode { claim, node, labels, taints: added } => Action::RegisterNode(v1::RegisterNode {
+        Instruction::RegisterNode { claim, node, labels, taints: added, hints: pods } => Action::RegisterNode(v1::RegisterNode {
             node_claim: claim.to_string(),
             node: node.to_string(),
             labels: pairs(labels),
             taints: taints(added),
-            hints: Vec::new(),
+            hints: hints(pods),
         }),
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })
@@ -86,6 +86,15 @@ fn action(instruction: &Instruction) -> Action {
             reason: reason.to_string(),
         }),
     }
+}
+
+fn hints(pods: &[PodHint]) -> Vec<v1::PodHint> {
+    let hint = |hint: &PodHint| v1::PodHint {
+        namespace: hint.pod.namespace.to_string(),
+        name: hint.pod.name.to_string(),
+        uid: hint.uid.to_string(),
+    };
+    pods.iter().map(hint).collect()
 }
 
 fn launched(claim: &Text, facts: &LaunchedFacts) -> v1::MarkLaunched {

@@ -1,6 +1,7 @@
 //! What is to be done. Effects are exact: whoever carries one out has nothing left to choose.
 
 use super::{ClusterId, DecisionId};
+use crate::cluster::PodKey;
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
 
@@ -62,6 +63,8 @@ pub enum Instruction {
         labels: Labels,
         /// Taints to add unless the Node has them (by key and effect): ordinary and startup taints.
         taints: Vec<Taint>,
+        /// Pods that the plan puts on this Node and that still wait: kube-scheduler is told before it may bind anything here.
+        hints: Vec<PodHint>,
     },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
     InitializeNode {
@@ -105,6 +108,15 @@ impl Instruction {
             | Self::DeleteClaim { claim, .. } => claim,
         }
     }
+}
+
+/// A pod that is to be bound to the Node that is being registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodHint {
+    /// Namespace and name.
+    pub pod: PodKey,
+    /// Identity; another pod of that name is left alone.
+    pub uid: Text,
 }
 
 /// A NodeClaim to create.

@@ -95,6 +95,8 @@ pub struct Launched {
     pub zone: Text,
     /// How it is paid for.
     pub capacity_type: CapacityType,
+    /// (Instance type, zone) of options that were tried before it under the same capacity type and were not to be had.
+    pub sold_out: Vec<(Text, Text)>,
 }
 
 /// Why a launch failed for good.

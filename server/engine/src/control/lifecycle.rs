@@ -90,7 +90,8 @@ impl Ward {
                 let Some(record) = self.state.claim(claim) else { return };
                 let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
                 taints.extend(record.startup_taints.iter().cloned());
-                self.instruct(Instruction::RegisterNode { claim: claim.clone(), node, labels, taints }, desk);
+                let hints = self.hints(claim);
+                self.instruct(Instruction::RegisterNode { claim: claim.clone(), node, labels, taints, hints }, desk);
             }
             None if elapsed >= desk.settings.registration_timeout_ms => {
                 let minutes = desk.settings.registration_timeout_ms / 60_000;
@@ -165,7 +166,7 @@ impl Ward {
 
     /// A machine was launched.
     pub fn launched(&mut self, launched: Launched, desk: &mut Desk<'_>) {
-        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, .. } = launched;
+        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out, .. } = launched;
         let pool = self.machines.get(&claim).map(|machine| machine.pool.clone()).unwrap_or_default();
         let pool = self.state.pool(&pool).map(|record| &record.pool);
         let (facts, price) = order::facts_of(pool, &provider_id, &instance_type, &zone, capacity_type);
@@ -177,6 +178,9 @@ impl Ward {
         machine.bought = Some(Bought { instance_type, zone, capacity_type, price });
         let unwanted = machine.leaves.is_some();
         machine.enter(Stage::Joining, desk.now);
+        if !sold_out.is_empty() {
+            self.note_sold_out(&claim, sold_out, desk);
+        }
         self.state.note_launch(&claim, &facts);
         if unwanted {
             self.give_back(&claim, desk);

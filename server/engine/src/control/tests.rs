@@ -219,11 +219,63 @@ fn a_machine_that_is_launched_too_late_is_given_back() {
         instance_type: text("t.2"),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
+        sold_out: Vec::new(),
     };
     let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp(306_000));
     let given_back =
         |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.ends_with("i-late"));
     assert!(effects.iter().any(given_back), "{effects:?}");
+}
+
+fn launched(order: &LaunchOrder, instance_type: &str, sold_out: &[&str]) -> Event {
+    Event::Launched(Box::new(Launched {
+        cluster: text("c"),
+        claim: order.claim.clone(),
+        attempt: order.attempt,
+        provider_id: text("aws:///z/i-1"),
+        instance_type: text(instance_type),
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        sold_out: sold_out.iter().map(|kind| (text(kind), text("z"))).collect(),
+    }))
+}
+
+#[test]
+fn what_a_launch_could_not_get_before_it_succeeded_is_sold_out_as_well() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    controller.handle(launched(&order, "t.4", &["t.2"]), Timestamp(6_000));
+    see_pod(&mut controller, 7_000, pod("b", 1));
+    let effects = controller.handle(Event::Tick, Timestamp(8_000));
+    assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+}
+
+/// The Node of the machine that was ordered for `a`, as its kubelet registers it.
+fn young_node() -> crate::cluster::NodeRecord {
+    let mut young = node("m0");
+    young.provider_id = text("aws:///z/i-1");
+    young.labels.retain(|key, _| !key.starts_with("karpenter.sh/"));
+    young
+}
+
+#[test]
+fn a_node_is_let_in_with_the_pods_that_still_wait_for_it() {
+    let mut controller = controller();
+    see_pod(&mut controller, 2_000, pod("b", 500));
+    see_pod(&mut controller, 2_000, pod("c", 500));
+    see_pod(&mut controller, 2_000, pod("d", 500));
+    let order = order_for_a(&mut controller);
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
+    acked(&mut controller, instructions(&effects)[0].0, 6_100);
+    // b is bound elsewhere, c is gone, kube-scheduler makes room for d by preemption; only a still waits for this node.
+    see_pod(&mut controller, 7_000, on("m9", pod("b", 500)));
+    observe(&mut controller, 7_000, Observation::Delete(Key::Pod(pod("c", 500).key)));
+    see_pod(&mut controller, 7_000, PodRecord { nominated: Some(text("n-m9")), ..pod("d", 500) });
+    let effects = observe(&mut controller, 8_000, Observation::upsert(Object::Node(young_node())));
+    let told = instructions(&effects);
+    let [(_, Instruction::RegisterNode { hints, .. })] = told.as_slice() else { panic!("{told:?}") };
+    let named: Vec<String> = hints.iter().map(|hint| format!("{} {}", hint.pod, hint.uid)).collect();
+    assert_eq!(named, ["default/a default/a"]);
 }
 
 fn with_machine() -> Controller {
@@ -293,6 +345,31 @@ fn a_node_deleted_by_hand_takes_its_machine_along() {
     let deleted = crate::cluster::NodeRecord { deleting: true, ..node("m0") };
     let effects = observe(&mut controller, 2_000, Observation::upsert(Object::Node(deleted)));
     assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::Drain { .. })]), "{effects:?}");
+}
+
+#[test]
+fn a_node_claim_deleted_by_hand_is_drained_given_back_and_let_go() {
+    for deleted in ["claim", "node"] {
+        let mut controller = with_machine();
+        let object = match deleted {
+            "claim" => Object::Claim(crate::cluster::ClaimRecord { deleting: true, ..claim("m0") }),
+            _ => Object::Node(crate::cluster::NodeRecord { deleting: true, ..node("m0") }),
+        };
+        let effects = observe(&mut controller, 2_000, Observation::upsert(object));
+        let told = instructions(&effects);
+        assert!(matches!(told.as_slice(), [(_, Instruction::Drain { .. })]), "{deleted}: {told:?}");
+        let effects = acked(&mut controller, told[0].0, 3_000);
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{deleted}: {effects:?}");
+        let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
+        let effects = controller.handle(gone, Timestamp(4_000));
+        let told = instructions(&effects);
+        assert!(
+            matches!(told.as_slice(), [(_, Instruction::DeleteClaim { node: Some(_), .. })]),
+            "{deleted}: {told:?}"
+        );
+        acked(&mut controller, told[0].0, 5_000);
+        assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()), "{deleted}");
+    }
 }
 
 #[test]

@@ -61,6 +61,7 @@ fn with_node(cpu: i64) -> SimulatedCluster {
         node: Text::from("ip-a"),
         labels: Labels::new(),
         taints: Vec::new(),
+        hints: Vec::new(),
     };
     cluster.instruct(&register, Timestamp(1600)).unwrap();
     cluster.tick(Timestamp(2000));

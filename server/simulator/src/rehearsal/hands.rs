@@ -57,11 +57,12 @@ impl Rehearsal {
             self.violations.insert(Violation::LaunchBeforeClaim { cluster, claim });
         }
         match self.cloud.launch(&LaunchRequest::from(order), self.now) {
-            Ok(LaunchOutcome { instance, .. }) => Outcome::Launched {
+            Ok(LaunchOutcome { instance, sold_out }) => Outcome::Launched {
                 provider_id: instance.provider_id,
                 instance_type: instance.instance_type,
                 zone: instance.zone,
                 capacity_type: instance.capacity_type,
+                sold_out: sold_out.into_iter().map(|option| (option.instance_type, option.zone)).collect(),
             },
             Err(error) => match error.as_launch_failure() {
                 Some(failure) => Outcome::LaunchFailed(failure),

@@ -1,7 +1,8 @@
 //! An instruction from the wire as the simulated cluster carries it out. A simulated API server is told less than a real
 //! one: what nobody in the simulation reads is left out.
 
-use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
+use engine::cluster::PodKey;
+use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
 use engine::model::taints::Effect;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
@@ -31,6 +32,7 @@ pub(super) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             node: register.node.into(),
             labels: labels(register.labels),
             taints: taints(register.taints)?,
+            hints: register.hints.into_iter().map(hint).collect(),
         },
         Action::InitializeNode(initialize) => {
             Instruction::InitializeNode { claim: initialize.node_claim.into(), node: initialize.node.into() }
@@ -49,6 +51,10 @@ pub(super) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
         // A simulated cluster keeps neither status nor events.
         Action::WriteObject(_) | Action::RecordEvent(_) => return Ok(None),
     }))
+}
+
+fn hint(hint: v1::PodHint) -> PodHint {
+    PodHint { pod: PodKey { namespace: hint.namespace.into(), name: hint.name.into() }, uid: hint.uid.into() }
 }
 
 fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, String> {
