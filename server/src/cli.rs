@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod convert;
+mod crds;
 mod demo;
 mod exit;
 mod explain;
@@ -30,6 +31,7 @@ enum Command {
     Plan(Box<plan::PlanFlags>),
     Convert(convert::ConvertFlags),
     Explain(explain::ExplainFlags),
+    Crds(crds::CrdsFlags),
     #[command(subcommand)]
     Catalogue(catalogue::CatalogueCommand),
     Demo(demo::DemoFlags),
@@ -52,6 +54,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Plan(flags) => plan::run(&flags),
         Command::Convert(flags) => convert::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Crds(flags) => crds::run(&flags),
         Command::Catalogue(command) => catalogue::run(&command),
         Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve::run(flags),

@@ -7,10 +7,12 @@
 
 mod annotations;
 mod catalogue;
+mod conditions;
 mod lookup;
 mod node_claim;
 mod node_class;
 mod node_class_devices;
+mod node_class_status;
 mod node_overlay;
 mod node_pool;
 mod render;

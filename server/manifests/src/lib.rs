@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`document`] (bytes to objects), [`cursor`] (typed looks at an object, errors with paths), `inventory` (which
 //! objects there are, each once), [`pod`] and [`cluster`] (Kubernetes objects), [`karpenter`] (Karpenter's), `scheduler` (its
-//! configuration), `assemble` (all of it together). [`legacy`] makes today's objects of older ones, [`fields`] explains every field.
+//! configuration), `assemble` (all of it together). [`legacy`] makes today's objects of older ones, [`fields`] explains every field, [`schema`] tells an
+//! API server about our objects.
 
 mod assemble;
 pub mod cluster;
@@ -21,6 +22,7 @@ pub mod legacy;
 mod notes;
 pub mod pod;
 mod scheduler;
+pub mod schema;
 mod selector;
 pub mod syntax;
 

@@ -1,6 +1,6 @@
 //! NodeClaim (`karpenter.sh/v1`).
 
-use super::{Field, Table, field, object};
+use super::{Field, Table, conditions, field, object};
 
 /// The table.
 pub(super) const TABLE: Table = Table {
@@ -8,7 +8,7 @@ pub(super) const TABLE: Table = Table {
     short_names: &["nc", "nodeclaims"],
     api_version: "karpenter.sh/v1",
     meaning: "One machine: what was asked for, and what became of it. Created for a NodePool, hardly ever by hand; its spec never changes.",
-    fields: &[FIELDS],
+    fields: &[FIELDS, conditions::FIELDS],
 };
 
 const FIELDS: &[Field] = &[
@@ -59,11 +59,26 @@ const FIELDS: &[Field] = &[
         "The taint's effect.",
         "NoSchedule",
     ),
-    object(
-        "spec.startupTaints",
-        "[]Object",
-        "Taints that somebody else removes when the node is ready; fields as in spec.taints.",
+    field("spec.taints.timeAdded", "string", "", "a date and time", "Written by Kubernetes on nodes.", ""),
+    object("spec.startupTaints", "[]Object", "Taints that somebody else removes when the node is ready."),
+    field(
+        "spec.startupTaints.key",
+        "string",
+        "",
+        "a qualified name",
+        "The taint's key.",
+        "node.cilium.io/agent-not-ready",
     ),
+    field("spec.startupTaints.value", "string", "", "a qualified name or empty", "The taint's value.", "\"true\""),
+    field(
+        "spec.startupTaints.effect",
+        "string",
+        "",
+        "NoSchedule, PreferNoSchedule, NoExecute",
+        "The taint's effect.",
+        "NoExecute",
+    ),
+    field("spec.startupTaints.timeAdded", "string", "", "a date and time", "Written by Kubernetes on nodes.", ""),
     object("spec.resources", "Object", "What the machine must at least offer."),
     field(
         "spec.resources.requests",

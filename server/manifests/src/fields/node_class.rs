@@ -1,6 +1,6 @@
 //! EC2NodeClass (`karpenter.k8s.aws/v1`): images, network, identity, status.
 
-use super::{Field, Table, field, node_class_devices, object};
+use super::{Field, Table, conditions, field, node_class_devices, node_class_status, object};
 
 /// The table.
 pub(super) const TABLE: Table = Table {
@@ -8,7 +8,13 @@ pub(super) const TABLE: Table = Table {
     short_names: &["ec2nc", "ec2ncs", "ec2nodeclasses"],
     api_version: "karpenter.k8s.aws/v1",
     meaning: "How an EC2 machine is made: images, subnets, security groups, disks, kubelet, identity.",
-    fields: &[SELECTION, node_class_devices::KUBELET, node_class_devices::DEVICES, STATUS],
+    fields: &[
+        SELECTION,
+        node_class_devices::KUBELET,
+        node_class_devices::DEVICES,
+        node_class_status::FIELDS,
+        conditions::FIELDS,
+    ],
 };
 
 const SELECTION: &[Field] = &[
@@ -270,27 +276,5 @@ const SELECTION: &[Field] = &[
         "required, optional",
         "Whether a session token is needed; optional is the weak old way.",
         "required",
-    ),
-];
-
-const STATUS: &[Field] = &[
-    object(
-        "status",
-        "Object",
-        "What was found; never written by hand. Without status a class counts as ready, with subnets in all zones of the region.",
-    ),
-    object("status.subnets", "[]Object", "Subnets found: id, zone, zoneID. They bound the zones of new nodes."),
-    object("status.securityGroups", "[]Object", "Security groups found: id, name."),
-    object(
-        "status.capacityReservations",
-        "[]Object",
-        "Reservations found: id, instanceType, availabilityZone, endTime, instanceMatchCriteria, interruptible, ownerID, reservationType, state.",
-    ),
-    object("status.amis", "[]Object", "Images found: id, name, deprecated, requirements."),
-    field("status.instanceProfile", "string", "", "", "The instance profile in use.", ""),
-    object(
-        "status.conditions",
-        "[]Object",
-        "AMIsReady, SubnetsReady, SecurityGroupsReady, InstanceProfileReady, ValidationSucceeded, Ready and others. A class whose Ready is not True bars its pools.",
     ),
 ];

@@ -1,6 +1,6 @@
 //! NodeOverlay (`karpenter.sh/v1alpha1`).
 
-use super::{Field, Table, field, object};
+use super::{Field, Table, conditions, field, object};
 
 /// The table.
 pub(super) const TABLE: Table = Table {
@@ -8,7 +8,7 @@ pub(super) const TABLE: Table = Table {
     short_names: &["overlay", "overlays", "nodeoverlays"],
     api_version: "karpenter.sh/v1alpha1",
     meaning: "Corrects what is believed about machines: another price, or resources that the cloud does not tell of.",
-    fields: &[FIELDS],
+    fields: &[FIELDS, conditions::FIELDS],
 };
 
 const FIELDS: &[Field] = &[

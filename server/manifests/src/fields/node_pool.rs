@@ -1,6 +1,6 @@
 //! NodePool (`karpenter.sh/v1`).
 
-use super::{Field, Table, annotations, field, object};
+use super::{Field, Table, annotations, conditions, field, object};
 
 /// The table.
 pub(super) const TABLE: Table = Table {
@@ -8,7 +8,7 @@ pub(super) const TABLE: Table = Table {
     short_names: &["np", "nodepools"],
     api_version: "karpenter.sh/v1",
     meaning: "What nodes may be bought for whom: which machines, how many of them, and when they may be removed again.",
-    fields: &[annotations::FIELDS, TEMPLATE, DISRUPTION, STATUS],
+    fields: &[annotations::FIELDS, TEMPLATE, DISRUPTION, STATUS, conditions::FIELDS],
 };
 
 const DURATION: &str = "whole numbers with s, m or h, such as 90s or 1h30m";

@@ -1,0 +1,46 @@
+//! Descriptions: what `kubectl explain` prints is what `fleetwright explain` prints.
+
+use serde_json::{Map, Value, json};
+
+use crate::fields::Table;
+
+/// `schema`, the schema of a whole object, with a description wherever `table` has a line about it.
+pub(super) fn described(schema: Value, table: &Table) -> Value {
+    descend(schema, table, "", table.meaning)
+}
+
+fn descend(schema: Value, table: &Table, path: &str, meaning: &str) -> Value {
+    let Value::Object(keywords) = schema else { return schema };
+    let mut whole = Map::new();
+    if !meaning.is_empty() {
+        whole.insert("description".to_owned(), json!(meaning));
+    }
+    for (keyword, value) in keywords {
+        let value = match (keyword.as_str(), value) {
+            ("properties", Value::Object(fields)) => properties(fields, table, path),
+            ("items", item) => descend(item, table, path, ""),
+            (_, value) => value,
+        };
+        whole.insert(keyword, value);
+    }
+    Value::Object(whole)
+}
+
+fn properties(fields: Map<String, Value>, table: &Table, path: &str) -> Value {
+    let described = fields.into_iter().map(|(name, schema)| {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let meaning = table.field(&path).map_or_else(|| of_every_object(&path), |field| field.meaning);
+        (name, descend(schema, table, &path, meaning))
+    });
+    Value::Object(described.collect())
+}
+
+/// What the fields mean that every object of Kubernetes has.
+fn of_every_object(path: &str) -> &'static str {
+    match path {
+        "apiVersion" => "Group and version of the kind.",
+        "kind" => "The kind.",
+        "metadata" => "Name, labels and annotations.",
+        _ => "",
+    }
+}

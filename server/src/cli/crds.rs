@@ -1,0 +1,36 @@
+//! `fleetwright crds`: the custom resource definitions that a cluster needs before it can hold our objects.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use manifests::schema::{Definition, definitions};
+
+use super::exit::{Failure, Status};
+use super::output;
+
+/// Print the custom resource definitions, for `kubectl apply --server-side -f -`
+#[derive(Debug, Args)]
+pub(crate) struct CrdsFlags {
+    /// Write one file for each kind into this directory instead of printing
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+pub(crate) fn run(flags: &CrdsFlags) -> Result<Status, Failure> {
+    match &flags.directory {
+        Some(directory) => definitions().iter().try_for_each(|definition| write(definition, directory))?,
+        None => output::print_text(&whole_stream())?,
+    }
+    Ok(Status::Done)
+}
+
+fn whole_stream() -> String {
+    definitions().iter().map(Definition::to_yaml).collect::<Vec<_>>().join("---\n")
+}
+
+fn write(definition: &Definition, directory: &Path) -> Result<(), Failure> {
+    let path = directory.join(definition.file_name());
+    let failed = |why| Failure::refused(format!("cannot write {}: {why}; does the directory exist?", path.display()));
+    fs::write(&path, definition.to_yaml()).map_err(failed)
+}
