@@ -29,18 +29,17 @@ fn descend(schema: Value, table: &Table, path: &str, meaning: &str) -> Value {
 fn properties(fields: Map<String, Value>, table: &Table, path: &str) -> Value {
     let described = fields.into_iter().map(|(name, schema)| {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        let meaning = table.field(&path).map_or_else(|| of_every_object(&path), |field| field.meaning);
-        (name, descend(schema, table, &path, meaning))
+        (name, descend(schema, table, &path, meaning(table, &path)))
     });
     Value::Object(described.collect())
 }
 
-/// What the fields mean that every object of Kubernetes has.
-fn of_every_object(path: &str) -> &'static str {
+/// What the field at `path` means. An API server allows no word about `metadata`.
+fn meaning(table: &Table, path: &str) -> &'static str {
     match path {
         "apiVersion" => "Group and version of the kind.",
         "kind" => "The kind.",
-        "metadata" => "Name, labels and annotations.",
-        _ => "",
+        "metadata" => "",
+        _ => table.field(path).map_or("", |field| field.meaning),
     }
 }

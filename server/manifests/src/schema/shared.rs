@@ -75,7 +75,7 @@ pub(super) fn requirements(key: Part, more: Option<Entry>) -> Part {
         .max_items(100)
         .rule("self.all(x, x.operator != 'In' || (has(x.values) && x.values.size() > 0))", "operator In needs at least one value")
         .rule(
-            "self.all(x, !(x.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(x.values) && x.values.size() == 1 && x.values[0].matches('^[0-9]+$') && int(x.values[0]) >= 0))",
+            "self.all(x, !(x.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(x.values) && x.values.size() == 1 && int(x.values[0]) >= 0))",
             "operators Gt, Lt, Gte and Lte take exactly one integer of 0 or more, in quotes",
         )
 }
