@@ -13,8 +13,14 @@ const FILES: [&str; 5] = [
     "fleetwright/v1/pod.proto",
 ];
 
+/// A package of its own, and no part of what a server tells of itself.
+const SIMULATION: [&str; 1] = ["fleetwright/simulation/v1/simulated_cloud.proto"];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=fleetwright");
+    let mut simulation = Compiler::new(["."])?;
+    simulation.include_source_info(true).include_imports(true).open_files(SIMULATION)?;
+    tonic_prost_build::configure().build_transport(false).compile_fds(simulation.file_descriptor_set())?;
     let mut compiler = Compiler::new(["."])?;
     compiler.include_source_info(true).include_imports(true).open_files(FILES)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);

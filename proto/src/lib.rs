@@ -11,6 +11,15 @@ pub mod v1 {
     tonic::include_proto!("fleetwright.v1");
 }
 
+/// What a simulated cloud in a process of its own is asked; no real installation speaks it.
+pub mod simulation {
+    /// Messages, clients and servers of `fleetwright.simulation.v1`.
+    #[expect(unused_qualifications, reason = "the generator writes full paths")]
+    pub mod v1 {
+        tonic::include_proto!("fleetwright.simulation.v1");
+    }
+}
+
 /// The encoded `FileDescriptorSet` of the protocol, comments included, for server reflection.
 pub const DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fleetwright_descriptor.bin"));
 

@@ -10,6 +10,7 @@ mod output;
 mod plan;
 mod serve;
 mod simulated_agent;
+mod simulated_cloud;
 mod sources;
 
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Command {
     Version,
     #[command(hide = true)]
     SimulatedAgent(simulated_agent::SimulatedAgentFlags),
+    #[command(hide = true)]
+    SimulatedCloud(simulated_cloud::SimulatedCloudFlags),
 }
 
 /// Parses the command line, runs what it names, and says how it ended.
@@ -60,6 +63,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Serve(flags) => serve::run(flags),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
+        Command::SimulatedCloud(flags) => simulated_cloud::run(flags),
     }
 }
 

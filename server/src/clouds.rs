@@ -3,6 +3,9 @@
 //! The real one is compiled in by the cargo feature `ec2` alone. This is the only room that knows of the feature; a build
 //! without it knows the key and says which build has the cloud.
 
+pub(crate) mod remote;
+pub(crate) mod wire;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +25,10 @@ use crate::serve::{self, Server};
 pub(crate) async fn start(config: Config) -> anyhow::Result<Server> {
     let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
     match config.cloud.provider {
+        Provider::Simulated if config.cloud.address.is_some() => {
+            let cloud = remote::RemoteCloud::at(config.cloud.address.as_deref().unwrap_or_default())?;
+            serve::start(config, catalogue, cloud).await
+        }
         Provider::Simulated => {
             let cloud = simulated(weather(&config.cloud), &config.cloud.region, catalogue.as_ref())?;
             serve::start(config, catalogue, cloud).await

@@ -107,6 +107,8 @@ pub struct CloudConfig {
     pub launch_template_version: String,
     /// `cloud.subnets`: zone to subnet.
     pub subnets: BTreeMap<String, String>,
+    /// `cloud.address`: a simulated cloud in a process of its own.
+    pub address: Option<String>,
     /// `cloud.seed`.
     pub seed: u64,
     /// `cloud.boot`: how long a machine takes to start.
@@ -159,6 +161,7 @@ impl Config {
                 launch_template: layers.optional("cloud.launch-template"),
                 launch_template_version: layers.text("cloud.launch-template-version"),
                 subnets: layers.pairs("cloud.subnets")?,
+                address: layers.optional("cloud.address"),
                 seed: layers.number("cloud.seed")?,
                 boot: layers.duration("cloud.boot")?,
                 no_capacity: layers.switch("cloud.no-capacity")?,

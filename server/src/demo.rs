@@ -29,7 +29,7 @@ use crate::store::memory::MemoryStore;
 use books::Books;
 use children::Children;
 
-pub(crate) use children::simulated_agent;
+pub(crate) use children::{input_ended, simulated_agent};
 
 /// The region of the demo.
 const REGION: &str = "us-east-1";

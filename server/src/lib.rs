@@ -1,7 +1,7 @@
 //! The shell of Fleetwright: everything that talks to files, sockets, clocks and people, around an engine that does not.
 //!
 //! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
-//! `clouds` (which cloud), `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
+//! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
 //! `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine).
 
 pub mod cli;
@@ -16,6 +16,7 @@ mod pools;
 mod render;
 mod serve;
 pub mod session;
+mod simulated_cloud;
 mod spelling;
 pub mod store;
 mod telemetry;

@@ -8,6 +8,8 @@ use engine::model::{CapacityType, Text, Timestamp};
 pub(crate) const MANAGED: &str = "fleetwright.dev/managed";
 /// Cluster.
 pub(crate) const CLUSTER: &str = "fleetwright.dev/cluster";
+/// UID of the cluster.
+const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// NodeClaim.
 const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// NodePool.
@@ -22,6 +24,7 @@ pub(crate) fn tags(request: &LaunchRequest) -> Vec<(String, String)> {
     vec![
         pair(MANAGED, "true"),
         pair(CLUSTER, &request.cluster),
+        pair(CLUSTER_UID, &request.cluster_uid),
         pair(CLAIM, &request.claim),
         pair(POOL, &request.pool),
         pair(NODE_CLASS, &request.node_class),
@@ -49,6 +52,7 @@ pub(crate) fn read(instance: &types::Instance) -> Option<Instance> {
         capacity_type: capacity_type(instance),
         state: state(instance.state()?.name()?),
         cluster: tag(CLUSTER),
+        cluster_uid: tag(CLUSTER_UID),
         claim: tag(CLAIM),
         pool: tag(POOL),
         launched: Timestamp(instance.launch_time()?.to_millis().ok()?),

@@ -99,6 +99,15 @@ impl Ec2Cloud {
         }
         Ok(found)
     }
+
+    /// Those of the instances that `call` describes that are not gone.
+    async fn not_gone(&self, call: DescribeInstancesFluentBuilder) -> Result<Vec<Instance>, CloudError> {
+        let states = NOT_GONE.iter().map(InstanceStateName::as_str);
+        let mut found = self.all(call.filters(filter("instance-state-name", states))).await?;
+        // A machine may end between two pages.
+        found.retain(|instance| instance.state != InstanceState::Terminated);
+        Ok(found)
+    }
 }
 
 fn https() -> SharedHttpClient {
@@ -158,13 +167,12 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
-        let states = NOT_GONE.iter().map(InstanceStateName::as_str);
         let call = self.client.describe_instances().filters(ours());
-        let call = call.filters(filter(format!("tag:{CLUSTER}"), [cluster]));
-        let mut found = self.all(call.filters(filter("instance-state-name", states))).await?;
-        // A machine may end between two pages.
-        found.retain(|instance| instance.state != InstanceState::Terminated);
-        Ok(found)
+        self.not_gone(call.filters(filter(format!("tag:{CLUSTER}"), [cluster]))).await
+    }
+
+    async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
+        self.not_gone(self.client.describe_instances().filters(ours())).await
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

@@ -14,6 +14,7 @@ pub(crate) fn order(capacity_type: CapacityType, overrides: &[Override]) -> Laun
     LaunchRequest {
         token: Text::from("web-abcde-1"),
         cluster: Text::from("c1"),
+        cluster_uid: Text::from("uid-1"),
         claim: Text::from("web-abcde"),
         pool: Text::from("web"),
         node_class: Text::from("default"),

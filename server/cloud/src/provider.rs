@@ -21,6 +21,8 @@ pub struct LaunchRequest {
     pub token: Text,
     /// Cluster, for the machine's tags.
     pub cluster: Text,
+    /// UID of the cluster, for the machine's tags: two clusters may have had one name. Empty when it is not known.
+    pub cluster_uid: Text,
     /// NodeClaim, for the machine's tags.
     pub claim: Text,
     /// NodePool, for the machine's tags.
@@ -52,6 +54,7 @@ impl From<&LaunchOrder> for LaunchRequest {
         Self {
             token: order.token.clone(),
             cluster: order.cluster.clone(),
+            cluster_uid: order.cluster_uid.clone(),
             claim: order.claim.clone(),
             pool: order.pool.clone(),
             node_class: order.node_class.clone(),
@@ -101,6 +104,8 @@ pub struct Instance {
     pub state: InstanceState,
     /// Tag: cluster.
     pub cluster: Text,
+    /// Tag: UID of the cluster; empty when the machine has none.
+    pub cluster_uid: Text,
     /// Tag: NodeClaim.
     pub claim: Text,
     /// Tag: NodePool.
@@ -233,6 +238,12 @@ pub trait CloudProvider: Send + Sync {
     /// # Errors
     /// [`CloudError`] when the listing is not complete; nothing may be concluded from a part of it.
     fn list(&self, cluster: &str) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
+
+    /// Every machine of ours in this account and region that is not gone, of whatever cluster. May lag behind.
+    ///
+    /// # Errors
+    /// [`CloudError`] when the listing is not complete; nothing may be concluded from a part of it.
+    fn list_all(&self) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
 
     /// What has happened to machines since the last call.
     ///

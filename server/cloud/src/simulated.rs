@@ -113,7 +113,7 @@ impl SimulatedCloud {
                 message: format!("{options} overrides, where 1 to {MAX_OVERRIDES} are allowed"),
             });
         }
-        if let Some((known, id)) = self.tokens.get(&request.token) {
+        if let Some((known, id)) = self.tokens.get(&request.token).filter(|_| !self.weather.ignore_tokens) {
             if known != request {
                 return Err(CloudError::IdempotentParameterMismatch { token: request.token.clone() });
             }
@@ -159,6 +159,7 @@ impl SimulatedCloud {
             capacity_type: request.capacity_type,
             state: InstanceState::Pending,
             cluster: request.cluster.clone(),
+            cluster_uid: request.cluster_uid.clone(),
             claim: request.claim.clone(),
             pool: request.pool.clone(),
             launched: now,
@@ -205,9 +206,28 @@ impl SimulatedCloud {
 
     /// Machines of `cluster` that are not gone and that the listing shows already.
     pub fn list<'c>(&'c self, cluster: &'c str, now: Timestamp) -> impl Iterator<Item = &'c Instance> {
+        self.list_all(now).filter(move |instance| instance.cluster.as_ref() == cluster)
+    }
+
+    /// Machines that are not gone and that the listing shows already.
+    pub fn list_all(&self, now: Timestamp) -> impl Iterator<Item = &Instance> {
         let shown = Timestamp(now.0.saturating_sub(self.weather.list_lag_ms));
         let alive = self.instances.values().filter(|instance| instance.state != InstanceState::Terminated);
-        alive.filter(move |instance| instance.cluster.as_ref() == cluster && instance.launched <= shown)
+        alive.filter(move |instance| instance.launched <= shown)
+    }
+
+    /// Whether a listing that is asked for at `now` can be given.
+    ///
+    /// # Errors
+    /// [`CloudError::Unknown`] for as many as the weather says.
+    pub fn admit_list(&mut self, now: Timestamp) -> Result<(), CloudError> {
+        self.admit(now)?;
+        let die = self.dice.child("failed list").child_number(self.asked);
+        if die.percent(self.weather.failed_lists_percent) {
+            self.book.lists_failed += 1;
+            return Err(CloudError::Unknown { operation: Text::from("the listing") });
+        }
+        Ok(())
     }
 
     /// Takes spot machine `id` back two minutes after `now`; false when it is no spot machine or gone.
@@ -219,6 +239,11 @@ impl SimulatedCloud {
             self.agenda.insert((now, instance.id.clone(), Turn::Warn));
         }
         live && spot
+    }
+
+    /// How often calls are allowed from here on.
+    pub fn set_allowance(&mut self, calls: Bucket) {
+        self.calls = calls;
     }
 
     /// What goes wrong from here on.

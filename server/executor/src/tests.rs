@@ -19,6 +19,7 @@ fn delete(claim: &str, id: u64) -> Effect {
 fn launch(claim: &str) -> Effect {
     Effect::Launch(Box::new(engine::control::LaunchOrder {
         cluster: text("c1"),
+        cluster_uid: text("uid-1"),
         claim: text(claim),
         attempt: 1,
         token: text("token"),

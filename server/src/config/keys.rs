@@ -173,6 +173,14 @@ pub const KEYS: &[Key] = &[
         "The subnet for the machines of each zone. EC2 needs it; machines are bought in no other zone.",
     ),
     key(
+        "cloud.address",
+        "cloud-address",
+        Kind::Text,
+        "",
+        "http://127.0.0.1:7460",
+        "Where a simulated cloud runs as a process of its own (`fleetwright simulated-cloud`); its machines outlive this server. Absent: the simulated cloud lives and dies with this process.",
+    ),
+    key(
         "cloud.seed",
         "cloud-seed",
         Kind::Number,

@@ -147,6 +147,22 @@ fn tell(books: &Books) {
     }
 }
 
+/// Completes when standard input ends, if it `matters`; else never.
+///
+/// # Errors
+/// When no thread can be started that reads it.
+pub(crate) fn input_ended(matters: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    let end = if matters { Some(end_of_input()?) } else { None };
+    Ok(async {
+        match end {
+            Some(end) => {
+                let _closed = end.await;
+            }
+            None => std::future::pending().await,
+        }
+    })
+}
+
 /// Completes when standard input ends. The thread that reads does not keep the process alive.
 fn end_of_input() -> anyhow::Result<oneshot::Receiver<()>> {
     let (ended, end) = oneshot::channel();

@@ -12,6 +12,7 @@ fn machine(id: &str, state: InstanceState) -> Instance {
         capacity_type: CapacityType::Spot,
         state,
         cluster: text("c1"),
+        cluster_uid: text("uid-1"),
         claim: text("web-abcde"),
         pool: text("web"),
         launched: Timestamp(0),

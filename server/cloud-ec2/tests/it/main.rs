@@ -22,6 +22,7 @@ fn order(name: &str) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(format!("{name}-1")),
         cluster: Text::from("c1"),
+        cluster_uid: Text::from("uid-1"),
         claim: Text::from(name),
         pool: Text::from("web"),
         node_class: Text::from("default"),

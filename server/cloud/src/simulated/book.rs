@@ -32,6 +32,8 @@ pub struct Book {
     pub throttled: u64,
     /// Launches whose answer got lost.
     pub answers_lost: u64,
+    /// Listings that failed.
+    pub lists_failed: u64,
 }
 
 impl Book {

@@ -52,7 +52,15 @@ impl CloudProvider for ClockedCloud {
     }
 
     async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
-        Ok(self.cloud().list(cluster, self.now()).cloned().collect())
+        let (mut cloud, now) = (self.cloud(), self.now());
+        cloud.admit_list(now)?;
+        Ok(cloud.list(cluster, now).cloned().collect())
+    }
+
+    async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
+        let (mut cloud, now) = (self.cloud(), self.now());
+        cloud.admit_list(now)?;
+        Ok(cloud.list_all(now).cloned().collect())
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

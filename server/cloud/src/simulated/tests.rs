@@ -7,6 +7,7 @@ fn request(token: &str, types: &[&str]) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(token),
         cluster: Text::from("c1"),
+        cluster_uid: Text::from("uid-1"),
         claim: Text::from("pool-abcde"),
         pool: Text::from("pool"),
         node_class: Text::from("default"),
@@ -27,6 +28,15 @@ fn one_token_buys_one_machine_however_often_it_is_sent() {
     let again = cloud.launch(&request("t", &["m5.large"]), Timestamp(9)).unwrap();
     assert_eq!(first.instance.id, again.instance.id);
     assert_eq!(cloud.book().sold(), 1);
+}
+
+#[test]
+fn a_cloud_that_ignores_tokens_sells_twice() {
+    let mut cloud = cloud(Weather { ignore_tokens: true, ..Weather::default() });
+    for _ in 0..2 {
+        cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
+    }
+    assert_eq!(cloud.book().doubles(), [(Text::from("c1"), Text::from("pool-abcde"))]);
 }
 
 #[test]

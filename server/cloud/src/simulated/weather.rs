@@ -33,6 +33,10 @@ pub struct Weather {
     pub calls: Bucket,
     /// How long it takes until the listing shows a machine, in milliseconds.
     pub list_lag_ms: i64,
+    /// How many listings fail, in percent.
+    pub failed_lists_percent: u32,
+    /// Tokens mean nothing: every launch buys a machine. No cloud is like that; it shows what tokens are good for.
+    pub ignore_tokens: bool,
 }
 
 impl Default for Weather {
@@ -49,6 +53,8 @@ impl Default for Weather {
             lost_answers_percent: 0,
             calls: Bucket::unlimited(),
             list_lag_ms: 0,
+            failed_lists_percent: 0,
+            ignore_tokens: false,
         }
     }
 }

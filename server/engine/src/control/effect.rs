@@ -162,6 +162,8 @@ pub struct LaunchedFacts {
 pub struct LaunchOrder {
     /// For which cluster.
     pub cluster: ClusterId,
+    /// UID of that cluster, for the machine's tags; empty when it is not known.
+    pub cluster_uid: Text,
     /// For which NodeClaim.
     pub claim: Text,
     /// Counts from 1; a definitive failure makes the next one.

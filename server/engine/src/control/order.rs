@@ -18,6 +18,7 @@ pub const MAX_OPTIONS: usize = 60;
 /// The orders for `node`.
 pub(super) fn machine(
     cluster: &ClusterId,
+    cluster_uid: &Text,
     state: &ClusterState,
     input: &PlanningInput,
     node: &PlannedNode,
@@ -38,6 +39,7 @@ pub(super) fn machine(
     PlannedMachine {
         launch: LaunchOrder {
             cluster: cluster.clone(),
+            cluster_uid: cluster_uid.clone(),
             claim: name.clone(),
             attempt: 1,
             token: token(&name, 1),

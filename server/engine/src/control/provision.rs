@@ -48,7 +48,7 @@ impl Ward {
     fn adopt_plan(&mut self, input: &PlanningInput, plan: &Plan, report: PlanReport, desk: &mut Desk<'_>) {
         let id = DecisionId(desk.number());
         let machines: Vec<PlannedMachine> = (plan.nodes.iter().chain(&plan.static_nodes))
-            .map(|node| order::machine(&self.cluster, &self.state, input, node, id, desk))
+            .map(|node| order::machine(&self.cluster, &self.uid, &self.state, input, node, id, desk))
             .collect();
         let version = self.state.version();
         for (planned, node) in machines.iter().zip(plan.nodes.iter().chain(&plan.static_nodes)) {

@@ -40,6 +40,8 @@ impl Desk<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Ward {
     pub cluster: ClusterId,
+    /// What makes the cluster this one; empty until its lease is taken.
+    pub uid: Text,
     pub connected: bool,
     pub state: ClusterState,
     pub window: Window,

@@ -1,0 +1,216 @@
+//! The simulated cloud's messages as values of the port, and back. The only room of the server that names them beside the
+//! two that send them: [`super::remote`] and the process in `simulated_cloud`.
+
+use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
+use engine::model::{CapacityType, Text, Timestamp};
+use fleetwright_proto::simulation::v1;
+use fleetwright_proto::simulation::v1::failure::Kind;
+
+pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
+    v1::LaunchRequest {
+        token: request.token.to_string(),
+        cluster: request.cluster.to_string(),
+        cluster_uid: request.cluster_uid.to_string(),
+        claim: request.claim.to_string(),
+        pool: request.pool.to_string(),
+        node_class: request.node_class.to_string(),
+        capacity_type: request.capacity_type.as_str().to_owned(),
+        overrides: request.overrides.iter().map(option).collect(),
+        reservation: request.reservation.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+pub(crate) fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
+    LaunchRequest {
+        token: Text::from(request.token),
+        cluster: Text::from(request.cluster),
+        cluster_uid: Text::from(request.cluster_uid),
+        claim: Text::from(request.claim),
+        pool: Text::from(request.pool),
+        node_class: Text::from(request.node_class),
+        capacity_type: capacity_type(&request.capacity_type),
+        overrides: request.overrides.into_iter().map(read_option).collect(),
+        reservation: (!request.reservation.is_empty()).then(|| Text::from(request.reservation)),
+    }
+}
+
+fn option(option: &Override) -> v1::Override {
+    v1::Override { instance_type: option.instance_type.to_string(), zone: option.zone.to_string() }
+}
+
+fn read_option(option: v1::Override) -> Override {
+    Override { instance_type: Text::from(option.instance_type), zone: Text::from(option.zone) }
+}
+
+fn capacity_type(word: &str) -> CapacityType {
+    let all = [CapacityType::Spot, CapacityType::Reserved, CapacityType::OnDemand];
+    all.into_iter().find(|kind| kind.as_str() == word).unwrap_or(CapacityType::OnDemand)
+}
+
+pub(crate) fn instance(instance: &Instance) -> v1::Instance {
+    let state = match instance.state {
+        InstanceState::Pending => v1::InstanceState::Pending,
+        InstanceState::Running => v1::InstanceState::Running,
+        InstanceState::ShuttingDown => v1::InstanceState::ShuttingDown,
+        InstanceState::Terminated => v1::InstanceState::Terminated,
+    };
+    v1::Instance {
+        id: instance.id.to_string(),
+        provider_id: instance.provider_id.to_string(),
+        instance_type: instance.instance_type.to_string(),
+        zone: instance.zone.to_string(),
+        capacity_type: instance.capacity_type.as_str().to_owned(),
+        state: state.into(),
+        cluster: instance.cluster.to_string(),
+        cluster_uid: instance.cluster_uid.to_string(),
+        claim: instance.claim.to_string(),
+        pool: instance.pool.to_string(),
+        launched_ms: instance.launched.0,
+    }
+}
+
+pub(crate) fn read_instance(instance: v1::Instance) -> Instance {
+    let state = match instance.state() {
+        v1::InstanceState::Running => InstanceState::Running,
+        v1::InstanceState::ShuttingDown => InstanceState::ShuttingDown,
+        v1::InstanceState::Terminated => InstanceState::Terminated,
+        v1::InstanceState::Pending | v1::InstanceState::Unspecified => InstanceState::Pending,
+    };
+    Instance {
+        id: Text::from(instance.id),
+        provider_id: Text::from(instance.provider_id),
+        instance_type: Text::from(instance.instance_type),
+        zone: Text::from(instance.zone),
+        capacity_type: capacity_type(&instance.capacity_type),
+        state,
+        cluster: Text::from(instance.cluster),
+        cluster_uid: Text::from(instance.cluster_uid),
+        claim: Text::from(instance.claim),
+        pool: Text::from(instance.pool),
+        launched: Timestamp(instance.launched_ms),
+    }
+}
+
+pub(crate) fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1::LaunchResponse {
+    match outcome {
+        Ok(outcome) => v1::LaunchResponse {
+            instance: Some(instance(&outcome.instance)),
+            sold_out: outcome.sold_out.iter().map(option).collect(),
+            failure: None,
+        },
+        Err(error) => v1::LaunchResponse { failure: Some(failure(error)), ..v1::LaunchResponse::default() },
+    }
+}
+
+/// # Errors
+/// What the cloud said against it.
+pub(crate) fn read_launch_response(response: v1::LaunchResponse) -> Result<LaunchOutcome, CloudError> {
+    refused(response.failure)?;
+    let instance = response.instance.map(read_instance).ok_or_else(|| unknown("the launch"))?;
+    Ok(LaunchOutcome { instance, sold_out: response.sold_out.into_iter().map(read_option).collect() })
+}
+
+pub(crate) fn event(event: &CloudEvent) -> v1::Event {
+    let (kind, machine, at_ms) = match event {
+        CloudEvent::Running(machine) => (v1::EventKind::Running, machine, 0),
+        CloudEvent::Interrupted { instance, at } => (v1::EventKind::Interrupted, instance, at.0),
+        CloudEvent::Terminated(machine) => (v1::EventKind::Terminated, machine, 0),
+    };
+    v1::Event { kind: kind.into(), instance: Some(instance(machine)), at_ms }
+}
+
+/// `None` for a kind that this program does not know.
+pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
+    let (kind, at) = (event.kind(), Timestamp(event.at_ms));
+    let instance = event.instance.map(read_instance)?;
+    match kind {
+        v1::EventKind::Running => Some(CloudEvent::Running(instance)),
+        v1::EventKind::Interrupted => Some(CloudEvent::Interrupted { instance, at }),
+        v1::EventKind::Terminated => Some(CloudEvent::Terminated(instance)),
+        v1::EventKind::Unspecified => None,
+    }
+}
+
+pub(crate) fn failure(error: &CloudError) -> v1::Failure {
+    let kind = match error {
+        CloudError::NoCapacity { sold_out } => {
+            Kind::NoCapacity(v1::NoCapacity { sold_out: sold_out.iter().map(option).collect() })
+        }
+        CloudError::RequestLimitExceeded { retry_after_ms } => Kind::RetryAfterMs(*retry_after_ms),
+        CloudError::IdempotentParameterMismatch { token } => Kind::TokenMismatch(token.to_string()),
+        CloudError::NotFound { id } => Kind::NotFound(id.to_string()),
+        CloudError::Unknown { operation } => Kind::Unknown(operation.to_string()),
+        CloudError::Refused { operation, code, message } => Kind::Refused(v1::Refused {
+            operation: operation.to_string(),
+            code: code.to_string(),
+            message: message.clone(),
+        }),
+    };
+    v1::Failure { kind: Some(kind) }
+}
+
+/// # Errors
+/// The failure, if there is one.
+pub(crate) fn refused(failure: Option<v1::Failure>) -> Result<(), CloudError> {
+    let Some(failure) = failure else { return Ok(()) };
+    Err(match failure.kind {
+        Some(Kind::NoCapacity(short)) => {
+            CloudError::NoCapacity { sold_out: short.sold_out.into_iter().map(read_option).collect() }
+        }
+        Some(Kind::RetryAfterMs(retry_after_ms)) => CloudError::RequestLimitExceeded { retry_after_ms },
+        Some(Kind::TokenMismatch(token)) => CloudError::IdempotentParameterMismatch { token: Text::from(token) },
+        Some(Kind::NotFound(id)) => CloudError::NotFound { id: Text::from(id) },
+        Some(Kind::Unknown(operation)) => CloudError::Unknown { operation: Text::from(operation) },
+        Some(Kind::Refused(v1::Refused { operation, code, message })) => {
+            CloudError::Refused { operation: Text::from(operation), code: Text::from(code), message }
+        }
+        None => unknown("a failure without a kind"),
+    })
+}
+
+pub(crate) fn unknown(operation: &str) -> CloudError {
+    CloudError::Unknown { operation: Text::from(operation) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option_of(kind: &str) -> Override {
+        Override { instance_type: Text::from(kind), zone: Text::from("us-east-1a") }
+    }
+
+    #[test]
+    fn a_request_is_the_same_after_the_journey_or_its_token_would_be_refused() {
+        let request = LaunchRequest {
+            token: Text::from("web-abcde-2"),
+            cluster: Text::from("blue"),
+            cluster_uid: Text::from("uid-1"),
+            claim: Text::from("web-abcde"),
+            pool: Text::from("web"),
+            node_class: Text::from("default"),
+            capacity_type: CapacityType::Reserved,
+            overrides: vec![option_of("m5.large"), option_of("c5.large")],
+            reservation: Some(Text::from("cr-1")),
+        };
+        assert_eq!(read_launch_request(launch_request(&request)), request);
+        let plain = LaunchRequest { reservation: None, capacity_type: CapacityType::Spot, ..request };
+        assert_eq!(read_launch_request(launch_request(&plain)), plain);
+    }
+
+    #[test]
+    fn every_failure_is_the_same_after_the_journey() {
+        let text = Text::from;
+        let failures = [
+            CloudError::NoCapacity { sold_out: vec![option_of("m5.large")] },
+            CloudError::RequestLimitExceeded { retry_after_ms: 7 },
+            CloudError::IdempotentParameterMismatch { token: text("t") },
+            CloudError::NotFound { id: text("i-1") },
+            CloudError::Unknown { operation: text("x") },
+            CloudError::Refused { operation: text("x"), code: text("y"), message: "z".to_owned() },
+        ];
+        for error in failures {
+            assert_eq!(refused(Some(failure(&error))), Err(error));
+        }
+    }
+}
