@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use cloud::provider::CloudProvider;
 use engine::control::{ClusterId, Controller};
-use engine::model::Text;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +23,8 @@ use tracing::warn;
 use crate::clock;
 use crate::config::LeaseConfig;
 use crate::session::{SessionEvent, Sessions};
-use crate::store::{Lease, Store};
+use crate::store::Store;
+use crate::store::lease::{Lease, Scope};
 use crate::views::{FleetView, Publisher};
 use replica::{Input, Output, Replica};
 use works::Errand;
@@ -124,7 +124,7 @@ impl<C: CloudProvider + 'static> Running<C> {
                     self.sessions.instruct(&cluster, id, *instruction, deadline).await;
                 }
                 Output::TakeLease { cluster, seen } => self.take_lease(cluster, seen),
-                Output::Renew(lease) => self.renew(lease),
+                Output::Renew(leases) => self.renew(leases),
                 Output::AskCloud => {
                     let cloud = Arc::clone(&self.cloud);
                     self.works.spawn(async move { Input::CloudTold(works::cloud_events(&*cloud).await) });
@@ -148,17 +148,14 @@ impl<C: CloudProvider + 'static> Running<C> {
     fn take_lease(&mut self, cluster: ClusterId, seen: u64) {
         let (store, owner, duration) = (Arc::clone(&self.store), self.lease.owner.clone(), self.lease.duration);
         self.works.spawn(async move {
-            let answer = store.take_lease(&cluster, &owner, seen, duration).await;
+            let answer = store.take_lease(&Scope::cluster(&cluster), &owner, seen, duration).await;
             Input::Leased { cluster, answer }
         });
     }
 
-    fn renew(&mut self, lease: Lease) {
+    fn renew(&mut self, leases: Vec<Lease>) {
         let (store, duration) = (Arc::clone(&self.store), self.lease.duration);
-        self.works.spawn(async move {
-            let lost = works::renew(&*store, &lease, duration).await;
-            Input::Renewed { cluster: Text::from(lease.cluster), lost }
-        });
+        self.works.spawn(async move { Input::Renewed { lost: works::renew(&*store, &leases, duration).await } });
     }
 
     /// Takes the cluster's view; says whether there is one.
@@ -170,10 +167,9 @@ impl<C: CloudProvider + 'static> Running<C> {
     }
 
     async fn release(self) {
-        for lease in self.replica.leases() {
-            if let Err(error) = self.store.release_lease(lease).await {
-                warn!(cluster = lease.cluster, %error, "a lease could not be given back; it runs out by itself");
-            }
+        let leases: Vec<Lease> = self.replica.leases().cloned().collect();
+        if let Err(error) = self.store.release_leases(&leases).await {
+            warn!(%error, "leases could not be given back; they run out by themselves");
         }
     }
 }

@@ -1,13 +1,25 @@
-//! The memory that survives a crash: who decides for a cluster, what was decided, and which launches are under way.
+//! The memory that survives a crash: who decides for what, what was promised to the outside, what was decided and why, and
+//! what people have ordered.
 //!
-//! A port with two twins: [`memory`] for demos and single runs, [`postgres`] for production. [`conformance`] is one list
-//! of behaviours that both are held to.
+//! A port with two twins: [`memory`] for demos and tests, [`postgres`] for production. [`conformance`] is one list of
+//! behaviours that both are held to.
 //!
-//! Every write names the epoch of the lease that it is made under, and is refused when that lease has passed on: a
-//! replica that was paused cannot overwrite what its successor decided.
+//! Two rules hold for every write:
+//!
+//! - **Fenced.** What is written for a cluster names the epoch of the lease that it is written under, and is refused when
+//!   that lease has passed on: a replica that was paused cannot overwrite what its successor decided.
+//! - **Harmless twice.** A write whose answer was lost is repeated, by the store itself and by its callers; the second time
+//!   changes nothing.
+//!
+//! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
+//! are replayed from), [`rails`] (offerings, freezes, audit).
 
+pub mod lease;
+pub mod log;
 pub mod memory;
 pub mod postgres;
+pub mod rails;
+pub mod undertaking;
 
 #[cfg(test)]
 mod conformance;
@@ -15,78 +27,37 @@ mod conformance;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
-/// The right to decide for a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// The cluster.
-    pub cluster: String,
-    /// The replica that holds it.
-    pub owner: String,
-    /// Grows with every change of hands, from 1.
-    pub epoch: u64,
-}
-
-/// Answer to a replica that wants a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeaseAnswer {
-    /// It is yours, at this epoch, with these launches under way.
-    Granted {
-        /// The lease.
-        lease: Lease,
-        /// Launches that were intended and not settled, by claim.
-        open: Vec<Intent>,
-    },
-    /// Somebody else holds it and it has not expired.
-    Held {
-        /// The holder.
-        owner: String,
-    },
-}
-
-/// A launch that is about to be tried: written before the cloud is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intent {
-    /// Name of the NodeClaim, unique in its cluster.
-    pub claim: String,
-    /// The client token of the attempt: the cloud answers a repeated token with the first call's result.
-    pub token: String,
-    /// The exact request as text; a retry sends the same.
-    pub request: String,
-}
-
-/// A decision that changed something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DecisionRecord {
-    /// One sentence for people.
-    pub summary: String,
-    /// The plan and its reasons as text.
-    pub report: String,
-}
-
-/// A decision as it is read back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredDecision {
-    /// Grows with time, unique in the store.
-    pub id: i64,
-    /// The epoch it was made under.
-    pub epoch: u64,
-    /// What was decided.
-    pub decision: DecisionRecord,
-}
+use lease::{Lease, LeaseAnswer, Renewal, Scope};
+use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
+use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
 
 /// Why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The lease has passed to somebody else; the caller must stop deciding for the cluster.
+    /// The lease has passed to somebody else; the caller must stop deciding for its scope.
     #[error(
-        "the lease of cluster {cluster} at epoch {epoch} is no longer held: another replica decides for it, nothing was written"
+        "the lease of {scope} at epoch {epoch} is no longer held: another replica decides for it, nothing was written"
     )]
     LeaseLost {
-        /// The cluster.
-        cluster: String,
+        /// Of what.
+        scope: Scope,
         /// The epoch that the caller held.
         epoch: u64,
+    },
+    /// A launch may not be tried again.
+    #[error("attempt {attempt} of launching {claim} in {scope} was not begun: {why}; nothing was written")]
+    AttemptRefused {
+        /// Of which cluster.
+        scope: Scope,
+        /// The NodeClaim.
+        claim: String,
+        /// The attempt that was to begin.
+        attempt: u32,
+        /// Why not.
+        why: String,
     },
     /// The database failed.
     #[error("the store could not {what}: {source}")]
@@ -99,75 +70,163 @@ pub enum StoreError {
     /// The schema could not be brought up to date.
     #[error("the store could not bring its schema up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
+    /// The schema is older than the program, and the program was told not to change it.
+    #[error(
+        "the schema of the store is at version {found} and this program needs {needed}: start it once with store.migrate = true, \
+         or have the files in migrations/ applied, then start again"
+    )]
+    SchemaTooOld {
+        /// Its version.
+        found: i64,
+        /// The version that this program was built with.
+        needed: i64,
+    },
+    /// A later program has changed the schema so that this one cannot use it.
+    #[error(
+        "the schema of the store is at version {found} and serves programs from version {oldest} on; this program knows versions \
+         up to {known}: run the newer release"
+    )]
+    SchemaTooNew {
+        /// Its version.
+        found: i64,
+        /// The oldest program that it serves.
+        oldest: i64,
+        /// The version that this program was built with.
+        known: i64,
+    },
+    /// A row says what no program of ours writes.
+    #[error("the store could not {what}: it read {found:?}, which this program cannot understand")]
+    Unreadable {
+        /// What was tried.
+        what: &'static str,
+        /// What was found.
+        found: String,
+    },
 }
 
-/// The port. Futures are boxed, so that the server chooses its twin when it starts.
+/// What the store answers, when it has.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// The port. Futures are boxed, so that the server chooses its twin when it starts. Any operation may end in
+/// [`StoreError::Database`]; those that take a lease may end in [`StoreError::LeaseLost`].
 pub trait Store: Send + Sync {
-    /// Takes the lease of `cluster` for `owner`, when nobody holds it, when it has expired, or when `owner` has it already
-    /// (a restart under the same name). Each time the epoch grows, and it is above `seen`, the highest that the cluster has
-    /// ever obeyed: a store that was lost does not make its cluster deaf. Open intents come back with it, read in the same
-    /// transaction.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`].
+    /// Takes the lease of `scope` for `owner`, when nobody holds it, when it has expired or was released, or when `owner` has
+    /// it already (a restart under the same name). Each time the epoch grows, and it is above `seen`, the highest that the
+    /// cluster has ever obeyed: a store that was lost does not make its cluster deaf. What is open comes back with it, read
+    /// in the transaction that raises the epoch.
     fn take_lease<'a>(
         &'a self,
-        cluster: &'a str,
+        scope: &'a Scope,
         owner: &'a str,
         seen: u64,
         duration: Duration,
-    ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>>;
+    ) -> Answer<'a, LeaseAnswer>;
 
-    /// Prolongs a lease from this moment on.
+    /// Prolongs leases from this moment on, all in one step. Those that have passed on are named in the answer, as are those
+    /// that another replica has asked for.
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal>;
+
+    /// Gives leases back. Giving back what one does not hold is harmless.
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> Answer<'a, ()>;
+
+    /// Tells whoever holds `scope` that `by` would like to have it. The holder learns of it by [`Store::changes`] and at its
+    /// next renewal; the wish ends when the lease changes hands.
+    fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()>;
+
+    /// Writes a decision and everything that follows from it, all or nothing: what was promised is known before anybody
+    /// outside hears of it.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`] when it has passed on, [`StoreError::Database`].
-    fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// [`StoreError::AttemptRefused`] when another attempt of one of the launches is alive.
+    fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()>;
 
-    /// Gives a lease back. Giving back what one does not hold is harmless.
+    /// Writes the next attempt of a launch.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    fn release_lease<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// [`StoreError::AttemptRefused`] unless the attempt before it has failed: whoever does not know how an attempt ended
+    /// must repeat it, with its own token.
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> Answer<'a, ()>;
 
-    /// Writes a decision and the launches that it intends, all or nothing. An intent that is there already, with the same
-    /// token, stays as it is: writing twice is harmless.
-    ///
-    /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::Database`].
-    fn record<'a>(
-        &'a self,
-        lease: &'a Lease,
-        decision: &'a DecisionRecord,
-        intents: &'a [Intent],
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
-
-    /// Writes how a launch ended. The first outcome stays.
-    ///
-    /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::Database`].
+    /// Writes how an attempt ended. The first outcome stays.
     fn settle<'a>(
         &'a self,
         lease: &'a Lease,
         claim: &'a str,
-        outcome: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+        attempt: u32,
+        settlement: &'a Settlement,
+    ) -> Answer<'a, ()>;
 
-    /// Launches of `cluster` that are not settled, by claim.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`].
-    fn open_intents<'a>(&'a self, cluster: &'a str) -> BoxFuture<'a, Result<Vec<Intent>, StoreError>>;
+    /// Ends the launches of these claims for good, when machine and claim are gone or will never be.
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> Answer<'a, ()>;
 
-    /// The last decisions for `cluster`, latest first.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`].
-    fn decisions<'a>(&'a self, cluster: &'a str, limit: u32) -> BoxFuture<'a, Result<Vec<StoredDecision>, StoreError>>;
+    /// Launches of `scope` that are not closed, by claim.
+    fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>>;
+
+    /// Writes instructions before they are sent. One that is there already stays as it is.
+    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()>;
+
+    /// Writes how instructions ended. The first outcome stays.
+    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> Answer<'a, ()>;
+
+    /// Writes how disruptions ended. The first outcome stays.
+    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> Answer<'a, ()>;
+
+    /// Writes events of the log. A chunk that is there already stays as it is.
+    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> Answer<'a, ()>;
+
+    /// Keeps contents by hash; what is there already is noted as used today.
+    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> Answer<'a, ()>;
+
+    /// The content of a hash.
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>>;
+
+    /// Notes how many decisions changed nothing since the lease was taken. Totals only grow.
+    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()>;
+
+    /// How many decisions for `scope` changed nothing, in all.
+    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64>;
+
+    /// The last decisions that pass the filter, latest first.
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>>;
+
+    /// The decisions of this number: one, unless two replicas have counted alike for different clusters.
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>>;
+
+    /// A segment of the log with all its chunks, in order.
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>>;
+
+    /// Lets go of what is older than it must be kept, and makes room for the days to come. Called now and then by any
+    /// replica.
+    fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned>;
+
+    /// Remembers that offerings of a region are not to be had; the later end of two wins.
+    fn remember_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> Answer<'a, ()>;
+
+    /// Offerings of a region that are still not to be had.
+    fn recall_offerings<'a>(&'a self, region: &'a str) -> Answer<'a, Vec<OfferingEntry>>;
+
+    /// Freezes, with a row of audit in the same transaction. Answers the number that thaws it.
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> Answer<'a, i64>;
+
+    /// Ends a freeze, with a row of audit in the same transaction. Answers whether there ever was one of this number.
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> Answer<'a, bool>;
+
+    /// What is frozen at this moment, oldest first.
+    fn freezes(&self) -> Answer<'_, Vec<Freeze>>;
+
+    /// Adds a line to the record of what people did.
+    fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()>;
+
+    /// The last lines of that record, latest first; with `before`, those with a lower number.
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> Answer<'_, Vec<AuditRow>>;
+
+    /// Changes that every replica must hear of, whichever made them: a new value well under a second after the change.
+    /// Whoever sees a number grow reads what it stands for.
+    fn changes(&self) -> watch::Receiver<Changes>;
 
     /// Whether the store answers.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`].
-    fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn ping(&self) -> Answer<'_, ()>;
+
+    /// The version of the store's schema: the number of the newest migration.
+    fn schema_version(&self) -> Answer<'_, i64>;
 }

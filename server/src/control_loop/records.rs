@@ -1,22 +1,35 @@
 //! Decisions and launches as rows.
 
-use engine::control::{Decision, LaunchOrder};
+use engine::control::{Decision, DecisionKind, PlannedMachine};
 
-use crate::store::{DecisionRecord, Intent};
+use crate::store::log::{DecisionRow, Entry};
+use crate::store::undertaking::Intent;
 use crate::views;
 
-/// The decision, for people and for later.
-pub(super) fn decision(decision: &Decision) -> DecisionRecord {
+/// The decision and the launches that it intends.
+pub(super) fn entry(decision: &Decision) -> Entry {
     let reasons: Vec<String> = views::reasons(decision).collect();
-    DecisionRecord { summary: views::summary(decision), report: reasons.join("\n") }
+    let row = DecisionRow {
+        number: decision.id.0,
+        decided_at_ms: decision.at.0,
+        kind: kind(decision.kind).to_owned(),
+        summary: views::summary(decision),
+        report: reasons.join("\n"),
+        replay: None,
+    };
+    Entry { decision: row, intents: decision.machines.iter().map(intent).collect(), ..Entry::default() }
 }
 
-/// The launches that it intends.
-pub(super) fn intents(decision: &Decision) -> Vec<Intent> {
-    decision.machines.iter().map(|machine| intent(&machine.launch)).collect()
+fn kind(kind: DecisionKind) -> &'static str {
+    match kind {
+        DecisionKind::Provision => "provision",
+        DecisionKind::Empty => "empty",
+        DecisionKind::Interruption => "interruption",
+    }
 }
 
-fn intent(order: &LaunchOrder) -> Intent {
+fn intent(machine: &PlannedMachine) -> Intent {
+    let order = &machine.launch;
     let options: Vec<_> = order.options.iter().map(|option| [&*option.instance_type, &*option.zone]).collect();
     let request = serde_json::json!({
         "pool": &*order.pool,
@@ -25,5 +38,12 @@ fn intent(order: &LaunchOrder) -> Intent {
         "options": options,
         "reservation": order.reservation.as_deref(),
     });
-    Intent { claim: order.claim.to_string(), token: order.token.to_string(), request: request.to_string() }
+    let pods: Vec<&str> = machine.pods.iter().map(|pod| &**pod).collect();
+    Intent {
+        claim: order.claim.to_string(),
+        attempt: order.attempt,
+        token: order.token.to_string(),
+        request: request.to_string().into_bytes(),
+        claim_order: serde_json::json!({ "pods": pods }).to_string(),
+    }
 }

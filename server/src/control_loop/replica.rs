@@ -13,7 +13,8 @@ use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
 use crate::session::{Greeting, SessionEvent};
-use crate::store::{Lease, LeaseAnswer, StoreError};
+use crate::store::StoreError;
+use crate::store::lease::{Lease, LeaseAnswer};
 
 /// An instruction that no agent has taken up after this has failed, and the controller thinks again.
 const INSTRUCTION_MS: i64 = 10 * 60_000;
@@ -32,8 +33,8 @@ pub(crate) enum Input {
     Ran { id: CommandId, outcome: Outcome },
     /// The cloud answered [`Output::AskCloud`].
     CloudTold(Vec<CloudEvent>),
-    /// The store answered [`Output::Renew`]; why the lease is lost, if it is.
-    Renewed { cluster: ClusterId, lost: Option<String> },
+    /// The store answered [`Output::Renew`]: these are lost.
+    Renewed { lost: Vec<Lease> },
     /// It is time to ask the cloud.
     CloudPoll,
     /// It is time to prolong every lease.
@@ -47,8 +48,8 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// Take the lease of a cluster above the epoch that its agent has `seen`.
     TakeLease { cluster: ClusterId, seen: u64 },
-    /// Prolong a lease.
-    Renew(Lease),
+    /// Prolong leases, all at once.
+    Renew(Vec<Lease>),
     /// Ask the cloud what has happened by itself.
     AskCloud,
     /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
@@ -94,12 +95,15 @@ impl Replica {
                 let events = events.into_iter().filter_map(|event| event_of(event, now));
                 events.flat_map(|event| self.happened(event, now)).collect()
             }
-            Input::Renewed { cluster, lost } => lost.map(|reason| self.lost(cluster, reason)).into_iter().collect(),
+            Input::Renewed { lost } => lost.iter().filter_map(|lease| self.lost(lease)).collect(),
             Input::CloudPoll => {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::AskCloud).into_iter().collect()
             }
-            Input::RenewalDue => self.leases.values().cloned().map(Output::Renew).collect(),
+            Input::RenewalDue => {
+                let leases: Vec<Lease> = self.leases.values().cloned().collect();
+                (!leases.is_empty()).then_some(Output::Renew(leases)).into_iter().collect()
+            }
             Input::Time => self.time_passed(now),
         }
     }
@@ -127,12 +131,12 @@ impl Replica {
     fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>) -> Output {
         match answer {
             Ok(LeaseAnswer::Granted { lease, open }) => {
-                info!(%cluster, epoch = lease.epoch, open_launches = open.len(), "deciding for this cluster");
+                info!(%cluster, epoch = lease.epoch, open_launches = open.intents.len(), "deciding for this cluster");
                 let epoch = lease.epoch;
                 self.leases.insert(cluster.clone(), lease);
                 Output::Accept { cluster, epoch }
             }
-            Ok(LeaseAnswer::Held { owner }) => {
+            Ok(LeaseAnswer::Held { owner, .. }) => {
                 Output::Refuse { cluster, reason: format!("the replica {owner} decides for it") }
             }
             Err(error) => {
@@ -142,10 +146,13 @@ impl Replica {
         }
     }
 
-    fn lost(&mut self, cluster: ClusterId, reason: String) -> Output {
-        warn!(%cluster, reason, "this replica decides for the cluster no more");
+    /// `None` when the lease has been taken again since.
+    fn lost(&mut self, lease: &Lease) -> Option<Output> {
+        let cluster = Text::from(lease.scope.cluster_name()?);
+        self.leases.get(&cluster).filter(|held| *held == lease)?;
+        warn!(%cluster, epoch = lease.epoch, "this replica decides for the cluster no more");
         self.leases.remove(&cluster);
-        Output::Refuse { cluster, reason }
+        Some(Output::Refuse { cluster, reason: "another replica decides for it".to_owned() })
     }
 
     /// Takes in what a session or the cloud tells. The answer to an instruction ends its command first.

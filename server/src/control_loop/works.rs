@@ -9,7 +9,9 @@ use executor::{Command, Outcome};
 use tracing::warn;
 
 use super::records;
-use crate::store::{Lease, Store, StoreError};
+use crate::store::Store;
+use crate::store::lease::Lease;
+use crate::store::undertaking::Settlement;
 
 /// What a command needs.
 pub(crate) struct Errand<C> {
@@ -39,7 +41,7 @@ impl<C: CloudProvider> Errand<C> {
 
     async fn record(&self, decision: &Decision) -> Outcome {
         let Some(lease) = &self.lease else { return again("the cluster's lease is not held") };
-        match self.store.record(lease, &records::decision(decision), &records::intents(decision)).await {
+        match self.store.record(lease, &records::entry(decision)).await {
             Ok(()) => Outcome::Done,
             Err(error) => again(error),
         }
@@ -65,13 +67,13 @@ impl<C: CloudProvider> Errand<C> {
 
     /// Writes down how a launch ended. A row that is missed stays open and is looked at again after a restart.
     async fn settle(&self, order: &LaunchOrder, outcome: &Outcome) {
-        let text = match outcome {
-            Outcome::Launched { provider_id, .. } => format!("launched {provider_id}"),
-            Outcome::LaunchFailed(failure) => format!("failed: {failure:?}"),
+        let settlement = match outcome {
+            Outcome::Launched { provider_id, .. } => Settlement::Launched { provider_id: provider_id.to_string() },
+            Outcome::LaunchFailed(failure) => Settlement::Failed { why: format!("{failure:?}") },
             _ => return,
         };
         if let Some(lease) = &self.lease
-            && let Err(error) = self.store.settle(lease, &order.claim, &text).await
+            && let Err(error) = self.store.settle(lease, &order.claim, order.attempt, &settlement).await
         {
             warn!(cluster = %order.cluster, claim = %order.claim, %error, "the end of a launch could not be written down");
         }
@@ -106,15 +108,14 @@ pub(crate) async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent>
     })
 }
 
-/// Prolongs a lease; says why it is lost, if it is. A store that does not answer takes nothing away until the lease has
-/// run out, and then every write is refused.
-pub(crate) async fn renew(store: &dyn Store, lease: &Lease, duration: Duration) -> Option<String> {
-    match store.renew_lease(lease, duration).await {
-        Ok(()) => None,
-        Err(error @ StoreError::LeaseLost { .. }) => Some(error.to_string()),
+/// Prolongs leases; answers those that are lost. A store that does not answer takes nothing away until a lease has run
+/// out and been taken, and then every write is refused.
+pub(crate) async fn renew(store: &dyn Store, leases: &[Lease], duration: Duration) -> Vec<Lease> {
+    match store.renew_leases(leases, duration).await {
+        Ok(renewal) => renewal.lost,
         Err(error) => {
-            warn!(cluster = lease.cluster, %error, "a lease could not be renewed; trying again");
-            None
+            warn!(%error, "leases could not be renewed; trying again");
+            Vec::new()
         }
     }
 }

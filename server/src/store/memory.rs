@@ -1,185 +1,272 @@
-//! The store of demos and single runs: the same behaviour, gone with the process.
+//! The store of demos and tests: the same behaviour, gone with the process.
+
+mod leases;
+mod log;
+mod rails;
+mod undertakings;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt, ready};
+use futures::future::{FutureExt, ready};
+use tokio::sync::watch;
 
-use super::{DecisionRecord, Intent, Lease, LeaseAnswer, Store, StoreError, StoredDecision};
+use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
+use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::undertaking::{
+    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement,
+};
+use super::{Answer, Store, StoreError, postgres};
+use crate::clock;
 
-/// Decisions that are kept for each cluster: enough for the page, bounded for a server that runs for months.
-const DECISIONS_KEPT: usize = 1000;
+/// Tells the time since 1970, or since the moment that a rehearsal calls so.
+type Clock = dyn Fn() -> Duration + Send + Sync;
 
 /// A store in memory.
 pub struct MemoryStore {
+    clock: Box<Clock>,
+    changes: watch::Sender<Changes>,
     tables: Mutex<Tables>,
-    clock: Clock,
 }
 
-/// Time since some moment; leases run out by it.
-type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
-
+/// What PostgreSQL keeps in tables. Every operation is one step.
 #[derive(Debug, Default)]
 struct Tables {
-    leases: BTreeMap<String, LeaseRow>,
-    intents: BTreeMap<(String, String), IntentRow>,
-    decisions: BTreeMap<String, Vec<StoredDecision>>,
-    last_decision: i64,
+    unfenced: bool,
+    leases: BTreeMap<Scope, leases::Row>,
+    intents: BTreeMap<Scope, BTreeMap<(String, u32), undertakings::IntentRow>>,
+    instructions: undertakings::Register<InstructionRow>,
+    disruptions: undertakings::Register<DisruptionRow>,
+    decisions: BTreeMap<Scope, Vec<StoredDecision>>,
+    segments: BTreeMap<(Scope, u64), LogSegment>,
+    blobs: BTreeMap<BlobHash, (Blob, i64)>,
+    quiet: BTreeMap<(Scope, u64), u64>,
+    offerings: BTreeMap<(String, String, String, String), OfferingEntry>,
+    freezes: Vec<rails::FreezeRow>,
+    audit: Vec<AuditEntry>,
 }
 
-#[derive(Debug)]
-struct LeaseRow {
-    owner: String,
-    epoch: u64,
-    /// By the store's own clock.
-    expires: Duration,
-}
-
-#[derive(Debug)]
-struct IntentRow {
-    intent: Intent,
-    outcome: Option<String>,
-}
-
-impl std::fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self::new()
+        Self::on(|| Duration::from_millis(clock::now().0.unsigned_abs()))
     }
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store that goes by this machine's clock.
     #[must_use]
     pub fn new() -> Self {
-        let started = Instant::now();
-        Self::on(move || started.elapsed())
+        Self::default()
     }
 
-    /// An empty store whose leases run out by `clock`: the time since a moment that never changes.
+    /// An empty store that goes by `clock`: the time since 1970, or since the moment that a rehearsal calls so.
     #[must_use]
     pub fn on(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self { tables: Mutex::default(), clock: Box::new(clock) }
+        Self {
+            clock: Box::new(clock),
+            changes: watch::Sender::new(Changes::default()),
+            tables: Mutex::new(Tables::default()),
+        }
     }
 
-    fn now(&self) -> Duration {
-        (self.clock)()
+    /// A store that takes writes of replicas that have lost their lease. Nothing that is built on it is safe: it shows what
+    /// fencing is for.
+    #[must_use]
+    pub fn unfenced() -> Self {
+        let store = Self::new();
+        store.tables().unfenced = true;
+        store
     }
 
     /// No code panics while it holds the lock, and every change is made in one step, so a poisoned lock guards good data.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn now(&self) -> i64 {
+        milliseconds((self.clock)())
+    }
+
+    fn freezes_changed(&self) {
+        self.changes.send_modify(|changes| changes.freezes += 1);
+    }
+
+    fn leases_changed(&self) {
+        self.changes.send_modify(|changes| changes.leases += 1);
+    }
 }
 
-impl Tables {
-    fn take(&mut self, cluster: &str, owner: &str, seen: u64, duration: Duration, now: Duration) -> LeaseAnswer {
-        let mut epoch = seen + 1;
-        if let Some(row) = self.leases.get(cluster) {
-            if row.owner != owner && row.expires > now {
-                return LeaseAnswer::Held { owner: row.owner.clone() };
-            }
-            epoch = row.epoch.max(seen) + 1;
-        }
-        self.leases.insert(cluster.to_owned(), LeaseRow { owner: owner.to_owned(), epoch, expires: now + duration });
-        let lease = Lease { cluster: cluster.to_owned(), owner: owner.to_owned(), epoch };
-        LeaseAnswer::Granted { lease, open: self.open(cluster) }
-    }
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
 
-    fn held(&mut self, lease: &Lease) -> Result<&mut LeaseRow, StoreError> {
-        let lost = || StoreError::LeaseLost { cluster: lease.cluster.clone(), epoch: lease.epoch };
-        let row = self.leases.get_mut(&lease.cluster).ok_or_else(lost)?;
-        if row.owner == lease.owner && row.epoch == lease.epoch { Ok(row) } else { Err(lost()) }
-    }
-
-    fn record(&mut self, lease: &Lease, decision: &DecisionRecord, intents: &[Intent]) -> Result<(), StoreError> {
-        self.held(lease)?;
-        for intent in intents {
-            let key = (lease.cluster.clone(), intent.claim.clone());
-            self.intents.entry(key).or_insert_with(|| IntentRow { intent: intent.clone(), outcome: None });
-        }
-        self.last_decision += 1;
-        let stored = StoredDecision { id: self.last_decision, epoch: lease.epoch, decision: decision.clone() };
-        let kept = self.decisions.entry(lease.cluster.clone()).or_default();
-        kept.push(stored);
-        if kept.len() > DECISIONS_KEPT {
-            kept.remove(0);
-        }
-        Ok(())
-    }
-
-    fn settle(&mut self, lease: &Lease, claim: &str, outcome: &str) -> Result<(), StoreError> {
-        self.held(lease)?;
-        if let Some(row) = self.intents.get_mut(&(lease.cluster.clone(), claim.to_owned())) {
-            row.outcome.get_or_insert_with(|| outcome.to_owned());
-        }
-        Ok(())
-    }
-
-    fn open(&self, cluster: &str) -> Vec<Intent> {
-        let of_cluster = self.intents.iter().filter(|((owner, _), row)| owner == cluster && row.outcome.is_none());
-        of_cluster.map(|(_, row)| row.intent.clone()).collect()
-    }
+fn done<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Answer<'a, T> {
+    ready(result).boxed()
 }
 
 impl Store for MemoryStore {
     fn take_lease<'a>(
         &'a self,
-        cluster: &'a str,
+        scope: &'a Scope,
         owner: &'a str,
         seen: u64,
         duration: Duration,
-    ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>> {
-        ready(Ok(self.tables().take(cluster, owner, seen, duration, self.now()))).boxed()
+    ) -> Answer<'a, LeaseAnswer> {
+        done(Ok(self.tables().take(scope, owner, seen, duration, self.now())))
     }
 
-    fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>> {
-        let renewed = self.tables().held(lease).map(|row| row.expires = self.now() + duration);
-        ready(renewed).boxed()
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal> {
+        done(Ok(self.tables().renew(leases, duration, self.now())))
     }
 
-    fn release_lease<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>> {
-        if let Ok(row) = self.tables().held(lease) {
-            row.expires = self.now();
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> Answer<'a, ()> {
+        let wanted = self.tables().release(leases, self.now());
+        if wanted {
+            self.leases_changed();
         }
-        ready(Ok(())).boxed()
+        done(Ok(()))
     }
 
-    fn record<'a>(
-        &'a self,
-        lease: &'a Lease,
-        decision: &'a DecisionRecord,
-        intents: &'a [Intent],
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        ready(self.tables().record(lease, decision, intents)).boxed()
+    fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()> {
+        let asked = self.tables().ask(scope, by);
+        if asked {
+            self.leases_changed();
+        }
+        done(Ok(()))
+    }
+
+    fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {
+        done(self.tables().record(lease, entry, self.now()))
+    }
+
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> Answer<'a, ()> {
+        done(self.tables().begin_attempt(lease, intent, self.now()))
     }
 
     fn settle<'a>(
         &'a self,
         lease: &'a Lease,
         claim: &'a str,
-        outcome: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        ready(self.tables().settle(lease, claim, outcome)).boxed()
+        attempt: u32,
+        settlement: &'a Settlement,
+    ) -> Answer<'a, ()> {
+        done(self.tables().settle(lease, claim, attempt, settlement))
     }
 
-    fn open_intents<'a>(&'a self, cluster: &'a str) -> BoxFuture<'a, Result<Vec<Intent>, StoreError>> {
-        ready(Ok(self.tables().open(cluster))).boxed()
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> Answer<'a, ()> {
+        done(self.tables().close(lease, claims, self.now()))
     }
 
-    fn decisions<'a>(&'a self, cluster: &'a str, limit: u32) -> BoxFuture<'a, Result<Vec<StoredDecision>, StoreError>> {
-        let tables = self.tables();
-        let kept = tables.decisions.get(cluster).map_or(&[][..], Vec::as_slice);
-        ready(Ok(kept.iter().rev().take(limit as usize).cloned().collect())).boxed()
+    fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>> {
+        done(Ok(self.tables().open_intents(scope)))
     }
 
-    fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        ready(Ok(())).boxed()
+    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {
+        done(self.tables().instruct(lease, rows))
+    }
+
+    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> Answer<'a, ()> {
+        let ends = ends.iter().map(|end| end.id).collect::<Vec<_>>();
+        done(self.tables().end_instructions(lease, &ends, self.now()))
+    }
+
+    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> Answer<'a, ()> {
+        let ends = ends.iter().map(|end| end.id).collect::<Vec<_>>();
+        done(self.tables().end_disruptions(lease, &ends, self.now()))
+    }
+
+    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> Answer<'a, ()> {
+        done(self.tables().append(lease, chunks))
+    }
+
+    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> Answer<'a, ()> {
+        self.tables().put_blobs(blobs, self.now());
+        done(Ok(()))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        done(Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone())))
+    }
+
+    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()> {
+        self.tables().count_quiet(totals);
+        done(Ok(()))
+    }
+
+    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64> {
+        done(Ok(self.tables().quiet_of(scope)))
+    }
+
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        done(Ok(self.tables().decisions_by(filter)))
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        done(Ok(self.tables().numbered(number)))
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        done(Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned()))
+    }
+
+    fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
+        done(Ok(self.tables().prune(retention, self.now())))
+    }
+
+    fn remember_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> Answer<'a, ()> {
+        self.tables().remember(region, entries);
+        done(Ok(()))
+    }
+
+    fn recall_offerings<'a>(&'a self, region: &'a str) -> Answer<'a, Vec<OfferingEntry>> {
+        done(Ok(self.tables().recall(region, self.now())))
+    }
+
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> Answer<'a, i64> {
+        let id = self.tables().freeze(order, self.now());
+        self.freezes_changed();
+        done(Ok(id))
+    }
+
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> Answer<'a, bool> {
+        let found = self.tables().thaw(id, by, self.now());
+        if found {
+            self.freezes_changed();
+        }
+        done(Ok(found))
+    }
+
+    fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
+        done(Ok(self.tables().frozen(self.now())))
+    }
+
+    fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {
+        self.tables().audit.push(entry.clone());
+        done(Ok(()))
+    }
+
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> Answer<'_, Vec<AuditRow>> {
+        done(Ok(self.tables().read_audit(limit, before)))
+    }
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.changes.subscribe()
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        done(Ok(()))
+    }
+
+    fn schema_version(&self) -> Answer<'_, i64> {
+        done(Ok(postgres::newest_schema()))
     }
 }

@@ -1,265 +1,284 @@
 //! The store of production: PostgreSQL. The database's clock judges leases, so replicas need not agree on theirs.
+//!
+//! Every operation is one transaction that may be repeated: it locks the lease's row, so that the lease cannot pass on
+//! before the commit, and changes nothing when it has happened already. That makes a commit whose answer was lost harmless,
+//! and [`retry`] repeats whatever failed for a reason that passes.
+//!
+//! Statements are checked against the schema when the program is built, from descriptions in `.sqlx/`, so that building
+//! needs no database; `.ci/queries` keeps the descriptions current.
 
+mod leases;
+mod log;
+mod rails;
+mod retry;
+mod schema;
+mod signals;
+mod undertakings;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
-use sqlx::postgres::{PgPool, PgPoolOptions};
-use sqlx::{Postgres, Row, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Executor, Postgres, Transaction};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::{DecisionRecord, Intent, Lease, LeaseAnswer, Store, StoreError, StoredDecision};
+use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
+use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
+use super::{Answer, Store, StoreError};
+use retry::repeated;
 
-/// Connections of one replica. The control loop writes one decision at a time; the rest serves pages and lease renewals.
-const CONNECTIONS_MAX: u32 = 8;
+pub(crate) use schema::newest as newest_schema;
 
 /// How long a caller waits for a connection before it is told that the database does not answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What every connection is told first. A statement of ours takes milliseconds: one that takes seconds holds a lease's row
+/// and is better ended. A session that is idle in a transaction belongs to a process that was paused, and must not hold the
+/// row until it wakes up.
+const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
+                       SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
+
+/// How to use the database.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether the schema may be brought up to date.
+    pub migrate: bool,
+    /// Connections at most. A transaction holds one for a few round trips, so ten serve a thousand clusters.
+    pub connections: u32,
+    /// What the database shows its administrators as the name of this program.
+    pub name: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { migrate: true, connections: 10, name: "fleetwright".to_owned() }
+    }
+}
 
 /// A store in PostgreSQL.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
+    changes: watch::Receiver<Changes>,
+    /// Ends with the last copy of the store.
+    _follower: Arc<AbortOnDropHandle<()>>,
 }
 
 impl PostgresStore {
     /// Connects and brings the schema up to date.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the server cannot be reached, [`StoreError::Migration`] when the schema is not ours.
+    /// As [`PostgresStore::connect_with`].
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let options = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
-        let pool = options.connect(url).await.map_err(database("connect to PostgreSQL"))?;
-        sqlx::migrate!("../migrations").run(&pool).await?;
-        Ok(Self { pool })
+        Self::connect_with(url, &Settings::default()).await
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the server cannot be reached; [`StoreError::Migration`], [`StoreError::SchemaTooOld`]
+    /// and [`StoreError::SchemaTooNew`] when program and schema do not suit each other.
+    pub async fn connect_with(url: &str, settings: &Settings) -> Result<Self, StoreError> {
+        const WHAT: &str = "connect to PostgreSQL";
+        let target: PgConnectOptions = url.parse().map_err(database(WHAT))?;
+        let options = PgPoolOptions::new()
+            .max_connections(settings.connections.max(2))
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            // Broken connections are found by their first statement and repeated; asking before each costs a round trip.
+            .test_before_acquire(false)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(SESSION).await?;
+                    Ok(())
+                })
+            });
+        let pool = options.connect_with(target.application_name(&settings.name)).await.map_err(database(WHAT))?;
+        schema::prepare(&pool, settings.migrate).await?;
+        let (sender, changes) = watch::channel(signals::read(&pool).await?);
+        let follower = AbortOnDropHandle::new(tokio::spawn(signals::follow(pool.clone(), sender)));
+        Ok(Self { pool, changes, _follower: Arc::new(follower) })
     }
 
     async fn begin(&self, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
         self.pool.begin().await.map_err(database(what))
     }
 
-    async fn take(&self, cluster: &str, owner: &str, seen: u64, duration: Duration) -> Result<LeaseAnswer, StoreError> {
-        const WHAT: &str = "take a lease";
-        let mut transaction = self.begin(WHAT).await?;
-        let granted = sqlx::query(
-            "INSERT INTO leases AS held (cluster, owner, epoch, expires_at) \
-             VALUES ($1, $2, $4 + 1, clock_timestamp() + make_interval(secs => $3)) \
-             ON CONFLICT (cluster) DO UPDATE \
-             SET owner = excluded.owner, epoch = greatest(held.epoch, $4) + 1, expires_at = excluded.expires_at \
-             WHERE held.owner = excluded.owner OR held.expires_at <= clock_timestamp() \
-             RETURNING epoch",
-        )
-        .bind(cluster)
-        .bind(owner)
-        .bind(duration.as_secs_f64())
-        .bind(epoch_column(seen))
-        .fetch_optional(&mut *transaction)
-        .await
-        .map_err(database(WHAT))?;
-        let Some(row) = granted else {
-            let holder = sqlx::query("SELECT owner FROM leases WHERE cluster = $1").bind(cluster);
-            let holder = holder.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
-            return Ok(LeaseAnswer::Held { owner: holder.try_get(0).map_err(database(WHAT))? });
-        };
-        let epoch: i64 = row.try_get(0).map_err(database(WHAT))?;
-        let open = open_intents(&mut transaction, cluster).await?;
-        transaction.commit().await.map_err(database(WHAT))?;
-        let lease = Lease { cluster: cluster.to_owned(), owner: owner.to_owned(), epoch: epoch.unsigned_abs() };
-        Ok(LeaseAnswer::Granted { lease, open })
-    }
-
-    async fn renew(&self, lease: &Lease, duration: Duration) -> Result<(), StoreError> {
-        const WHAT: &str = "renew a lease";
-        let renewed = sqlx::query(
-            "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $4) \
-             WHERE cluster = $1 AND owner = $2 AND epoch = $3",
-        )
-        .bind(&lease.cluster)
-        .bind(&lease.owner)
-        .bind(epoch_column(lease.epoch))
-        .bind(duration.as_secs_f64())
-        .execute(&self.pool)
-        .await
-        .map_err(database(WHAT))?;
-        if renewed.rows_affected() == 0 { Err(lost(lease)) } else { Ok(()) }
-    }
-
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE leases SET expires_at = clock_timestamp() WHERE cluster = $1 AND owner = $2 AND epoch = $3",
-        )
-        .bind(&lease.cluster)
-        .bind(&lease.owner)
-        .bind(epoch_column(lease.epoch))
-        .execute(&self.pool)
-        .await
-        .map_err(database("release a lease"))?;
-        Ok(())
-    }
-
-    async fn write(&self, lease: &Lease, decision: &DecisionRecord, intents: &[Intent]) -> Result<(), StoreError> {
-        const WHAT: &str = "record a decision";
-        let mut transaction = self.begin(WHAT).await?;
-        hold(&mut transaction, lease, WHAT).await?;
-        sqlx::query("INSERT INTO decisions (cluster, epoch, summary, report) VALUES ($1, $2, $3, $4)")
-            .bind(&lease.cluster)
-            .bind(epoch_column(lease.epoch))
-            .bind(&decision.summary)
-            .bind(&decision.report)
-            .execute(&mut *transaction)
-            .await
-            .map_err(database(WHAT))?;
-        for intent in intents {
-            sqlx::query(
-                "INSERT INTO intents (cluster, claim, token, request) VALUES ($1, $2, $3, $4) \
-                 ON CONFLICT (cluster, claim) DO NOTHING",
-            )
-            .bind(&lease.cluster)
-            .bind(&intent.claim)
-            .bind(&intent.token)
-            .bind(&intent.request)
-            .execute(&mut *transaction)
-            .await
-            .map_err(database(WHAT))?;
-        }
-        transaction.commit().await.map_err(database(WHAT))
-    }
-
-    async fn end_intent(&self, lease: &Lease, claim: &str, outcome: &str) -> Result<(), StoreError> {
-        const WHAT: &str = "settle a launch";
-        let mut transaction = self.begin(WHAT).await?;
-        hold(&mut transaction, lease, WHAT).await?;
-        sqlx::query(
-            "UPDATE intents SET outcome = $3, settled_at = clock_timestamp() \
-             WHERE cluster = $1 AND claim = $2 AND outcome IS NULL",
-        )
-        .bind(&lease.cluster)
-        .bind(claim)
-        .bind(outcome)
-        .execute(&mut *transaction)
-        .await
-        .map_err(database(WHAT))?;
-        transaction.commit().await.map_err(database(WHAT))
-    }
-
-    async fn read_decisions(&self, cluster: &str, limit: u32) -> Result<Vec<StoredDecision>, StoreError> {
-        const WHAT: &str = "read decisions";
-        let rows = sqlx::query(
-            "SELECT id, epoch, summary, report FROM decisions WHERE cluster = $1 ORDER BY id DESC LIMIT $2",
-        )
-        .bind(cluster)
-        .bind(i64::from(limit))
-        .fetch_all(&self.pool)
-        .await
-        .map_err(database(WHAT))?;
-        let read = |row: sqlx::postgres::PgRow| {
-            let decision = DecisionRecord { summary: row.try_get(2)?, report: row.try_get(3)? };
-            Ok(StoredDecision { id: row.try_get(0)?, epoch: row.try_get::<i64, _>(1)?.unsigned_abs(), decision })
-        };
-        rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(database(WHAT))
+    /// A transaction in which the lease cannot pass on.
+    async fn under(&self, lease: &Lease, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
+        let mut transaction = self.begin(what).await?;
+        hold(&mut transaction, lease, what).await?;
+        Ok(transaction)
     }
 }
 
-/// Locks the lease's row for the rest of the transaction, so that it cannot pass on before the commit.
-async fn hold(
-    transaction: &mut Transaction<'static, Postgres>,
-    lease: &Lease,
-    what: &'static str,
-) -> Result<(), StoreError> {
-    sqlx::query("SELECT 1 FROM leases WHERE cluster = $1 AND owner = $2 AND epoch = $3 FOR UPDATE")
-        .bind(&lease.cluster)
-        .bind(&lease.owner)
-        .bind(epoch_column(lease.epoch))
-        .fetch_optional(&mut **transaction)
-        .await
-        .map_err(database(what))?
-        .map(|_| ())
-        .ok_or_else(|| lost(lease))
+/// Locks the lease's row for the rest of the transaction.
+async fn hold(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> Result<(), StoreError> {
+    let held = sqlx::query!(
+        "SELECT epoch FROM leases WHERE scope = $1 AND owner = $2 AND epoch = $3 FOR UPDATE",
+        lease.scope.key(),
+        lease.owner,
+        column(lease.epoch)
+    );
+    let held = held.fetch_optional(connection).await.map_err(database(what))?;
+    held.map(|_| ()).ok_or_else(|| StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })
 }
 
-async fn open_intents(
-    transaction: &mut Transaction<'static, Postgres>,
-    cluster: &str,
-) -> Result<Vec<Intent>, StoreError> {
-    const WHAT: &str = "read open launches";
-    let rows = sqlx::query(
-        "SELECT claim, token, request FROM intents WHERE cluster = $1 AND outcome IS NULL ORDER BY claim COLLATE \"C\"",
-    )
-    .bind(cluster)
-    .fetch_all(&mut **transaction)
-    .await
-    .map_err(database(WHAT))?;
-    let read = |row: sqlx::postgres::PgRow| {
-        Ok(Intent { claim: row.try_get(0)?, token: row.try_get(1)?, request: row.try_get(2)? })
-    };
-    rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(database(WHAT))
+async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> Result<(), StoreError> {
+    transaction.commit().await.map_err(database(what))
 }
 
-fn database(what: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+fn database(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |source| StoreError::Database { what, source }
 }
 
-fn lost(lease: &Lease) -> StoreError {
-    StoreError::LeaseLost { cluster: lease.cluster.clone(), epoch: lease.epoch }
-}
-
-/// Epochs count changes of hands and stay far below 2^63.
-fn epoch_column(epoch: u64) -> i64 {
-    i64::try_from(epoch).unwrap_or(i64::MAX)
+/// Numbers count changes of hands, events or milliseconds, and stay far below 2^63.
+fn column(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 impl Store for PostgresStore {
     fn take_lease<'a>(
         &'a self,
-        cluster: &'a str,
+        scope: &'a Scope,
         owner: &'a str,
         seen: u64,
         duration: Duration,
-    ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>> {
-        self.take(cluster, owner, seen, duration).boxed()
+    ) -> Answer<'a, LeaseAnswer> {
+        repeated(move || self.take(scope, owner, seen, duration))
     }
 
-    fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.renew(lease, duration).boxed()
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal> {
+        repeated(move || self.renew(leases, duration))
     }
 
-    fn release_lease<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.release(lease).boxed()
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> Answer<'a, ()> {
+        repeated(move || self.release(leases))
     }
 
-    fn record<'a>(
-        &'a self,
-        lease: &'a Lease,
-        decision: &'a DecisionRecord,
-        intents: &'a [Intent],
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.write(lease, decision, intents).boxed()
+    fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()> {
+        repeated(move || self.ask(scope, by))
+    }
+
+    fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {
+        repeated(move || self.write_entry(lease, entry))
+    }
+
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> Answer<'a, ()> {
+        repeated(move || self.write_attempt(lease, intent))
     }
 
     fn settle<'a>(
         &'a self,
         lease: &'a Lease,
         claim: &'a str,
-        outcome: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.end_intent(lease, claim, outcome).boxed()
+        attempt: u32,
+        settlement: &'a Settlement,
+    ) -> Answer<'a, ()> {
+        repeated(move || self.end_attempt(lease, claim, attempt, settlement))
     }
 
-    fn open_intents<'a>(&'a self, cluster: &'a str) -> BoxFuture<'a, Result<Vec<Intent>, StoreError>> {
-        async move {
-            let mut transaction = self.begin("read open launches").await?;
-            open_intents(&mut transaction, cluster).await
-        }
-        .boxed()
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> Answer<'a, ()> {
+        repeated(move || self.close(lease, claims))
     }
 
-    fn decisions<'a>(&'a self, cluster: &'a str, limit: u32) -> BoxFuture<'a, Result<Vec<StoredDecision>, StoreError>> {
-        self.read_decisions(cluster, limit).boxed()
+    fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>> {
+        repeated(move || self.read_intents(scope))
     }
 
-    fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move {
-            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(database("reach PostgreSQL"))?;
+    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {
+        repeated(move || self.instruct(lease, rows))
+    }
+
+    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> Answer<'a, ()> {
+        repeated(move || self.write_instruction_ends(lease, ends))
+    }
+
+    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> Answer<'a, ()> {
+        repeated(move || self.write_disruption_ends(lease, ends))
+    }
+
+    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> Answer<'a, ()> {
+        repeated(move || self.append(lease, chunks))
+    }
+
+    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> Answer<'a, ()> {
+        repeated(move || self.keep_blobs(blobs))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        repeated(move || self.read_blob(hash))
+    }
+
+    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()> {
+        repeated(move || self.write_quiet(totals))
+    }
+
+    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64> {
+        repeated(move || self.read_quiet(scope))
+    }
+
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        repeated(move || self.read_decisions(filter))
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        repeated(move || self.read_decision(number))
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        repeated(move || self.read_segment(scope, segment))
+    }
+
+    fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
+        repeated(move || self.let_go(retention))
+    }
+
+    fn remember_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> Answer<'a, ()> {
+        repeated(move || self.write_offerings(region, entries))
+    }
+
+    fn recall_offerings<'a>(&'a self, region: &'a str) -> Answer<'a, Vec<OfferingEntry>> {
+        repeated(move || self.read_offerings(region))
+    }
+
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> Answer<'a, i64> {
+        let nonce = rails::nonce();
+        repeated(move || self.write_freeze(order, nonce))
+    }
+
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> Answer<'a, bool> {
+        let nonce = rails::nonce();
+        repeated(move || self.end_freeze(id, by, nonce))
+    }
+
+    fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
+        repeated(move || self.read_freezes())
+    }
+
+    fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {
+        let nonce = rails::nonce();
+        repeated(move || self.write_audit(entry, nonce))
+    }
+
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> Answer<'_, Vec<AuditRow>> {
+        repeated(move || self.audit_rows(limit, before))
+    }
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.changes.clone()
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            sqlx::query!("SELECT 1 AS one").fetch_one(&self.pool).await.map_err(database("reach PostgreSQL"))?;
             Ok(())
-        }
-        .boxed()
+        })
+    }
+
+    fn schema_version(&self) -> Answer<'_, i64> {
+        repeated(move || schema::found(&self.pool))
     }
 }

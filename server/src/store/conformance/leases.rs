@@ -1,0 +1,109 @@
+//! One owner at a time, and every change of hands raises the epoch.
+
+use std::time::Duration;
+
+use super::{HOUR, cluster, granted, lost_and_held};
+use crate::store::lease::{Lease, LeaseAnswer, Scope};
+use crate::store::{Store, StoreError};
+
+pub(super) async fn all(store: &dyn Store, run: &str) {
+    a_lease_has_one_owner(store, &cluster(run, "one-owner")).await;
+    an_expired_lease_passes_on_and_the_epoch_grows(store, &cluster(run, "expired")).await;
+    a_restart_under_the_same_name_takes_its_lease_back(store, &cluster(run, "restart")).await;
+    an_epoch_is_above_all_that_the_cluster_has_obeyed(store, &cluster(run, "seen")).await;
+    many_leases_are_renewed_in_one_step(store, run).await;
+    who_wants_a_lease_is_heard_by_its_holder(store, &cluster(run, "wanted")).await;
+    a_region_is_leased_like_a_cluster(store, run).await;
+}
+
+async fn held_by(store: &dyn Store, scope: &Scope, by: &str) -> (String, Duration) {
+    match store.take_lease(scope, by, 0, HOUR).await.unwrap() {
+        LeaseAnswer::Held { owner, expires_in } => (owner, expires_in),
+        LeaseAnswer::Granted { lease, .. } => panic!("{} was granted to {by}", lease.scope),
+    }
+}
+
+async fn a_lease_has_one_owner(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    assert_eq!(lease.epoch, 1);
+    let (owner, expires_in) = held_by(store, scope, "b").await;
+    assert_eq!(owner, "a");
+    assert!(expires_in > HOUR / 2 && expires_in <= HOUR, "{expires_in:?}");
+    store.release_leases(std::slice::from_ref(&lease)).await.unwrap();
+    store.release_leases(&[lease]).await.unwrap();
+    let (next, _) = granted(store, scope, "b", HOUR).await;
+    assert_eq!((next.owner.as_str(), next.epoch), ("b", 2));
+}
+
+async fn an_expired_lease_passes_on_and_the_epoch_grows(store: &dyn Store, scope: &Scope) {
+    let (old, new) = lost_and_held(store, scope).await;
+    assert_eq!((old.epoch, new.epoch), (1, 2));
+    let renewal = store.renew_leases(std::slice::from_ref(&old), HOUR).await.unwrap();
+    assert_eq!(renewal.lost, [old.clone()]);
+    store.release_leases(&[old]).await.unwrap();
+    assert_eq!(held_by(store, scope, "c").await.0, "b", "a stale release takes nothing away");
+}
+
+async fn a_restart_under_the_same_name_takes_its_lease_back(store: &dyn Store, scope: &Scope) {
+    let (before, _) = granted(store, scope, "a", HOUR).await;
+    let (after, _) = granted(store, scope, "a", HOUR).await;
+    assert_eq!((before.epoch, after.epoch), (1, 2));
+    let fenced = store.append_log(&before, &[]).await;
+    assert!(matches!(fenced, Err(StoreError::LeaseLost { epoch: 1, .. })), "the process before the restart is fenced");
+}
+
+async fn an_epoch_is_above_all_that_the_cluster_has_obeyed(store: &dyn Store, scope: &Scope) {
+    for (seen, epoch) in [(7, 8), (0, 9), (20, 21)] {
+        let answer = store.take_lease(scope, "a", seen, HOUR).await.unwrap();
+        assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == epoch), "after {seen}");
+    }
+}
+
+async fn many_leases_are_renewed_in_one_step(store: &dyn Store, run: &str) {
+    let mut leases = Vec::new();
+    for number in 0..100 {
+        leases.push(granted(store, &cluster(run, &format!("many-{number}")), "a", Duration::ZERO).await.0);
+    }
+    let (lost, _) = granted(store, &leases[7].scope, "b", HOUR).await;
+    let renewal = store.renew_leases(&leases, HOUR).await.unwrap();
+    assert_eq!((renewal.lost, renewal.wanted), (vec![leases[7].clone()], Vec::new()));
+    for lease in [&leases[6], &leases[8], &lost] {
+        let owner = held_by(store, &lease.scope, "c").await.0;
+        assert_eq!(owner, lease.owner, "{} runs for an hour", lease.scope);
+    }
+    assert_eq!(store.renew_leases(&[], HOUR).await.unwrap(), crate::store::lease::Renewal::default());
+}
+
+async fn who_wants_a_lease_is_heard_by_its_holder(store: &dyn Store, scope: &Scope) {
+    let mut changes = store.changes();
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let leases = [lease.clone()];
+    changes.mark_unchanged();
+    let known = changes.borrow().leases;
+    store.ask_for(scope, "b").await.unwrap();
+    store.ask_for(scope, "b").await.unwrap();
+    heard(&mut changes, known).await;
+    let wanted = [(lease.clone(), "b".to_owned())];
+    assert_eq!(store.renew_leases(&leases, HOUR).await.unwrap().wanted, wanted);
+    assert_eq!(held_by(store, scope, "b").await.0, "a", "asking takes nothing away");
+    let known = changes.borrow().leases;
+    store.release_leases(&leases).await.unwrap();
+    heard(&mut changes, known).await;
+    let (next, _) = granted(store, scope, "b", HOUR).await;
+    assert_eq!(store.renew_leases(&[next], HOUR).await.unwrap().wanted, [], "the wish ended with the change of hands");
+}
+
+/// A second is what a replica may take to hear of a change; the deadline is for machines that are busy with other things.
+async fn heard(changes: &mut tokio::sync::watch::Receiver<crate::store::rails::Changes>, known: u64) {
+    let change = changes.wait_for(|changes| changes.leases > known);
+    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+}
+
+async fn a_region_is_leased_like_a_cluster(store: &dyn Store, run: &str) {
+    let scope = Scope::Region { account: "123456789012".to_owned(), region: format!("{run}-east-1") };
+    let (lease, _) = granted(store, &scope, "a", HOUR).await;
+    let expected = Lease { scope: scope.clone(), owner: "a".to_owned(), epoch: 1 };
+    assert_eq!(lease, expected);
+    assert_eq!(Scope::parse(&scope.key()), Some(scope.clone()));
+    assert_eq!(held_by(store, &scope, "b").await.0, "a");
+}

@@ -1,0 +1,1 @@
+pub(super) async fn all(_: &dyn crate::store::Store, _: &str) {}

@@ -1,0 +1,81 @@
+//! Leases, by the store's clock.
+
+use std::time::Duration;
+
+use super::super::StoreError;
+use super::super::lease::{Lease, LeaseAnswer, Open, Renewal, Scope};
+use super::{Tables, milliseconds};
+
+/// A lease as it is kept.
+#[derive(Debug)]
+pub(super) struct Row {
+    owner: String,
+    epoch: u64,
+    expires_ms: i64,
+    wanted_by: Option<String>,
+}
+
+impl Tables {
+    pub(super) fn take(&mut self, scope: &Scope, owner: &str, seen: u64, duration: Duration, now: i64) -> LeaseAnswer {
+        let mut epoch = seen + 1;
+        if let Some(row) = self.leases.get(scope) {
+            if row.owner != owner && row.expires_ms > now {
+                let expires_in = Duration::from_millis((row.expires_ms - now).unsigned_abs());
+                return LeaseAnswer::Held { owner: row.owner.clone(), expires_in };
+            }
+            epoch = row.epoch.max(seen) + 1;
+        }
+        let expires_ms = now.saturating_add(milliseconds(duration));
+        self.leases.insert(scope.clone(), Row { owner: owner.to_owned(), epoch, expires_ms, wanted_by: None });
+        let open = Open {
+            intents: self.open_intents(scope),
+            instructions: self.instructions.open(scope),
+            disruptions: self.disruptions.open(scope),
+        };
+        LeaseAnswer::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open }
+    }
+
+    pub(super) fn renew(&mut self, leases: &[Lease], duration: Duration, now: i64) -> Renewal {
+        let mut renewal = Renewal::default();
+        for lease in leases {
+            match self.row(lease) {
+                Some(row) => {
+                    row.expires_ms = now.saturating_add(milliseconds(duration));
+                    renewal.wanted.extend(row.wanted_by.clone().map(|by| (lease.clone(), by)));
+                }
+                None => renewal.lost.push(lease.clone()),
+            }
+        }
+        renewal
+    }
+
+    /// Answers whether somebody waits for one of them.
+    pub(super) fn release(&mut self, leases: &[Lease], now: i64) -> bool {
+        let mut wanted = false;
+        for lease in leases {
+            if let Some(row) = self.row(lease) {
+                row.expires_ms = now;
+                wanted |= row.wanted_by.take().is_some();
+            }
+        }
+        wanted
+    }
+
+    /// Answers whether this is news.
+    pub(super) fn ask(&mut self, scope: &Scope, by: &str) -> bool {
+        let row = self.leases.get_mut(scope).filter(|row| row.owner != by && row.wanted_by.as_deref() != Some(by));
+        row.map(|row| row.wanted_by = Some(by.to_owned())).is_some()
+    }
+
+    fn row(&mut self, lease: &Lease) -> Option<&mut Row> {
+        self.leases.get_mut(&lease.scope).filter(|row| row.owner == lease.owner && row.epoch == lease.epoch)
+    }
+
+    /// The condition of every write.
+    pub(super) fn held(&mut self, lease: &Lease) -> Result<(), StoreError> {
+        if self.unfenced || self.row(lease).is_some() {
+            return Ok(());
+        }
+        Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })
+    }
+}

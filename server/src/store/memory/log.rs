@@ -1,0 +1,122 @@
+//! Decisions and what they are replayed from.
+
+use super::super::StoreError;
+use super::super::lease::{Lease, Scope};
+use super::super::log::{Blob, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision};
+use super::{Tables, milliseconds};
+
+/// Decisions that are kept for each scope: enough for the page, bounded for a server that runs for months.
+const DECISIONS_KEPT: usize = 1000;
+
+impl Tables {
+    pub(super) fn record(&mut self, lease: &Lease, entry: &Entry, now: i64) -> Result<(), StoreError> {
+        self.held(lease)?;
+        self.intend(&lease.scope, &entry.intents, now)?;
+        self.disrupt(&lease.scope, &entry.disruptions);
+        self.instruct(lease, &entry.instructions)?;
+        self.put_blobs(&entry.blobs, now);
+        self.append(lease, &entry.chunks)?;
+        self.touch(entry, now);
+        self.keep(lease, entry);
+        Ok(())
+    }
+
+    /// What a decision refers to is in use.
+    fn touch(&mut self, entry: &Entry, now: i64) {
+        for hash in entry.decision.replay.iter().flat_map(Replay::hashes) {
+            if let Some((_, used)) = self.blobs.get_mut(hash) {
+                *used = now.max(*used);
+            }
+        }
+    }
+
+    fn keep(&mut self, lease: &Lease, entry: &Entry) {
+        let kept = self.decisions.entry(lease.scope.clone()).or_default();
+        if kept.iter().any(|stored| stored.decision.number == entry.decision.number) {
+            return;
+        }
+        kept.push(StoredDecision { scope: lease.scope.clone(), epoch: lease.epoch, decision: entry.decision.clone() });
+        if kept.len() > DECISIONS_KEPT {
+            kept.remove(0);
+            self.forget_segments(&lease.scope);
+        }
+    }
+
+    /// Forgets the segments that no kept decision of the scope was made in, up to the first that one was.
+    fn forget_segments(&mut self, scope: &Scope) {
+        let kept = self.decisions.get(scope).into_iter().flatten();
+        let Some(first) = kept.filter_map(|stored| Some(stored.decision.replay.as_ref()?.segment)).min() else {
+            return;
+        };
+        self.segments.retain(|(of, segment), _| of != scope || *segment >= first);
+    }
+
+    pub(super) fn append(&mut self, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
+        self.held(lease)?;
+        for chunk in chunks {
+            let key = (lease.scope.clone(), chunk.segment);
+            let started = || LogSegment { epoch: lease.epoch, started_ms: chunk.at_ms, chunks: Vec::new() };
+            let segment = self.segments.entry(key).or_insert_with(started);
+            let place = segment.chunks.binary_search_by_key(&chunk.first_sequence, |kept| kept.first_sequence);
+            if let Err(place) = place {
+                segment.chunks.insert(place, chunk.clone());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_blobs(&mut self, blobs: &[Blob], now: i64) {
+        for blob in blobs {
+            let (_, used) = self.blobs.entry(blob.hash).or_insert_with(|| (blob.clone(), now));
+            *used = now.max(*used);
+        }
+    }
+
+    pub(super) fn count_quiet(&mut self, totals: &[(Lease, u64)]) {
+        for (lease, total) in totals {
+            if self.held(lease).is_ok() {
+                let kept = self.quiet.entry((lease.scope.clone(), lease.epoch)).or_default();
+                *kept = (*kept).max(*total);
+            }
+        }
+    }
+
+    pub(super) fn quiet_of(&self, scope: &Scope) -> u64 {
+        self.quiet.iter().filter(|((of, _), _)| of == scope).map(|(_, total)| total).sum()
+    }
+
+    pub(super) fn decisions_by(&self, filter: &DecisionFilter) -> Vec<StoredDecision> {
+        let of = |scope: &Scope| filter.scope.as_ref().is_none_or(|wanted| wanted == scope);
+        let before = |stored: &&StoredDecision| filter.before.is_none_or(|number| stored.decision.number < number);
+        let kept = self.decisions.iter().filter(|(scope, _)| of(scope)).flat_map(|(_, kept)| kept);
+        let mut found: Vec<&StoredDecision> = kept.filter(before).collect();
+        found.sort_by_key(|stored| std::cmp::Reverse(stored.decision.number));
+        found.into_iter().take(filter.limit as usize).cloned().collect()
+    }
+
+    pub(super) fn numbered(&self, number: u64) -> Vec<StoredDecision> {
+        let all = self.decisions.values().flatten();
+        all.filter(|stored| stored.decision.number == number).cloned().collect()
+    }
+
+    pub(super) fn prune(&mut self, retention: &Retention, now: i64) -> Pruned {
+        let ended = now.saturating_sub(milliseconds(retention.ended));
+        let log = now.saturating_sub(milliseconds(retention.log));
+        let gone = self.prune_intents(ended) + self.instructions.prune(ended) + self.disruptions.prune(ended);
+        let pruned = Pruned { ended: gone, log: self.prune_log(log), blobs: self.blobs.len() as u64 };
+        self.blobs.retain(|_, (_, used)| *used >= log);
+        Pruned { blobs: pruned.blobs - self.blobs.len() as u64, ..pruned }
+    }
+
+    fn prune_log(&mut self, before: i64) -> u64 {
+        let mut pruned = 0;
+        for kept in self.decisions.values_mut() {
+            let count = kept.len();
+            kept.retain(|stored| stored.decision.decided_at_ms >= before);
+            pruned += (count - kept.len()) as u64;
+        }
+        let segments = self.segments.len();
+        self.segments.retain(|_, segment| segment.chunks.last().is_some_and(|chunk| chunk.at_ms >= before));
+        pruned + (segments - self.segments.len()) as u64
+    }
+}

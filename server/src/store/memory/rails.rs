@@ -1,0 +1,65 @@
+//! Offerings, freezes, audit.
+
+use super::super::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, OfferingEntry};
+use super::Tables;
+
+/// A freeze as it is kept.
+#[derive(Debug)]
+pub(super) struct FreezeRow {
+    freeze: Freeze,
+    thawed: bool,
+}
+
+impl Tables {
+    pub(super) fn remember(&mut self, region: &str, entries: &[OfferingEntry]) {
+        for entry in entries {
+            let OfferingEntry { instance_type, zone, capacity_type, .. } = entry.clone();
+            let kept = self.offerings.entry((region.to_owned(), instance_type, zone, capacity_type));
+            let kept = kept.or_insert_with(|| entry.clone());
+            if entry.until_ms > kept.until_ms {
+                kept.clone_from(entry);
+            }
+        }
+    }
+
+    pub(super) fn recall(&mut self, region: &str, now: i64) -> Vec<OfferingEntry> {
+        self.offerings.retain(|_, entry| entry.until_ms > now);
+        self.offerings.iter().filter(|((of, ..), _)| of == region).map(|(_, entry)| entry.clone()).collect()
+    }
+
+    pub(super) fn freeze(&mut self, order: &FreezeOrder, now: i64) -> i64 {
+        let id = number(self.freezes.len() + 1);
+        self.freezes.push(FreezeRow { freeze: Freeze { id, since_ms: now, order: order.clone() }, thawed: false });
+        self.write_down(now, &order.by, "freeze", order, order.reason.clone());
+        id
+    }
+
+    pub(super) fn thaw(&mut self, id: i64, by: &str, now: i64) -> bool {
+        let Some(row) = self.freezes.iter_mut().find(|row| row.freeze.id == id) else { return false };
+        if !std::mem::replace(&mut row.thawed, true) {
+            let order = row.freeze.order.clone();
+            self.write_down(now, by, "thaw", &order, format!("freeze {id}"));
+        }
+        true
+    }
+
+    fn write_down(&mut self, at_ms: i64, who: &str, what: &str, order: &FreezeOrder, detail: String) {
+        let (who, what, scope) = (who.to_owned(), what.to_owned(), order.scope.key());
+        self.audit.push(AuditEntry { at_ms, who, what, scope, detail });
+    }
+
+    pub(super) fn frozen(&self, now: i64) -> Vec<Freeze> {
+        let in_force = |row: &&FreezeRow| !row.thawed && row.freeze.order.until_ms.is_none_or(|until| until > now);
+        self.freezes.iter().filter(in_force).map(|row| row.freeze.clone()).collect()
+    }
+
+    pub(super) fn read_audit(&self, limit: u32, before: Option<i64>) -> Vec<AuditRow> {
+        let rows = self.audit.iter().enumerate().map(|(place, entry)| (number(place + 1), entry));
+        let rows = rows.rev().filter(|(id, _)| before.is_none_or(|before| *id < before));
+        rows.take(limit as usize).map(|(id, entry)| AuditRow { id, entry: entry.clone() }).collect()
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

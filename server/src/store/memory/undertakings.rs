@@ -1,0 +1,181 @@
+//! Launches, instructions and disruptions until they end.
+
+use std::collections::BTreeMap;
+
+use super::super::StoreError;
+use super::super::lease::{Lease, Scope};
+use super::super::undertaking::{DisruptionRow, InstructionRow, Intent, IntentState, OpenIntent, Settlement};
+use super::Tables;
+
+/// An attempt as it is kept.
+#[derive(Debug)]
+pub(super) struct IntentRow {
+    intent: Intent,
+    state: IntentState,
+    closed_ms: Option<i64>,
+}
+
+impl IntentRow {
+    fn failed(&self) -> bool {
+        matches!(self.state, IntentState::Settled(Settlement::Failed { .. }))
+    }
+
+    fn read(&self) -> OpenIntent {
+        let mut intent = self.intent.clone();
+        if matches!(self.state, IntentState::Settled(Settlement::Launched { .. })) {
+            intent.request.clear();
+            intent.claim_order.clear();
+        }
+        OpenIntent { intent, state: self.state.clone() }
+    }
+}
+
+/// Rows by scope and number, until they have ended and been pruned.
+#[derive(Debug)]
+pub(super) struct Register<T> {
+    rows: BTreeMap<(Scope, u64), (T, Option<i64>)>,
+}
+
+impl<T> Default for Register<T> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new() }
+    }
+}
+
+impl<T: Clone> Register<T> {
+    fn add(&mut self, scope: &Scope, id: u64, row: &T) {
+        self.rows.entry((scope.clone(), id)).or_insert_with(|| (row.clone(), None));
+    }
+
+    fn end(&mut self, scope: &Scope, ids: &[u64], now: i64) {
+        for id in ids {
+            if let Some((_, ended)) = self.rows.get_mut(&(scope.clone(), *id)) {
+                ended.get_or_insert(now);
+            }
+        }
+    }
+
+    pub(super) fn open(&self, scope: &Scope) -> Vec<T> {
+        let of_scope = self.rows.range((scope.clone(), 0)..=(scope.clone(), u64::MAX));
+        of_scope.filter(|(_, (_, ended))| ended.is_none()).map(|(_, (row, _))| row.clone()).collect()
+    }
+
+    /// Answers how many went.
+    pub(super) fn prune(&mut self, before: i64) -> u64 {
+        let count = self.rows.len();
+        self.rows.retain(|_, (_, ended)| ended.is_none_or(|at| at >= before));
+        (count - self.rows.len()) as u64
+    }
+}
+
+impl Tables {
+    /// Nothing is written unless all of them can be.
+    pub(super) fn intend(&mut self, scope: &Scope, intents: &[Intent], now: i64) -> Result<(), StoreError> {
+        for intent in intents {
+            self.may_begin(scope, intent)?;
+        }
+        let rows = self.intents.entry(scope.clone()).or_default();
+        for intent in intents {
+            let earlier = (intent.claim.clone(), 0)..(intent.claim.clone(), intent.attempt);
+            for (_, row) in rows.range_mut(earlier) {
+                row.closed_ms.get_or_insert(now);
+            }
+            let row = || IntentRow { intent: intent.clone(), state: IntentState::Open, closed_ms: None };
+            rows.entry((intent.claim.clone(), intent.attempt)).or_insert_with(row);
+        }
+        Ok(())
+    }
+
+    fn may_begin(&self, scope: &Scope, intent: &Intent) -> Result<(), StoreError> {
+        let none = BTreeMap::new();
+        let rows = self.intents.get(scope).unwrap_or(&none);
+        let (claim, attempt) = (&intent.claim, intent.attempt);
+        if rows.contains_key(&(claim.clone(), attempt)) {
+            return Ok(());
+        }
+        let before = rows.get(&(claim.clone(), attempt.saturating_sub(1)));
+        let why = match before {
+            Some(row) if row.failed() && row.closed_ms.is_none() => return Ok(()),
+            Some(_) => "the attempt before it has not failed",
+            None if attempt > 1 => "there is no attempt before it",
+            None if rows
+                .range((claim.clone(), 0)..=(claim.clone(), u32::MAX))
+                .any(|(_, row)| row.closed_ms.is_none()) =>
+            {
+                "another attempt is alive"
+            }
+            None => return Ok(()),
+        };
+        Err(StoreError::AttemptRefused { scope: scope.clone(), claim: claim.clone(), attempt, why: why.to_owned() })
+    }
+
+    pub(super) fn begin_attempt(&mut self, lease: &Lease, intent: &Intent, now: i64) -> Result<(), StoreError> {
+        self.held(lease)?;
+        self.intend(&lease.scope, std::slice::from_ref(intent), now)
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        lease: &Lease,
+        claim: &str,
+        attempt: u32,
+        settlement: &Settlement,
+    ) -> Result<(), StoreError> {
+        self.held(lease)?;
+        let rows = self.intents.entry(lease.scope.clone()).or_default();
+        if let Some(row) = rows.get_mut(&(claim.to_owned(), attempt))
+            && row.state == IntentState::Open
+        {
+            row.state = IntentState::Settled(settlement.clone());
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, lease: &Lease, claims: &[String], now: i64) -> Result<(), StoreError> {
+        self.held(lease)?;
+        let rows = self.intents.entry(lease.scope.clone()).or_default();
+        for claim in claims {
+            for (_, row) in rows.range_mut((claim.clone(), 0)..=(claim.clone(), u32::MAX)) {
+                row.closed_ms.get_or_insert(now);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_intents(&self, scope: &Scope) -> Vec<OpenIntent> {
+        let rows = self.intents.get(scope).into_iter().flat_map(BTreeMap::values);
+        rows.filter(|row| row.closed_ms.is_none()).map(IntentRow::read).collect()
+    }
+
+    pub(super) fn prune_intents(&mut self, before: i64) -> u64 {
+        let mut pruned = 0;
+        for rows in self.intents.values_mut() {
+            let count = rows.len();
+            rows.retain(|_, row| row.closed_ms.is_none_or(|at| at >= before));
+            pruned += (count - rows.len()) as u64;
+        }
+        pruned
+    }
+
+    pub(super) fn instruct(&mut self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {
+        self.held(lease)?;
+        rows.iter().for_each(|row| self.instructions.add(&lease.scope, row.id, row));
+        Ok(())
+    }
+
+    pub(super) fn disrupt(&mut self, scope: &Scope, rows: &[DisruptionRow]) {
+        rows.iter().for_each(|row| self.disruptions.add(scope, row.id, row));
+    }
+
+    pub(super) fn end_instructions(&mut self, lease: &Lease, ids: &[u64], now: i64) -> Result<(), StoreError> {
+        self.held(lease)?;
+        self.instructions.end(&lease.scope, ids, now);
+        Ok(())
+    }
+
+    pub(super) fn end_disruptions(&mut self, lease: &Lease, ids: &[u64], now: i64) -> Result<(), StoreError> {
+        self.held(lease)?;
+        self.disruptions.end(&lease.scope, ids, now);
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! Launches, instructions and disruptions until they end.
+
+use sqlx::PgConnection;
+
+use super::super::StoreError;
+use super::super::lease::{Lease, Scope};
+use super::super::undertaking::{
+    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, IntentState, OpenIntent, Settlement,
+};
+use super::{PostgresStore, column, commit, database};
+
+const INTEND: &str = "write down launches";
+
+impl PostgresStore {
+    pub(super) async fn write_attempt(&self, lease: &Lease, intent: &Intent) -> Result<(), StoreError> {
+        let mut transaction = self.under(lease, INTEND).await?;
+        intend(&mut transaction, &lease.scope, std::slice::from_ref(intent)).await?;
+        commit(transaction, INTEND).await
+    }
+
+    pub(super) async fn end_attempt(
+        &self,
+        lease: &Lease,
+        claim: &str,
+        attempt: u32,
+        settlement: &Settlement,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "settle a launch";
+        let (state, provider_id, why) = match settlement {
+            Settlement::Launched { provider_id } => ("launched", Some(provider_id.as_str()), None),
+            Settlement::Failed { why } => ("failed", None, Some(why.as_str())),
+        };
+        let mut transaction = self.under(lease, WHAT).await?;
+        sqlx::query!(
+            "UPDATE intents SET state = $4, provider_id = $5, why = $6, settled_at = clock_timestamp()
+             WHERE scope = $1 AND claim = $2 AND attempt = $3 AND state = 'open'",
+            lease.scope.key(),
+            claim,
+            attempt_column(attempt),
+            state,
+            provider_id,
+            why
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        commit(transaction, WHAT).await
+    }
+
+    pub(super) async fn close(&self, lease: &Lease, claims: &[String]) -> Result<(), StoreError> {
+        const WHAT: &str = "close launches";
+        let mut transaction = self.under(lease, WHAT).await?;
+        sqlx::query!(
+            "UPDATE intents SET closed_at = clock_timestamp()
+             WHERE scope = $1 AND claim = ANY($2) AND closed_at IS NULL",
+            lease.scope.key(),
+            claims
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        commit(transaction, WHAT).await
+    }
+
+    pub(super) async fn read_intents(&self, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(database("read open launches"))?;
+        open_intents(&mut connection, scope).await
+    }
+
+    pub(super) async fn instruct(&self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {
+        const WHAT: &str = "write down instructions";
+        let mut transaction = self.under(lease, WHAT).await?;
+        write_instructions(&mut transaction, &lease.scope, rows).await?;
+        commit(transaction, WHAT).await
+    }
+
+    pub(super) async fn write_instruction_ends(
+        &self,
+        lease: &Lease,
+        ends: &[InstructionEnd],
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "write down how instructions ended";
+        let (ids, outcomes): (Vec<i64>, Vec<String>) =
+            ends.iter().map(|end| (column(end.id), end.outcome.clone())).unzip();
+        let mut transaction = self.under(lease, WHAT).await?;
+        sqlx::query!(
+            "UPDATE instructions SET outcome = ends.outcome, ended_at = clock_timestamp()
+             FROM unnest($2::bigint[], $3::text[]) AS ends (id, outcome)
+             WHERE scope = $1 AND instructions.id = ends.id AND ended_at IS NULL",
+            lease.scope.key(),
+            &ids,
+            &outcomes
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        commit(transaction, WHAT).await
+    }
+
+    pub(super) async fn write_disruption_ends(&self, lease: &Lease, ends: &[DisruptionEnd]) -> Result<(), StoreError> {
+        const WHAT: &str = "write down how disruptions ended";
+        let (ids, outcomes): (Vec<i64>, Vec<String>) =
+            ends.iter().map(|end| (column(end.id), end.outcome.clone())).unzip();
+        let mut transaction = self.under(lease, WHAT).await?;
+        sqlx::query!(
+            "UPDATE disruptions SET outcome = ends.outcome, ended_at = clock_timestamp()
+             FROM unnest($2::bigint[], $3::text[]) AS ends (id, outcome)
+             WHERE scope = $1 AND disruptions.id = ends.id AND ended_at IS NULL",
+            lease.scope.key(),
+            &ids,
+            &outcomes
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        commit(transaction, WHAT).await
+    }
+}
+
+/// Writes attempts under a lease that is held.
+pub(super) async fn intend(connection: &mut PgConnection, scope: &Scope, intents: &[Intent]) -> Result<(), StoreError> {
+    if intents.is_empty() {
+        return Ok(());
+    }
+    if intents.iter().any(|intent| intent.attempt > 1) {
+        succeed_failed(connection, scope, intents).await?;
+    }
+    let claims: Vec<String> = intents.iter().map(|intent| intent.claim.clone()).collect();
+    let attempts: Vec<i32> = intents.iter().map(|intent| attempt_column(intent.attempt)).collect();
+    let tokens: Vec<String> = intents.iter().map(|intent| intent.token.clone()).collect();
+    let requests: Vec<Vec<u8>> = intents.iter().map(|intent| intent.request.clone()).collect();
+    let orders: Vec<String> = intents.iter().map(|intent| intent.claim_order.clone()).collect();
+    let written = sqlx::query!(
+        "INSERT INTO intents (scope, claim, attempt, token, request, claim_order)
+         SELECT $1, claim, attempt, token, request, claim_order
+         FROM unnest($2::text[], $3::integer[], $4::text[], $5::bytea[], $6::text[])
+              AS given (claim, attempt, token, request, claim_order)
+         ON CONFLICT (scope, claim, attempt) DO NOTHING",
+        scope.key(),
+        &claims,
+        &attempts,
+        &tokens,
+        &requests,
+        &orders
+    );
+    match written.execute(connection).await {
+        Ok(_) => Ok(()),
+        Err(sqlx::Error::Database(said)) if said.constraint() == Some("intents_alive") => {
+            let first = &intents[0];
+            Err(refused(
+                scope,
+                &first.claim,
+                first.attempt,
+                "another attempt of it, or of a launch beside it, is alive",
+            ))
+        }
+        Err(source) => Err(StoreError::Database { what: INTEND, source }),
+    }
+}
+
+/// Later attempts take the place of those before them, which must have failed.
+async fn succeed_failed(connection: &mut PgConnection, scope: &Scope, intents: &[Intent]) -> Result<(), StoreError> {
+    let later = || intents.iter().filter(|intent| intent.attempt > 1);
+    let claims: Vec<String> = later().map(|intent| intent.claim.clone()).collect();
+    let attempts: Vec<i32> = later().map(|intent| attempt_column(intent.attempt)).collect();
+    let premature = sqlx::query!(
+        r#"SELECT given.claim AS "claim!", given.attempt AS "attempt!"
+           FROM unnest($2::text[], $3::integer[]) AS given (claim, attempt)
+           WHERE NOT EXISTS (
+               SELECT FROM intents
+               WHERE scope = $1 AND claim = given.claim
+                 AND (attempt = given.attempt
+                      OR (attempt = given.attempt - 1 AND state = 'failed' AND closed_at IS NULL)))
+           LIMIT 1"#,
+        scope.key(),
+        &claims,
+        &attempts
+    );
+    if let Some(row) = premature.fetch_optional(&mut *connection).await.map_err(database(INTEND))? {
+        return Err(refused(scope, &row.claim, row.attempt.unsigned_abs(), "the attempt before it has not failed"));
+    }
+    sqlx::query!(
+        "UPDATE intents SET closed_at = clock_timestamp()
+         FROM unnest($2::text[], $3::integer[]) AS given (claim, attempt)
+         WHERE scope = $1 AND intents.claim = given.claim AND intents.attempt < given.attempt AND closed_at IS NULL",
+        scope.key(),
+        &claims,
+        &attempts
+    )
+    .execute(connection)
+    .await
+    .map_err(database(INTEND))?;
+    Ok(())
+}
+
+fn refused(scope: &Scope, claim: &str, attempt: u32, why: &str) -> StoreError {
+    StoreError::AttemptRefused { scope: scope.clone(), claim: claim.to_owned(), attempt, why: why.to_owned() }
+}
+
+/// Attempts are counted by failures and stay small.
+fn attempt_column(attempt: u32) -> i32 {
+    i32::try_from(attempt).unwrap_or(i32::MAX)
+}
+
+pub(super) async fn open_intents(connection: &mut PgConnection, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
+    const WHAT: &str = "read open launches";
+    let rows = sqlx::query!(
+        r#"SELECT claim, attempt, token, state, provider_id, why,
+                  CASE WHEN state = 'launched' THEN ''::bytea ELSE request END AS "request!",
+                  CASE WHEN state = 'launched' THEN '' ELSE claim_order END AS "claim_order!"
+           FROM intents WHERE scope = $1 AND closed_at IS NULL ORDER BY claim COLLATE "C""#,
+        scope.key()
+    );
+    let rows = rows.fetch_all(connection).await.map_err(database(WHAT))?;
+    let read = rows.into_iter().map(|row| {
+        let state = state(&row.state, row.provider_id, row.why)?;
+        let (claim, attempt, token) = (row.claim, row.attempt.unsigned_abs(), row.token);
+        let intent = Intent { claim, attempt, token, request: row.request, claim_order: row.claim_order };
+        Ok(OpenIntent { intent, state })
+    });
+    read.collect()
+}
+
+fn state(name: &str, provider_id: Option<String>, why: Option<String>) -> Result<IntentState, StoreError> {
+    match (name, provider_id, why) {
+        ("open", _, _) => Ok(IntentState::Open),
+        ("launched", Some(provider_id), _) => Ok(IntentState::Settled(Settlement::Launched { provider_id })),
+        ("failed", _, Some(why)) => Ok(IntentState::Settled(Settlement::Failed { why })),
+        _ => Err(StoreError::Unreadable { what: "read open launches", found: format!("state {name}") }),
+    }
+}
+
+/// Writes instructions under a lease that is held.
+pub(super) async fn write_instructions(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    rows: &[InstructionRow],
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = rows.iter().map(|row| column(row.id)).collect();
+    let generations: Vec<i64> = rows.iter().map(|row| column(row.generation)).collect();
+    let kinds: Vec<String> = rows.iter().map(|row| row.kind.clone()).collect();
+    let payloads: Vec<Vec<u8>> = rows.iter().map(|row| row.payload.clone()).collect();
+    let deadlines: Vec<i64> = rows.iter().map(|row| row.deadline_ms).collect();
+    sqlx::query!(
+        "INSERT INTO instructions (scope, id, generation, kind, payload, deadline_at)
+         SELECT $1, id, generation, kind, payload, moment(deadline)
+         FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bigint[])
+              AS given (id, generation, kind, payload, deadline)
+         ON CONFLICT (scope, id) DO NOTHING",
+        scope.key(),
+        &ids,
+        &generations,
+        &kinds,
+        &payloads,
+        &deadlines
+    )
+    .execute(connection)
+    .await
+    .map_err(database("write down instructions"))?;
+    Ok(())
+}
+
+pub(super) async fn open_instructions(
+    connection: &mut PgConnection,
+    scope: &Scope,
+) -> Result<Vec<InstructionRow>, StoreError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, generation, kind, payload, milliseconds(deadline_at) AS "deadline_ms!"
+           FROM instructions WHERE scope = $1 AND ended_at IS NULL ORDER BY id"#,
+        scope.key()
+    );
+    let rows = rows.fetch_all(connection).await.map_err(database("read open instructions"))?;
+    let read = rows.into_iter().map(|row| InstructionRow {
+        id: row.id.unsigned_abs(),
+        generation: row.generation.unsigned_abs(),
+        kind: row.kind,
+        payload: row.payload,
+        deadline_ms: row.deadline_ms,
+    });
+    Ok(read.collect())
+}
+
+/// Writes disruptions under a lease that is held. There are few at a time.
+pub(super) async fn disrupt(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    rows: &[DisruptionRow],
+) -> Result<(), StoreError> {
+    for row in rows {
+        sqlx::query!(
+            "INSERT INTO disruptions (scope, id, kind, claims, replacements, detail, begun_at)
+             VALUES ($1, $2, $3, $4, $5, $6, moment($7)) ON CONFLICT (scope, id) DO NOTHING",
+            scope.key(),
+            column(row.id),
+            row.kind,
+            &row.claims,
+            &row.replacements,
+            row.detail,
+            row.begun_ms
+        )
+        .execute(&mut *connection)
+        .await
+        .map_err(database("write down a disruption"))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn open_disruptions(
+    connection: &mut PgConnection,
+    scope: &Scope,
+) -> Result<Vec<DisruptionRow>, StoreError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, kind, claims, replacements, detail, milliseconds(begun_at) AS "begun_ms!"
+           FROM disruptions WHERE scope = $1 AND ended_at IS NULL ORDER BY id"#,
+        scope.key()
+    );
+    let rows = rows.fetch_all(connection).await.map_err(database("read open disruptions"))?;
+    let read = rows.into_iter().map(|row| DisruptionRow {
+        id: row.id.unsigned_abs(),
+        kind: row.kind,
+        claims: row.claims,
+        replacements: row.replacements,
+        detail: row.detail,
+        begun_ms: row.begun_ms,
+    });
+    Ok(read.collect())
+}
