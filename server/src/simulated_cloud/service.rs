@@ -214,6 +214,14 @@ impl SimulatedCloudService for Service {
         Ok(Response::new(self.shared.log().events_after(request.into_inner().after)))
     }
 
+    async fn interrupt(
+        &self,
+        request: Request<v1::InterruptRequest>,
+    ) -> Result<Response<v1::InterruptResponse>, Status> {
+        let announced = self.shared.cloud.cloud().interrupt(&request.into_inner().id, clock::now());
+        Ok(Response::new(v1::InterruptResponse { announced }))
+    }
+
     async fn book(&self, _: Request<v1::BookRequest>) -> Result<Response<v1::BookResponse>, Status> {
         Ok(Response::new(self.shared.book()))
     }

@@ -1,0 +1,75 @@
+//! What the agent asked of the API server, by the API server's own log.
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// One request that was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Who asked.
+    pub user: String,
+    /// Such as `list`.
+    pub verb: String,
+    /// API group; empty for the core.
+    pub group: String,
+    /// Resource with its subresource, such as `pods/eviction`.
+    pub resource: String,
+    /// Where; empty for cluster-wide requests.
+    pub namespace: String,
+    /// Which object; empty for lists.
+    pub name: String,
+    /// HTTP status of the answer.
+    pub code: i64,
+    /// How a refusal is worded.
+    pub message: String,
+}
+
+impl Asked {
+    /// Whether it was about this object.
+    #[must_use]
+    pub fn is_about(&self, resource: &str, name: &str) -> bool {
+        self.resource == resource && self.name == name
+    }
+}
+
+/// Reads a log of one JSON event a line. A last line without an end is still being written, and left out.
+///
+/// # Errors
+/// When a whole line is no event.
+pub fn read(log: &str) -> anyhow::Result<Vec<Asked>> {
+    let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| event(line).with_context(|| format!("no audit event: {line}"))).collect()
+}
+
+fn event(line: &str) -> anyhow::Result<Asked> {
+    let event: Value = serde_json::from_str(line)?;
+    let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let resource = match text("/objectRef/subresource").as_str() {
+        "" => text("/objectRef/resource"),
+        part => format!("{}/{part}", text("/objectRef/resource")),
+    };
+    Ok(Asked {
+        user: text("/user/username"),
+        verb: text("/verb"),
+        group: text("/objectRef/apiGroup"),
+        resource,
+        namespace: text("/objectRef/namespace"),
+        name: text("/objectRef/name"),
+        code: event.pointer("/responseStatus/code").and_then(Value::as_i64).unwrap_or_default(),
+        message: text("/responseStatus/message"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_tells_who_asked_what_and_how_it_was_answered() {
+        let line = r#"{"verb":"create","user":{"username":"system:serviceaccount:a:b"},"objectRef":{"resource":"pods","namespace":"n","name":"p","subresource":"eviction","apiVersion":"v1"},"responseStatus":{"code":429}}"#;
+        let read = read(&format!("{line}\n{{\"verb\":\"cr")).unwrap();
+        assert_eq!(read.len(), 1);
+        assert!(read[0].is_about("pods/eviction", "p"));
+        assert_eq!((read[0].code, read[0].group.as_str()), (429, ""));
+    }
+}

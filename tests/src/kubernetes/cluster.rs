@@ -1,0 +1,284 @@
+//! What a scenario does in a cluster, and what it sees there.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+/// Whom writes are by.
+const WRITER: &str = "e2e";
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How the names of all namespaces begin that scenarios make.
+pub const NAMESPACES: &str = "e2e-";
+
+/// One namespace of a cluster, and the cluster's own objects.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The administrator's client.
+    pub client: Client,
+    /// Where the scenario's pods are.
+    pub namespace: String,
+}
+
+/// Looks again and again until `look` finds something, for `patience` at most.
+///
+/// # Errors
+/// What `look` said last when patience ends.
+pub async fn until<T, F>(what: &str, patience: Duration, mut look: impl FnMut() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<Seen<T>>>,
+{
+    let end = Instant::now() + patience;
+    loop {
+        let last = match look().await {
+            Ok(Seen::Done(found)) => return Ok(found),
+            Ok(Seen::NotYet(now)) => now,
+            // The API server may be away: that is no answer.
+            Err(error) => format!("{error:#}"),
+        };
+        if Instant::now() > end {
+            bail!("{what}: not after {patience:?}; last seen: {last}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What a look found.
+#[derive(Debug)]
+pub enum Seen<T> {
+    /// What was waited for.
+    Done(T),
+    /// How things stand.
+    NotYet(String),
+}
+
+/// [`Seen::Done`] when they are equal.
+pub fn equal<T: PartialEq + std::fmt::Debug>(seen: T, wanted: &T) -> Seen<T> {
+    if seen == *wanted { Seen::Done(seen) } else { Seen::NotYet(format!("{seen:?}, not {wanted:?}")) }
+}
+
+impl Cluster {
+    /// The namespace of the scenario `name`, made if absent.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn with_namespace(client: &Client, name: &str) -> anyhow::Result<Self> {
+        let cluster = Self { client: client.clone(), namespace: format!("{NAMESPACES}{name}") };
+        let named = json!({ "name": cluster.namespace });
+        cluster.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": named })).await?;
+        Ok(cluster)
+    }
+
+    /// The objects of any kind: those of the scenario's namespace where the kind has namespaces.
+    #[must_use]
+    pub fn objects(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        self.at((!is_global(kind)).then_some(&self.namespace), api_version, kind)
+    }
+
+    /// The objects of any kind in all namespaces.
+    #[must_use]
+    pub fn everywhere(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource(api_version, kind))
+    }
+
+    /// The objects of any kind in `namespace`; those of a kind without namespaces for `None`.
+    #[must_use]
+    pub fn at(&self, namespace: Option<&str>, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource(api_version, kind)),
+            None => self.everywhere(api_version, kind),
+        }
+    }
+
+    /// Server-side apply.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn apply(&self, object: Value) -> anyhow::Result<DynamicObject> {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        let objects = match text("/metadata/namespace").as_str() {
+            "" => self.objects(&text("/apiVersion"), &kind),
+            namespace => self.at(Some(namespace), &text("/apiVersion"), &kind),
+        };
+        let applied = objects.patch(&name, &PatchParams::apply(WRITER).force(), &Patch::Apply(object)).await;
+        applied.with_context(|| format!("cannot apply {kind} {name}"))
+    }
+
+    /// A Deployment of pods that ask for this much.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str, pod: Value) -> anyhow::Result<()> {
+        let mut spec = json!({
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{ "name": "main", "image": "none", "resources": { "requests": { "cpu": cpu, "memory": memory } } }],
+        });
+        if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), pod) {
+            spec.extend(more);
+        }
+        let labels = json!({ "app": name });
+        let deployment = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": { "name": name, "namespace": self.namespace },
+            "spec": {
+                "replicas": replicas,
+                "selector": { "matchLabels": labels },
+                // A test's pods never crash; the default would slow down nothing but the reader.
+                "progressDeadlineSeconds": 3600,
+                "template": { "metadata": { "labels": labels }, "spec": spec },
+            },
+        });
+        self.apply(deployment).await.map(drop)
+    }
+
+    /// A merge patch of one object.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn change(&self, api_version: &str, kind: &str, name: &str, change: Value) -> anyhow::Result<()> {
+        let objects = self.objects(api_version, kind);
+        let changed = objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        changed.map(drop).with_context(|| format!("cannot change {kind} {name}"))
+    }
+
+    /// Another number of replicas.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn scale(&self, deployment: &str, replicas: u32) -> anyhow::Result<()> {
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
+        let wanted = json!({ "spec": { "replicas": replicas } });
+        let scaled = deployments.patch_scale(deployment, &PatchParams::default(), &Patch::Merge(wanted)).await;
+        scaled.map(drop).with_context(|| format!("cannot scale {deployment} to {replicas}"))
+    }
+
+    /// Pods that are ready, by the Deployments' own count, and pods that there are.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn ready(&self) -> anyhow::Result<(i32, i32)> {
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
+        let status = deployments.list(&ListParams::default()).await?.items.into_iter().filter_map(|one| one.status);
+        let counts = status.map(|one| (one.ready_replicas.unwrap_or(0), one.replicas.unwrap_or(0)));
+        Ok(counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
+    }
+
+    /// Waits until exactly `pods` pods of the Deployments are there, and all are ready.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_ready(&self, pods: i32, patience: Duration) -> anyhow::Result<()> {
+        let look = || async move { Ok(equal(self.ready().await?, &(pods, pods))) };
+        until(&format!("{pods} pods ready in {}", self.namespace), patience, look).await.map(drop)
+    }
+
+    /// All nodes.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+        Ok(Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?.items)
+    }
+
+    /// The pods of the namespace.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn pods(&self) -> anyhow::Result<Vec<Pod>> {
+        Ok(Api::<Pod>::namespaced(self.client.clone(), &self.namespace).list(&ListParams::default()).await?.items)
+    }
+
+    /// Waits until there are exactly `wanted` nodes, and returns them.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn until_nodes(&self, wanted: usize, patience: Duration) -> anyhow::Result<Vec<Node>> {
+        let look = || async move {
+            let nodes = self.nodes().await?;
+            let names = || nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(" ");
+            Ok(if nodes.len() == wanted {
+                Seen::Done(nodes)
+            } else {
+                Seen::NotYet(format!("{}: {}", nodes.len(), names()))
+            })
+        };
+        until(&format!("{wanted} nodes"), patience, look).await
+    }
+
+    /// Waits until there is no such object.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub async fn until_gone(
+        &self,
+        api_version: &str,
+        kind: &str,
+        name: &str,
+        patience: Duration,
+    ) -> anyhow::Result<()> {
+        let objects = self.objects(api_version, kind);
+        let look = || async {
+            Ok(match objects.get_opt(name).await? {
+                None => Seen::Done(()),
+                Some(object) => Seen::NotYet(format!("finalizers {:?}", object.finalizers())),
+            })
+        };
+        until(&format!("{kind} {name} is gone"), patience, look).await
+    }
+
+    /// Deletes one object; one that is gone already is no error.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn delete(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
+        match self.objects(api_version, kind).delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(()),
+            answered => answered.map(drop).with_context(|| format!("cannot delete {kind} {name}")),
+        }
+    }
+}
+
+fn resource(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+fn is_global(kind: &str) -> bool {
+    const GLOBAL: [&str; 12] = [
+        "Namespace",
+        "Node",
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "PriorityClass",
+        "StorageClass",
+        "PersistentVolume",
+        "NodePool",
+        "NodeClaim",
+        "NodeOverlay",
+        "EC2NodeClass",
+    ];
+    GLOBAL.contains(&kind)
+}
+
+/// Whether the Node is ready.
+#[must_use]
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Keys of the Node's taints.
+#[must_use]
+pub fn taints(node: &Node) -> Vec<&str> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    taints.into_iter().flatten().map(|taint| taint.key.as_str()).collect()
+}

@@ -1,0 +1,108 @@
+//! What `deploy/` has for a cluster: definitions, roles, and the identity that the agent gets from them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, Seen, until};
+
+/// How long definitions may take to be established.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the agent's tokens are good: longer than any run.
+const TOKEN_SECONDS: i64 = 4 * 3600;
+
+/// All objects in the files of `deploy/<folder>`, by file name.
+///
+/// # Errors
+/// When a file cannot be read, or is no YAML.
+pub fn objects(folder: &str) -> anyhow::Result<Vec<Value>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(folder);
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "yaml"));
+    files.sort();
+    let mut objects = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        objects.extend(read(&text).with_context(|| format!("{} is no YAML", file.display()))?);
+    }
+    ensure!(!objects.is_empty(), "{} has no objects", folder.display());
+    Ok(objects)
+}
+
+fn read(text: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// Applies the custom resource definitions and waits until the API server serves them.
+///
+/// # Errors
+/// When the API server refuses one.
+pub async fn define(cluster: &Cluster) -> anyhow::Result<()> {
+    for definition in objects("crds")? {
+        let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        cluster.apply(definition).await?;
+        let definitions = cluster.objects("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let look = || async {
+            let status = definitions.get(&name).await?.data.pointer("/status/conditions").cloned().unwrap_or_default();
+            let mut conditions = status.as_array().into_iter().flatten();
+            let done = conditions.any(|one| one["type"] == "Established" && one["status"] == "True");
+            Ok(if done { Seen::Done(()) } else { Seen::NotYet(status.to_string()) })
+        };
+        until(&format!("{name} is established"), PATIENCE, look).await?;
+    }
+    Ok(())
+}
+
+/// Applies what the agent needs beside definitions: its namespace, its service account, its roles. The keys of the API
+/// server's token issuer become readable for a server that has no account in the cluster, as they are on EKS.
+///
+/// # Errors
+/// When the API server refuses one.
+pub async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
+    for object in objects("agent")? {
+        cluster.apply(object).await?;
+    }
+    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                       "name": "system:service-account-issuer-discovery" });
+    let anyone =
+        json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated" }]);
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": "e2e-issuer-discovery" },
+        "roleRef": role,
+        "subjects": anyone,
+    });
+    cluster.apply(binding).await.map(drop)
+}
+
+/// A kubeconfig of the service account `namespace/name` for the server of `administrator`'s kubeconfig, written to `file`.
+///
+/// # Errors
+/// When the API server gives no token, or a file cannot be read or written.
+pub async fn kubeconfig_of(
+    cluster: &Cluster,
+    administrator: &Path,
+    (namespace, name): (&str, &str),
+    file: &Path,
+) -> anyhow::Result<()> {
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), namespace);
+    let wanted: TokenRequest =
+        serde_json::from_value(json!({ "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }))?;
+    let granted = accounts.create_token_request(name, &PostParams::default(), &wanted).await;
+    let token = granted.with_context(|| format!("no token for {namespace}/{name}"))?.status.context("no token")?.token;
+    let text = fs::read_to_string(administrator).context("cannot read the administrator's kubeconfig")?;
+    let mut config: Value = serde_saphyr::from_str(&text)?;
+    config["users"] = json!([{ "name": name, "user": { "token": token } }]);
+    config["contexts"][0]["context"]["user"] = json!(name);
+    fs::write(file, serde_json::to_vec_pretty(&config)?).context("cannot write the agent's kubeconfig")
+}

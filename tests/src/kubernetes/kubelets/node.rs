@@ -1,0 +1,128 @@
+//! One Node, from its machine's launch until its machine is lost.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::Pace;
+use crate::kubernetes::machine::Machine;
+
+/// Whom writes are by.
+const WRITER: &str = "fake-kubelet";
+/// Between tries of what must succeed some time: the API server may be away.
+const RETRY: Duration = Duration::from_millis(500);
+/// Seconds that a lease lasts (kubelet: nodeLeaseDurationSeconds).
+const LEASE_SECONDS: i32 = 40;
+
+/// Lives for ever; ends by being aborted.
+pub(super) async fn live(client: Client, machine: Machine, pace: Pace, address: String) {
+    tokio::time::sleep(boot_time(&machine.id, pace.boot)).await;
+    let nodes = Api::<Node>::all(client.clone());
+    while !register(&nodes, &machine, &address).await {
+        tokio::time::sleep(RETRY).await;
+    }
+    tokio::time::sleep(pace.ready).await;
+    while !become_ready(&nodes, &machine.id).await {
+        tokio::time::sleep(RETRY).await;
+    }
+    let leases = Api::<Lease>::namespaced(client, "kube-node-lease");
+    loop {
+        let wait = if renew(&leases, &machine.id).await { pace.heartbeat } else { RETRY };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Between the two, by the machine's name: the same machine takes the same time.
+fn boot_time(id: &str, (least, most): (Duration, Duration)) -> Duration {
+    let spread = id.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % 1_000;
+    least + most.saturating_sub(least) * spread / 1_000
+}
+
+/// Whether the Node is there.
+async fn register(nodes: &Api<Node>, machine: &Machine, address: &str) -> bool {
+    let Ok(node) = serde_json::from_value::<Node>(node(machine, address)) else { return false };
+    match nodes.create(&PostParams::default(), &node).await {
+        Ok(_) => true,
+        Err(kube::Error::Api(refused)) => refused.code == 409,
+        Err(_) => false,
+    }
+}
+
+/// What a kubelet posts that runs with `--register-with-taints=karpenter.sh/unregistered:NoExecute`. Ready is False from
+/// the start: a Node without the condition would lose its not-ready taint.
+fn node(machine: &Machine, address: &str) -> Value {
+    let mut labels = machine.labels.clone();
+    labels.insert("kubernetes.io/hostname".to_owned(), machine.id.clone());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": machine.id, "labels": labels },
+        "spec": {
+            "providerID": machine.provider_id,
+            "taints": [{ "key": "karpenter.sh/unregistered", "effect": "NoExecute" }],
+        },
+        "status": {
+            "capacity": machine.capacity,
+            "allocatable": machine.allocatable,
+            "addresses": [{ "type": "InternalIP", "address": address }, { "type": "Hostname", "address": machine.id }],
+            "conditions": conditions(false),
+            "nodeInfo": {
+                "architecture": machine.labels.get("kubernetes.io/arch"), "operatingSystem": "linux",
+                "kubeletVersion": "v1.37.1", "kernelVersion": "", "osImage": "", "containerRuntimeVersion": "",
+                "kubeProxyVersion": "", "machineID": "", "systemUUID": "", "bootID": "",
+            },
+        },
+    })
+}
+
+fn conditions(ready: bool) -> Value {
+    let now = super::super::now();
+    let (status, reason) = if ready { ("True", "KubeletReady") } else { ("False", "KubeletNotReady") };
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({ "type": kind, "status": status, "reason": reason, "message": "",
+                "lastHeartbeatTime": now, "lastTransitionTime": now })
+    };
+    json!([
+        condition("Ready", status, reason),
+        condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+        condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+    ])
+}
+
+/// Whether it is; a Node that was deleted meanwhile needs nothing more.
+async fn become_ready(nodes: &Api<Node>, name: &str) -> bool {
+    let status = json!({ "status": { "conditions": conditions(true) } });
+    done(nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)
+}
+
+/// Whether the lease is renewed.
+async fn renew(leases: &Api<Lease>, name: &str) -> bool {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": name },
+        "spec": { "holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": super::super::now_micros() },
+    });
+    done(leases.patch(name, &PatchParams::apply(WRITER).force(), &Patch::Apply(lease)).await)
+}
+
+/// Whether nothing more needs to be tried.
+fn done<T>(answer: kube::Result<T>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(kube::Error::Api(refused)) => refused.code == 404,
+        Err(_) => false,
+    }
+}
+
+/// Deletes what a machine left behind. Whoever put a finalizer on the Node still decides when it goes.
+pub(super) async fn forget(nodes: &Api<Node>, name: &str) {
+    while !done(nodes.delete(name, &DeleteParams::default()).await) {
+        tokio::time::sleep(RETRY).await;
+    }
+}

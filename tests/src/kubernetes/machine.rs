@@ -1,0 +1,100 @@
+//! A machine of the simulated cloud, as the kubelet on it finds it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, anyhow};
+use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
+use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, ZONE};
+use engine::model::{InstanceType, Resources, quantity};
+
+/// A machine that was launched.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Instance id; the Node's name as well.
+    pub id: String,
+    /// `aws:///<zone>/<instance id>`.
+    pub provider_id: String,
+    /// What a kubelet and the cloud's controller write: architecture, operating system, type, zone, region.
+    pub labels: BTreeMap<String, String>,
+    /// What it has.
+    pub capacity: BTreeMap<String, String>,
+    /// What the kubelet leaves of it for pods.
+    pub allocatable: BTreeMap<String, String>,
+}
+
+/// The machines that can be had in a region.
+#[derive(Debug)]
+pub struct Types {
+    region: String,
+    types: BTreeMap<String, InstanceType>,
+}
+
+impl Types {
+    /// Those of the built-in catalogue, as a NodeClass without settings runs them.
+    ///
+    /// # Errors
+    /// When the catalogue is damaged.
+    pub fn builtin(region: &str) -> anyhow::Result<Self> {
+        let snapshot = Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?;
+        let built = cloud::catalogue::build(snapshot, &Market::new(region), &NodeClassSettings::default());
+        let types = built.catalogue.types.into_iter().map(|one| (one.name.to_string(), one)).collect();
+        Ok(Self { region: region.to_owned(), types })
+    }
+
+    /// The machine `id` of this type in `zone`.
+    ///
+    /// # Errors
+    /// When the catalogue does not know the type.
+    pub fn machine(&self, id: &str, instance_type: &str, zone: &str) -> anyhow::Result<Machine> {
+        let entry = self.types.get(instance_type);
+        let entry = entry.with_context(|| format!("no type {instance_type} in the catalogue of {}", self.region))?;
+        let only = |key: &str| entry.labels.get(key).and_then(|requirement| requirement.representative());
+        let architecture = only(ARCH);
+        let labels = [
+            (ARCH, architecture.as_deref().unwrap_or("amd64")),
+            (OS, "linux"),
+            (INSTANCE_TYPE, instance_type),
+            (ZONE, zone),
+            (REGION, &self.region),
+        ];
+        Ok(Machine {
+            id: id.to_owned(),
+            provider_id: format!("aws:///{zone}/{id}"),
+            labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            capacity: written(&entry.capacity, &entry.capacity),
+            // Attach limits are in the catalogue's room but no resource of a Node.
+            allocatable: written(&entry.allocatable, &entry.capacity),
+        })
+    }
+
+    /// The price of a type in a zone, in micro-dollars an hour, if that is for sale.
+    #[must_use]
+    pub fn price(&self, instance_type: &str, zone: &str, capacity_type: &str) -> Option<i64> {
+        let sold = self.types.get(instance_type)?.offerings.iter();
+        let mut sold = sold.filter(|one| &*one.zone == zone && one.capacity_type.as_str() == capacity_type);
+        sold.next().map(|one| one.price.0)
+    }
+}
+
+fn written(amounts: &Resources, known: &Resources) -> BTreeMap<String, String> {
+    let known = amounts.iter().filter(|(name, _)| known.contains(name));
+    known.map(|(name, amount)| (name.to_string(), quantity::render(name, amount))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// m5.large: 2 vCPU, 8 GiB, three interfaces of ten addresses: 3 * (10 - 1) + 2 = 29 pods. The kubelet keeps 6 % of
+    /// the first core and 1 % of the second: 2000 - 60 - 10 = 1930 millicores.
+    #[test]
+    fn a_machine_has_what_its_type_has() {
+        let machine = Types::builtin("us-east-1").unwrap().machine("i-1", "m5.large", "us-east-1a").unwrap();
+        assert_eq!(machine.provider_id, "aws:///us-east-1a/i-1");
+        assert_eq!(machine.labels[ARCH], "amd64");
+        assert_eq!(machine.capacity["cpu"], "2");
+        assert_eq!(machine.capacity["pods"], "29");
+        assert_eq!(machine.allocatable["cpu"], "1930m");
+        assert!(!machine.allocatable.keys().any(|name| name.starts_with("attachable")));
+    }
+}

@@ -1,0 +1,170 @@
+//! Runs scenarios one after the other on one control plane, and says of each what became of it.
+//!
+//! A machine without a control plane runs none of them: each is reported as skipped, by name and with the reason. With
+//! `CI=true` that is a failure, so that a suite that never ran cannot be taken for one that passed.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures::FutureExt;
+
+use super::audit::{self, Asked};
+use super::cluster::Cluster;
+use super::control_plane::ControlPlane;
+use super::{Missing, deploy};
+
+/// What a scenario returns: the figures that it is about.
+pub type Told = anyhow::Result<String>;
+type Running = Pin<Box<dyn Future<Output = Told> + Send>>;
+
+/// One thing to be shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// A sentence with underscores.
+    pub name: &'static str,
+    /// It fails when it takes longer.
+    pub limit: Duration,
+    /// Whether it needs a control plane that it may kill and whose audit log it can read.
+    pub needs_own: bool,
+    /// How it is played.
+    pub play: fn(Arc<Stage>) -> Running,
+}
+
+/// What scenarios are played on.
+pub struct Stage {
+    /// The control plane. Whoever kills it has it alone.
+    pub plane: tokio::sync::Mutex<ControlPlane>,
+    /// The administrator's client.
+    pub client: kube::Client,
+    /// What is tested.
+    pub programs: Programs,
+}
+
+/// The programs under test. Cargo tells a test only where the programs of its own package are.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// `fleetwright`.
+    pub server: PathBuf,
+    /// `fleetwright-agent`.
+    pub agent: PathBuf,
+}
+
+impl Stage {
+    /// What service accounts have asked of the API server so far.
+    ///
+    /// # Errors
+    /// When its log cannot be read.
+    pub async fn audit(&self) -> anyhow::Result<Vec<Asked>> {
+        audit::read(&self.plane.lock().await.audit_log()?)
+    }
+
+    async fn new(plane: ControlPlane, programs: &Programs) -> anyhow::Result<Self> {
+        let config = kube::config::Kubeconfig::read_from(plane.kubeconfig()).context("cannot read the kubeconfig")?;
+        let mut config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await?;
+        config.read_timeout = Some(Duration::from_secs(300));
+        let client = kube::Client::try_from(config).context("cannot use the kubeconfig")?;
+        let cluster = Cluster::with_namespace(&client, "stage").await?;
+        deploy::define(&cluster).await?;
+        deploy::allow(&cluster).await?;
+        Ok(Self { plane: tokio::sync::Mutex::new(plane), client, programs: programs.clone() })
+    }
+}
+
+/// Why a scenario cannot be played on this machine, although others can: something that it needs is not installed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Skip(pub String);
+
+/// What became of a scenario.
+enum Outcome {
+    Passed(String),
+    Failed(String),
+    Skipped(String),
+}
+
+/// Plays those scenarios whose names contain the first argument that is no flag; all without one.
+#[must_use]
+pub fn run(programs: &Programs, scenarios: &[Scenario]) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let wanted: Vec<&Scenario> =
+        scenarios.iter().filter(|one| filter.is_none_or(|filter| one.name.contains(filter.as_str()))).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        wanted.iter().for_each(|one| println!("{}: test", one.name));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", wanted.len());
+    let outcomes = if wanted.is_empty() { Vec::new() } else { play_all(programs, &wanted) };
+    conclude(&outcomes, scenarios.len() - wanted.len())
+}
+
+fn play_all(programs: &Programs, wanted: &[&Scenario]) -> Vec<Outcome> {
+    let runtime = tokio::runtime::Runtime::new().expect("the system has threads to give");
+    let stage = ControlPlane::find_or_start().and_then(|plane| runtime.block_on(Stage::new(plane, programs)));
+    let stage = match stage {
+        Ok(stage) => Arc::new(stage),
+        Err(error) => return wanted.iter().map(|one| tell(one, unavailable(&error), Duration::ZERO)).collect(),
+    };
+    let play = |one: &&Scenario| {
+        let start = Instant::now();
+        let outcome = runtime.block_on(play(one, Arc::clone(&stage)));
+        tell(one, outcome, start.elapsed())
+    };
+    wanted.iter().map(play).collect()
+}
+
+/// Without a control plane: skipped, or failed where somebody relies on the answer.
+fn unavailable(error: &anyhow::Error) -> Outcome {
+    let must_run = std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false" && ci != "0");
+    match error.downcast_ref::<Missing>() {
+        Some(missing) if !must_run => Outcome::Skipped(missing.to_string()),
+        _ => Outcome::Failed(format!("{error:#}")),
+    }
+}
+
+async fn play(scenario: &Scenario, stage: Arc<Stage>) -> Outcome {
+    if scenario.needs_own && !stage.plane.lock().await.is_own() {
+        return Outcome::Skipped("needs a control plane of its own".to_owned());
+    }
+    let playing = AssertUnwindSafe((scenario.play)(stage)).catch_unwind();
+    match tokio::time::timeout(scenario.limit, playing).await {
+        Ok(Ok(Ok(figures))) => Outcome::Passed(figures),
+        Ok(Ok(Err(error))) => match error.downcast_ref::<Skip>() {
+            Some(skip) => Outcome::Skipped(skip.to_string()),
+            None => Outcome::Failed(format!("{error:#}")),
+        },
+        Ok(Err(_)) => Outcome::Failed("it panicked; the reason is on standard error".to_owned()),
+        Err(_) => Outcome::Failed(format!("it has not ended after {:?}", scenario.limit)),
+    }
+}
+
+fn tell(scenario: &Scenario, outcome: Outcome, took: Duration) -> Outcome {
+    let (name, seconds) = (scenario.name, took.as_secs_f64());
+    match &outcome {
+        Outcome::Passed(figures) => println!("test {name} ... ok ({seconds:.1} s)\n{}", indented(figures)),
+        Outcome::Failed(reason) => println!("test {name} ... FAILED ({seconds:.1} s)\n{}", indented(reason)),
+        Outcome::Skipped(reason) => println!("test {name} ... SKIPPED: {reason}"),
+    }
+    outcome
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn conclude(outcomes: &[Outcome], filtered: usize) -> ExitCode {
+    let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
+    let passed = count(|outcome| matches!(outcome, Outcome::Passed(_)));
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
+    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+    let verdict = if failed > 0 { "FAILED" } else { "ok" };
+    println!(
+        "\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored; 0 measured; {filtered} filtered out\n"
+    );
+    if failed > 0 { ExitCode::from(101) } else { ExitCode::SUCCESS }
+}
