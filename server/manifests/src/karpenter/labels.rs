@@ -2,8 +2,8 @@
 
 use engine::model::Text;
 use engine::model::labels::{
-    ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, OS, REGION, RESERVATION_ID, WINDOWS_BUILD, ZONE, ZONE_ID,
-    canonical_key,
+    ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, OS, REGION, RESERVATION_ID, WINDOWS_BUILD, ZONE,
+    ZONE_ID, canonical_key,
 };
 
 use crate::syntax::is_label_key;
@@ -73,6 +73,15 @@ pub fn is_well_known(key: &str) -> bool {
 pub fn is_restricted(key: &str) -> bool {
     let key = canonical_key(key);
     key == HOSTNAME || (!is_well_known(key) && in_restricted_domain(key))
+}
+
+/// Whether the schemas refuse `key` in a requirement. They tell a domain by its end, without looking for a dot before it, and
+/// let the label that names a machine's class pass, which claims carry and pools may not require.
+#[must_use]
+pub fn is_refused(key: &str) -> bool {
+    let key = canonical_key(key);
+    let own = key.split_once('/').is_some_and(|(domain, _)| RESTRICTED_DOMAINS.iter().any(|own| domain.ends_with(own)));
+    key == HOSTNAME || (own && key != NODECLASS && !is_well_known(key))
 }
 
 fn in_restricted_domain(key: &str) -> bool {

@@ -1,6 +1,6 @@
 //! NodePool.
 
-use engine::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL};
+use engine::model::labels::{NODECLASS, NODEPOOL};
 use engine::model::offering::SharedCatalogue;
 use engine::model::resources::NODES;
 use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text};
@@ -8,7 +8,7 @@ use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirement, Require
 use super::conditions::{Conditions, Status};
 use super::disruption::Disruption;
 use super::duration::{self, Lifetime};
-use super::labels::{is_restricted, key_problem};
+use super::labels::{is_refused, is_restricted, key_problem};
 use super::requirements::{self, Owner};
 use super::{NodeClassManifest, opt_in, taints};
 use crate::Cursor;
@@ -187,7 +187,7 @@ fn read_labels(at: &Cursor<'_>) -> Labels {
         at.error(format!("{} labels, allowed: at most {MOST_LABELS}", entries.len()));
     }
     for (key, value) in entries.iter().take(MOST_LABELS) {
-        let refused = is_restricted(key) || *key == NODEPOOL || *key == HOSTNAME || ends_in_own_domain(key);
+        let refused = is_restricted(key) || is_refused(key) || *key == NODEPOOL;
         if refused {
             value.error("this label is Karpenter's own and may not be set; remove it");
         } else if let Some(problem) = key_problem(key) {
@@ -198,11 +198,6 @@ fn read_labels(at: &Cursor<'_>) -> Labels {
         }
     }
     at.string_map()
-}
-
-/// The schema compares the end of the domain without looking for a dot before it.
-fn ends_in_own_domain(key: &str) -> bool {
-    key != CAPACITY_TYPE && key.split_once('/').is_some_and(|(domain, _)| domain.ends_with("karpenter.sh"))
 }
 
 fn merge(listed: Vec<Requirement>, labels: &Labels, pool: &Text, class: &Text) -> Requirements {

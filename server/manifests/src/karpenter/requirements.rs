@@ -1,9 +1,9 @@
 //! Requirement entries: `{key, operator, values, minValues}`.
 
-use engine::model::labels::{CAPACITY_TYPE, NODEPOOL, canonical_key};
+use engine::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, canonical_key};
 use engine::model::{Operator, Requirement, Text};
 
-use super::labels::{is_restricted, key_problem};
+use super::labels::{is_refused, key_problem};
 use crate::Cursor;
 use crate::syntax::is_label_value;
 
@@ -60,7 +60,7 @@ fn read_one(at: &Cursor<'_>, owner: Owner) -> Option<(Requirement, Option<String
     check_values(&at.at("values"), operator, &values, owner)?;
     let min_values = read_min_values(&at.at("minValues"), operator, values.len(), owner);
     let key = key?;
-    let invalid = invalid_values(key, operator, &values, min_values);
+    let invalid = class_required(key, owner).or_else(|| invalid_values(key, operator, &values, min_values));
     let requirement = Requirement::new(key, operator, values.into_iter().map(Text::from));
     Some((requirement.with_min_values(min_values), invalid))
 }
@@ -73,7 +73,7 @@ fn read_key<'v>(at: &Cursor<'v>, owner: Owner) -> Option<&'v str> {
     if let Some(problem) = key_problem(key) {
         return at.unexpected(key, problem);
     }
-    if is_restricted(key) || (key == NODEPOOL && owner == Owner::NodePool) {
+    if is_refused(key) || (key == NODEPOOL && owner == Owner::NodePool) {
         return at.unexpected(
             key,
             "any key that is not Karpenter's own; of karpenter.sh and karpenter.k8s.aws only the well-known ones",
@@ -108,6 +108,12 @@ fn read_min_values(at: &Cursor<'_>, operator: Operator, values: usize, owner: Ow
         return None;
     }
     u32::try_from(least).ok()
+}
+
+/// Claims say which class they are of; nobody else may require one.
+fn class_required(key: &str, owner: Owner) -> Option<String> {
+    let refused = key == NODECLASS && owner != Owner::NodeClaim;
+    refused.then(|| format!("requirement {key}: the class is named by nodeClassRef and cannot be required"))
 }
 
 /// What the API server accepts and Karpenter's validation refuses: values that no label can have, and capacity types none

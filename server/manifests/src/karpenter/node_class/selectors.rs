@@ -17,6 +17,7 @@ pub(super) fn check(spec: &Cursor<'_>) {
     check_terms(&subnets, &["tags", "id"], "subnet-", &["tags"], 1);
     let groups = spec.at("securityGroupSelectorTerms").required();
     check_terms(&groups, &["tags", "id", "name"], "sg-", &["tags", "name"], 1);
+    check_alone(&groups, &groups.list(), "name", &["tags", "id"]);
     let reservations = spec.at("capacityReservationSelectorTerms");
     let others = ["tags", "ownerID", "instanceMatchCriteria"];
     check_terms(&reservations, &["tags", "id", "instanceMatchCriteria"], "cr-", &others, 0);
@@ -46,9 +47,14 @@ fn check_terms(at: &Cursor<'_>, needed: &[&'static str], prefix: &str, others: &
         check_tags(&term.at("tags"));
         check_id(&term.at("id"), prefix);
     }
-    let mixed = |term: &Cursor<'_>| term.at("id").exists() && others.iter().any(|key| term.at(key).exists());
+    check_alone(at, &terms, "id", others);
+}
+
+/// Not all terms may combine the field `alone` with one of `others`.
+fn check_alone(at: &Cursor<'_>, terms: &[Cursor<'_>], alone: &'static str, others: &[&'static str]) {
+    let mixed = |term: &Cursor<'_>| term.at(alone).exists() && others.iter().any(|key| term.at(key).exists());
     if !terms.is_empty() && terms.iter().all(mixed) {
-        at.error(format!("an id stands alone; allowed beside it: none of {}", others.join(", ")));
+        at.error(format!("{alone} stands alone; allowed beside it: none of {}", others.join(", ")));
     }
 }
 
@@ -143,6 +149,9 @@ fn check_placement_group(at: &Cursor<'_>) {
     }
     if at.at("name").exists() == at.at("id").exists() {
         at.error("allowed: exactly one of name and id");
+    }
+    if at.at("name").exists() {
+        let _ = at.at("name").required_str();
     }
     check_id(&at.at("id"), "pg-");
 }

@@ -1,0 +1,107 @@
+//! Objects that an API server accepts, and objects that it refuses: the tables in `tests/fixtures/crds`.
+//!
+//! A file in `accepted/` is a stream of objects. The first document of a file in `refused/` is an object that is accepted; each
+//! further one is a merge patch (RFC 7386) on it. Comments at its head tell what becomes of the patched object:
+//! `# says: …` is a part of the API server's message, `# when: changed` sends the object as a change of the first one instead of
+//! as a new one, `# crowd: /pointer N` makes N of the first entry of the list or map there, and `# offline: …` tells why reading a file does not refuse it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// An object that is refused.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// Where it stands, for people.
+    pub place: String,
+    /// The accepted object that it was made of.
+    pub base: Value,
+    /// The object.
+    pub object: Value,
+    /// A part of the message.
+    pub says: String,
+    /// Refused as a change of `base` only.
+    pub when_changed: bool,
+    /// Why reading a file does not refuse it; empty when it does.
+    pub offline: String,
+}
+
+/// Files of one folder, by name, with their documents.
+fn documents(folder: &str) -> Vec<(String, Vec<String>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, fs::read_to_string(path).unwrap().split("\n---\n").map(str::to_owned).collect())
+    };
+    files.iter().map(read).collect()
+}
+
+/// Where the tables are, from the package that asks.
+const FIXTURES: &str = super::FIXTURES;
+
+fn parsed(document: &str) -> Value {
+    let options = serde_saphyr::options! {};
+    serde_saphyr::from_str_with_options(document, options).unwrap()
+}
+
+/// What the comment `# name: …` at the head of `document` says.
+fn told(document: &str, name: &str) -> Option<String> {
+    let head = document.lines().take_while(|line| line.starts_with('#'));
+    head.filter_map(|line| line.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(": ")).map(str::to_owned).next()
+}
+
+/// `target` after the merge patch `patch`.
+pub fn patched(target: &Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else { return patch.clone() };
+    let mut fields = target.as_object().cloned().unwrap_or_default();
+    for (key, value) in patch {
+        match value {
+            Value::Null => drop(fields.shift_remove(key)),
+            value => drop(fields.insert(key.clone(), patched(fields.get(key).unwrap_or(&Value::Null), value))),
+        }
+    }
+    Value::Object(fields)
+}
+
+/// `object` after `crowd`: a pointer to a list or map, and how many entries it gets.
+fn crowded(mut object: Value, crowd: Option<&str>) -> Value {
+    let Some((pointer, number)) = crowd.and_then(|crowd| crowd.split_once(' ')) else { return object };
+    let number: usize = number.parse().unwrap();
+    match object.pointer_mut(pointer) {
+        Some(Value::Array(items)) => *items = vec![items[0].clone(); number],
+        Some(Value::Object(entries)) => {
+            let first = entries.values().next().unwrap().clone();
+            *entries = (0..number).map(|at| (format!("key-{at}"), first.clone())).collect();
+        }
+        other => panic!("{pointer} is {other:?}, neither list nor map"),
+    }
+    object
+}
+
+/// Every object that is accepted, with where it stands.
+pub fn accepted() -> Vec<(String, Value)> {
+    let files = documents("accepted").into_iter();
+    files.flat_map(|(file, documents)| documents.into_iter().map(move |one| (file.clone(), parsed(&one)))).collect()
+}
+
+/// Every object that is refused.
+pub fn refused() -> Vec<Refused> {
+    documents("refused").iter().flat_map(|(file, documents)| refused_of(file, documents)).collect()
+}
+
+fn refused_of(file: &str, documents: &[String]) -> Vec<Refused> {
+    let (first, patches) = documents.split_first().unwrap();
+    let base = parsed(first);
+    let case = |(number, document): (usize, &String)| Refused {
+        place: format!("{file}, document {}", number + 2),
+        object: crowded(patched(&base, &parsed(document)), told(document, "crowd").as_deref()),
+        base: base.clone(),
+        says: told(document, "says").unwrap_or_else(|| panic!("{file}, document {}: says what?", number + 2)),
+        when_changed: told(document, "when").is_some_and(|when| when == "changed"),
+        offline: told(document, "offline").unwrap_or_default(),
+    };
+    patches.iter().enumerate().map(case).collect()
+}

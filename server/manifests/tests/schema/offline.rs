@@ -1,0 +1,115 @@
+//! Reading files agrees with the schemas, and the tables of cases leave nothing of the schemas out.
+
+use std::collections::BTreeSet;
+
+use manifests::karpenter::{NodeClaimManifest, NodeClassManifest, NodeOverlayManifest, NodePoolManifest};
+use manifests::schema::definitions;
+use manifests::{Cursor, Problems, Site};
+use serde_json::Value;
+
+use crate::cases::{Refused, accepted, refused};
+
+/// What is wrong with `object`, as a reader of files is told.
+fn errors(object: &Value) -> Vec<String> {
+    let problems = Problems::default();
+    let site = Site { source: "case".into(), document: 1, object: None, problems: &problems };
+    let at = Cursor::root(object, &site);
+    let read = match object["kind"].as_str() {
+        Some("NodePool") => NodePoolManifest::read(&at, &mut Vec::new()).is_some(),
+        Some("NodeClaim") => NodeClaimManifest::read(&at).is_some(),
+        Some("NodeOverlay") => NodeOverlayManifest::read(&at).is_some(),
+        Some("EC2NodeClass") => NodeClassManifest::read(&at).is_some(),
+        other => panic!("no reader for {other:?}"),
+    };
+    drop(at);
+    let told: Vec<String> = problems.into_errors().iter().map(ToString::to_string).collect();
+    assert!(read || !told.is_empty(), "left aside without a word: {object}");
+    told
+}
+
+#[test]
+fn what_an_api_server_accepts_is_read_without_an_error() {
+    for (place, object) in accepted() {
+        assert_eq!(errors(&object), [""; 0], "{place} {}", object["metadata"]["name"]);
+    }
+    for case in refused() {
+        assert_eq!(errors(&case.base), [""; 0], "{}", case.place);
+    }
+}
+
+#[test]
+fn what_an_api_server_refuses_is_refused_offline_too() {
+    let cases = refused();
+    let disagree = |case: &&Refused| errors(&case.object).is_empty() == case.offline.is_empty();
+    let told = |case: &Refused| format!("{}: {}", case.place, case.says);
+    let told: Vec<String> = cases.iter().filter(|case| !case.when_changed).filter(disagree).map(told).collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}
+
+/// Every message of a rule below `schema`.
+fn messages(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(keywords) => {
+            for rule in keywords.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten() {
+                found.insert(rule["message"].as_str().unwrap().to_owned());
+            }
+            keywords.values().for_each(|value| messages(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| messages(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_rule_has_a_case_that_it_refuses() {
+    let cases = refused();
+    for definition in definitions() {
+        let mut all = BTreeSet::new();
+        messages(&definition.schema(), &mut all);
+        let told: BTreeSet<&str> =
+            cases.iter().filter(|case| case.base["kind"] == definition.kind()).map(|case| case.says.as_str()).collect();
+        let silent: Vec<&String> = all.iter().filter(|message| !told.contains(message.as_str())).collect();
+        assert!(silent.is_empty(), "{}: no case for {silent:?}", definition.kind());
+    }
+}
+
+/// Dotted paths of the fields below `value`, lists passed through.
+fn paths_of(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let path = format!("{path}.{key}");
+                paths_of(value, &path, found);
+                found.insert(path);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| paths_of(item, path, found)),
+        _ => {}
+    }
+}
+
+/// Dotted paths of the fields that `schema` names.
+fn fields_of(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    if let Some(item) = schema.get("items") {
+        fields_of(item, path, found);
+    }
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        fields_of(property, &path, found);
+        found.insert(path);
+    }
+}
+
+#[test]
+fn every_field_that_people_write_stands_in_an_accepted_object() {
+    let objects = accepted();
+    for definition in definitions() {
+        let (mut named, mut written) = (BTreeSet::new(), BTreeSet::new());
+        fields_of(&definition.schema()["properties"]["spec"], "spec", &mut named);
+        for (_, object) in objects.iter().filter(|(_, object)| object["kind"] == definition.kind()) {
+            paths_of(&object["spec"], "spec", &mut written);
+        }
+        let missing: Vec<&String> = named.difference(&written).collect();
+        assert!(missing.is_empty(), "{}: in no accepted object: {missing:?}", definition.kind());
+    }
+}
