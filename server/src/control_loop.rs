@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use cloud::provider::CloudProvider;
 use engine::control::{ClusterId, Controller};
+use engine::model::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -24,10 +25,10 @@ use crate::clock;
 use crate::config::LeaseConfig;
 use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
-use crate::store::lease::{Lease, Scope};
+use crate::store::lease::Lease;
 use crate::views::{FleetView, Publisher};
-use replica::{Input, Output, Replica};
-use works::Errand;
+use replica::{Call, Input, Output, Replica};
+use works::Hands;
 
 /// How often the cloud is asked what has happened by itself. A real one tells by a queue that is read as fast.
 const CLOUD_POLL: Duration = Duration::from_millis(250);
@@ -57,9 +58,7 @@ enum Next {
 struct Running<C> {
     replica: Replica,
     sessions: Sessions,
-    store: Arc<dyn Store>,
-    cloud: Arc<C>,
-    lease: LeaseConfig,
+    hands: Arc<Hands<C>>,
     publisher: Publisher,
     works: JoinSet<Input>,
     view: FleetView,
@@ -104,7 +103,8 @@ impl<C: CloudProvider + 'static> Running<C> {
         let ControlLoop { controller, sessions, store, cloud, lease, publisher } = parts;
         let replica = Replica::new(controller, clock::now().0.unsigned_abs());
         let view = FleetView::default();
-        Self { replica, sessions, store, cloud, lease, publisher, works: JoinSet::new(), view }
+        let hands = Arc::new(Hands { store, cloud, lease });
+        Self { replica, sessions, hands, publisher, works: JoinSet::new(), view }
     }
 
     fn until_wakeup(&self) -> Duration {
@@ -123,19 +123,7 @@ impl<C: CloudProvider + 'static> Running<C> {
                 Output::Instruct { cluster, id, instruction, deadline } => {
                     self.sessions.instruct(&cluster, id, *instruction, deadline).await;
                 }
-                Output::TakeLease { cluster, seen } => self.take_lease(cluster, seen),
-                Output::Renew(leases) => self.renew(leases),
-                Output::AskCloud => {
-                    let cloud = Arc::clone(&self.cloud);
-                    self.works.spawn(async move { Input::CloudTold(works::cloud_events(&*cloud).await) });
-                }
-                Output::Run { id, command, lease, answer_by } => {
-                    let (store, cloud) = (Arc::clone(&self.store), Arc::clone(&self.cloud));
-                    let errand = Errand { store, cloud, lease };
-                    let patience = Duration::from_millis(answer_by.millis_since(now).unsigned_abs());
-                    let work = async move { Input::Ran { id, outcome: errand.run_within(command, patience).await } };
-                    self.works.spawn(work);
-                }
+                Output::Call(call) => self.call(call, now),
                 Output::Show(cluster) => changed |= self.look_at(cluster),
             }
         }
@@ -145,17 +133,13 @@ impl<C: CloudProvider + 'static> Running<C> {
         }
     }
 
-    fn take_lease(&mut self, cluster: ClusterId, seen: u64) {
-        let (store, owner, duration) = (Arc::clone(&self.store), self.lease.owner.clone(), self.lease.duration);
+    fn call(&mut self, call: Call, now: Timestamp) {
+        let hands = Arc::clone(&self.hands);
         self.works.spawn(async move {
-            let answer = store.take_lease(&Scope::cluster(&cluster), &owner, seen, duration).await;
-            Input::Leased { cluster, answer }
+            let Some((by, late)) = call.limit() else { return hands.make(call).await };
+            let patience = Duration::from_millis(by.millis_since(now).unsigned_abs());
+            tokio::time::timeout(patience, hands.make(call)).await.unwrap_or(late)
         });
-    }
-
-    fn renew(&mut self, leases: Vec<Lease>) {
-        let (store, duration) = (Arc::clone(&self.store), self.lease.duration);
-        self.works.spawn(async move { Input::Renewed { lost: works::renew(&*store, &leases, duration).await } });
     }
 
     /// Takes the cluster's view; says whether there is one.
@@ -168,7 +152,7 @@ impl<C: CloudProvider + 'static> Running<C> {
 
     async fn release(self) {
         let leases: Vec<Lease> = self.replica.leases().cloned().collect();
-        if let Err(error) = self.store.release_leases(&leases).await {
+        if let Err(error) = self.hands.store.release_leases(&leases).await {
             warn!(%error, "leases could not be given back; they run out by themselves");
         }
     }

@@ -7,7 +7,7 @@
 //! Reading order: [`script`] (what happens in a cluster), [`agent`] (the simulation as an API server), [`books`] (what a
 //! cluster writes down), [`children`] (the processes), [`verdict`] (how it went).
 
-mod agent;
+pub(crate) mod agent;
 mod books;
 mod children;
 mod script;

@@ -13,6 +13,7 @@ mod demo;
 mod fleet;
 mod pace;
 mod pools;
+mod rehearsal;
 mod render;
 mod serve;
 pub mod session;

@@ -136,7 +136,7 @@ pub(crate) fn settings() -> control::Settings {
     }
 }
 
-fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy { well_known_labels: manifests::karpenter::well_known_labels(), ..Policy::default() }
 }
 
@@ -145,7 +145,7 @@ fn milliseconds(duration: Duration) -> i64 {
 }
 
 /// The planner of the control loop: the one of `fleetwright plan`.
-fn plan(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+pub(crate) fn plan(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
     match engine::decide::plan(input) {
         Ok(decision) => Ok((decision.plan, decision.report)),
         Err(violations) => {

@@ -8,10 +8,14 @@
 //! The scheduler looks at taints, selectors, required node affinity, host ports and resources, and prefers nodes with more
 //! room, as kube-scheduler does by default. Constraints between pods are the planner's alone.
 //!
+//! Machines are somebody else's: whoever runs the cluster tells it when one is gone ([`SimulatedCluster::machine_gone`]), and
+//! its Node follows as a cloud controller would have it.
+//!
 //! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join, pods that start), `hands`
-//! (instructions), [`book`].
+//! (instructions), `eviction` (PodDisruptionBudgets), [`book`].
 
 pub mod book;
+mod eviction;
 mod hands;
 mod kubelet;
 mod scheduler;
@@ -23,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cloud::simulated::Dice;
 use engine::cluster::{
     ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodKey,
-    PodRecord,
+    PodPhase, PodRecord,
 };
 use engine::model::{Resources, Text, Timestamp};
 
@@ -63,6 +67,10 @@ pub struct SimulatedCluster {
     room: BTreeMap<Text, Resources>,
     /// Drains under way: NodeClaim, and when pods go regardless.
     drains: BTreeMap<Text, Option<Timestamp>>,
+    /// PodDisruptionBudgets: by workload, how many of its pods have to run.
+    least_running: BTreeMap<Text, usize>,
+    /// Provider ids of machines that are gone.
+    dead: BTreeSet<Text>,
     agenda: BTreeSet<(Timestamp, u64, Turn)>,
     turns: u64,
     /// Whether the scheduler may find something to do.
@@ -86,6 +94,8 @@ enum Turn {
     Vanish(PodKey, Text),
     /// A drain is looked at.
     Drain(Text),
+    /// The Node of a machine that is gone is removed.
+    Remove(Text),
 }
 
 impl SimulatedCluster {
@@ -105,6 +115,8 @@ impl SimulatedCluster {
             unbound: BTreeSet::new(),
             room: BTreeMap::new(),
             drains: BTreeMap::new(),
+            least_running: BTreeMap::new(),
+            dead: BTreeSet::new(),
             agenda: BTreeSet::new(),
             turns: 0,
             dirty: false,
@@ -175,6 +187,7 @@ impl SimulatedCluster {
             Turn::Run(pod, uid) => self.run(&pod, &uid, at),
             Turn::Vanish(pod, uid) => self.vanish(&pod, &uid, at),
             Turn::Drain(claim) => self.continue_drain(&claim, at),
+            Turn::Remove(node) => self.remove_node(&node, at),
         }
     }
 
@@ -227,6 +240,22 @@ impl SimulatedCluster {
     fn holds_nothing(&self, node: &Text) -> bool {
         let pods = self.on_node.get(node).into_iter().flatten();
         pods.filter_map(|key| self.pods.get(key)).all(|pod| pod.daemon.is_some())
+    }
+
+    /// What runs on the machine of `claim`, DaemonSet pods apart.
+    pub fn running_for(&self, claim: &str) -> impl Iterator<Item = &PodRecord> {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        let node = self.nodes.values().find(|node| Some(&node.provider_id) == provider).map(|node| &node.name);
+        let pods = node.and_then(|node| self.on_node.get(node)).into_iter().flatten();
+        let pods = pods.filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| pod.daemon.is_none() && !pod.terminating && pod.phase == PodPhase::Running)
+    }
+
+    /// Whether the machine of `claim` has a Node.
+    #[must_use]
+    pub fn has_node_for(&self, claim: &str) -> bool {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
     }
 
     /// What really happened, whatever anybody believes.

@@ -27,13 +27,13 @@ const DRAIN_MS: i64 = 24 * 3_600_000;
 pub(crate) enum Input {
     /// A session tells.
     Heard(SessionEvent),
-    /// The store answered [`Output::TakeLease`].
+    /// The store answered [`Call::TakeLease`].
     Leased { cluster: ClusterId, answer: Result<LeaseAnswer, StoreError> },
     /// A command came to an end.
     Ran { id: CommandId, outcome: Outcome },
-    /// The cloud answered [`Output::AskCloud`].
+    /// The cloud answered [`Call::AskCloud`].
     CloudTold(Vec<CloudEvent>),
-    /// The store answered [`Output::Renew`]: these are lost.
+    /// The store answered [`Call::Renew`]: these are lost.
     Renewed { lost: Vec<Lease> },
     /// It is time to ask the cloud.
     CloudPoll,
@@ -43,17 +43,11 @@ pub(crate) enum Input {
     Time,
 }
 
-/// Something to be done. What is answered is answered by an [`Input`].
+/// Something to be done.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Take the lease of a cluster above the epoch that its agent has `seen`.
-    TakeLease { cluster: ClusterId, seen: u64 },
-    /// Prolong leases, all at once.
-    Renew(Vec<Lease>),
-    /// Ask the cloud what has happened by itself.
-    AskCloud,
-    /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
-    Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
+    /// Somebody outside has to answer.
+    Call(Call),
     /// The agent that greeted is welcome under this epoch.
     Accept { cluster: ClusterId, epoch: u64 },
     /// The agent is not wanted.
@@ -62,6 +56,28 @@ pub(crate) enum Output {
     Instruct { cluster: ClusterId, id: InstructionId, instruction: Box<Instruction>, deadline: Timestamp },
     /// What people see of this cluster has changed.
     Show(ClusterId),
+}
+
+/// A question to the store or the cloud, answered by an [`Input`].
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// Take the lease of a cluster above the epoch that its agent has `seen`.
+    TakeLease { cluster: ClusterId, seen: u64 },
+    /// Prolong leases, all at once.
+    Renew(Vec<Lease>),
+    /// Ask the cloud what has happened by itself.
+    AskCloud,
+    /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
+    Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
+}
+
+impl Call {
+    /// When the call is to be dropped, and what is known then; `None` for calls that may take as long as they need.
+    pub(crate) fn limit(&self) -> Option<(Timestamp, Input)> {
+        let Self::Run { id, answer_by, .. } = self else { return None };
+        let outcome = Outcome::TryAgain { after_ms: None, why: "no answer in time".to_owned() };
+        Some((*answer_by, Input::Ran { id: *id, outcome }))
+    }
 }
 
 /// One server process, as far as its clusters are concerned.
@@ -86,7 +102,7 @@ impl Replica {
     /// Takes in what happened and says what is to be done, in order.
     pub(crate) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         match input {
-            Input::Heard(SessionEvent::Greeted(greeting)) => vec![Self::greeted(greeting)],
+            Input::Heard(SessionEvent::Greeted(greeting)) => vec![Output::Call(Self::greeted(greeting))],
             Input::Heard(SessionEvent::Happened(event)) => self.happened(event, now),
             Input::Leased { cluster, answer } => vec![self.leased(cluster, answer)],
             Input::Ran { id, outcome } => self.ran(id, outcome, now),
@@ -98,11 +114,11 @@ impl Replica {
             Input::Renewed { lost } => lost.iter().filter_map(|lease| self.lost(lease)).collect(),
             Input::CloudPoll => {
                 let asked = std::mem::replace(&mut self.asking, true);
-                (!asked).then_some(Output::AskCloud).into_iter().collect()
+                (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()
             }
             Input::RenewalDue => {
                 let leases: Vec<Lease> = self.leases.values().cloned().collect();
-                (!leases.is_empty()).then_some(Output::Renew(leases)).into_iter().collect()
+                (!leases.is_empty()).then_some(Output::Call(Call::Renew(leases))).into_iter().collect()
             }
             Input::Time => self.time_passed(now),
         }
@@ -124,8 +140,8 @@ impl Replica {
     }
 
     /// An agent wants to speak: whoever decides for its cluster must hold its lease.
-    fn greeted(greeting: Greeting) -> Output {
-        Output::TakeLease { cluster: greeting.cluster, seen: greeting.highest_epoch }
+    fn greeted(greeting: Greeting) -> Call {
+        Call::TakeLease { cluster: greeting.cluster, seen: greeting.highest_epoch }
     }
 
     fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>) -> Output {
@@ -208,7 +224,7 @@ impl Replica {
                 }
                 Step::Run { id, command, answer_by } => {
                     let lease = self.lease_for(&command);
-                    outputs.push(Output::Run { id, command, lease, answer_by });
+                    outputs.push(Output::Call(Call::Run { id, command, lease, answer_by }));
                 }
                 Step::Tell(event) => queue.extend(self.decide(*event, now)),
                 Step::Publish { cluster } => outputs.push(Output::Show(cluster)),

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody: each ends with an outcome, in time, whatever happens.
+//! Calls that wait for somebody, and what becomes of their answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,27 +9,50 @@ use executor::{Command, Outcome};
 use tracing::warn;
 
 use super::records;
+use super::replica::{Call, Input};
+use crate::config::LeaseConfig;
 use crate::store::Store;
-use crate::store::lease::Lease;
+use crate::store::lease::{Lease, Scope};
 use crate::store::undertaking::Settlement;
 
-/// What a command needs.
-pub(crate) struct Errand<C> {
+/// What calls are made with.
+pub(crate) struct Hands<C> {
+    /// What survives.
     pub(crate) store: Arc<dyn Store>,
+    /// Where machines come from.
     pub(crate) cloud: Arc<C>,
-    /// The lease of the command's cluster, if this replica holds it.
-    pub(crate) lease: Option<Lease>,
+    /// Ownership of clusters.
+    pub(crate) lease: LeaseConfig,
 }
 
-impl<C: CloudProvider> Errand<C> {
-    /// Carries `command` out, or gives it up after `patience`.
-    pub(super) async fn run_within(&self, command: Command, patience: Duration) -> Outcome {
-        let late = |_| Outcome::TryAgain { after_ms: None, why: "no answer in time".to_owned() };
-        tokio::time::timeout(patience, self.run(command)).await.unwrap_or_else(late)
+impl<C: CloudProvider + 'static> Hands<C> {
+    /// Makes a call, however long it takes.
+    pub(crate) async fn make(&self, call: Call) -> Input {
+        match call {
+            Call::TakeLease { cluster, seen } => {
+                let answer = self.store.take_lease(&Scope::cluster(&cluster), &self.lease.owner, seen, self.lease.duration).await;
+                Input::Leased { cluster, answer }
+            }
+            Call::Renew(leases) => Input::Renewed { lost: renew(&*self.store, &leases, self.lease.duration).await },
+            Call::AskCloud => Input::CloudTold(cloud_events(&*self.cloud).await),
+            Call::Run { id, command, lease, .. } => {
+                let errand = Errand { store: &*self.store, cloud: &*self.cloud, lease };
+                Input::Ran { id, outcome: errand.run(command).await }
+            }
+        }
     }
+}
 
-    /// Carries `command` out, however long it takes.
-    pub(crate) async fn run(&self, command: Command) -> Outcome {
+/// What a command needs.
+struct Errand<'h, C> {
+    store: &'h dyn Store,
+    cloud: &'h C,
+    /// The lease of the command's cluster, if this replica holds it.
+    lease: Option<Lease>,
+}
+
+impl<C: CloudProvider> Errand<'_, C> {
+    async fn run(&self, command: Command) -> Outcome {
         match command {
             Command::Record(decision) => self.record(&decision).await,
             Command::Launch(order) => self.launch(&order).await,
@@ -101,7 +124,7 @@ fn again(why: impl ToString) -> Outcome {
 }
 
 /// What has happened by itself; nothing when the cloud does not say, which then tells it next time.
-pub(crate) async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
+async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
     cloud.events().await.unwrap_or_else(|error| {
         warn!(%error, "the cloud does not tell what has happened; asking again");
         Vec::new()
@@ -110,7 +133,7 @@ pub(crate) async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent>
 
 /// Prolongs leases; answers those that are lost. A store that does not answer takes nothing away until a lease has run
 /// out and been taken, and then every write is refused.
-pub(crate) async fn renew(store: &dyn Store, leases: &[Lease], duration: Duration) -> Vec<Lease> {
+async fn renew(store: &dyn Store, leases: &[Lease], duration: Duration) -> Vec<Lease> {
     match store.renew_leases(leases, duration).await {
         Ok(renewal) => renewal.lost,
         Err(error) => {

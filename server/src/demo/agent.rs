@@ -3,8 +3,8 @@
 //! The simulation is a state machine on somebody else's clock; [`SimulatedApi::drive`] gives it this machine's clock. What
 //! it shows goes to the agent as a watch would tell it, what the agent is told comes back as instructions.
 
-mod decode;
-mod encode;
+pub(crate) mod decode;
+pub(crate) mod encode;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

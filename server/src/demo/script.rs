@@ -106,6 +106,7 @@ pub(super) fn settings(seed: u64) -> ClusterSettings {
         startup_ms: (100, 300),
         start_ms: (200, 800),
         grace_ms: (200, 600),
+        ..ClusterSettings::default()
     }
 }
 

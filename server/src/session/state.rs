@@ -200,6 +200,12 @@ impl Session {
         matches!(self.stream, Stream::Open(_))
     }
 
+    /// How many instructions wait for an answer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// The controller wants something done in the cluster. It is sent at once, or when an agent is there, until it is answered or
     /// `deadline` has passed; then it has failed.
     pub fn instruct(&mut self, id: InstructionId, instruction: Instruction, deadline: Timestamp) -> Vec<Output> {

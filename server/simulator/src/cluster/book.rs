@@ -14,6 +14,8 @@ pub struct ClusterBook {
     pub pods_ran: u64,
     /// Pods that were evicted.
     pub pods_evicted: u64,
+    /// Pods that were evicted although a PodDisruptionBudget had nothing to spare and no deadline was over.
+    pub budgets_broken: u64,
     /// Nodes that joined.
     pub nodes_joined: u64,
     /// Nodes that were removed.

@@ -139,7 +139,12 @@ impl SimulatedCluster {
             return;
         }
         for pod in leaving.iter().filter(|pod| !pod.terminating && (over || !pod.refuses_disruption(now))) {
+            let refused = self.budget_refuses(pod) && !over;
+            if refused && !self.settings.evicts_by_force {
+                continue;
+            }
             self.book.pods_evicted += 1;
+            self.book.budgets_broken += u64::from(refused);
             self.terminate_pod(&pod.key, now);
         }
         self.plan_turn(now, DRAIN_POLL_MS, Turn::Drain(claim.clone()));
@@ -158,7 +163,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn remove_node(&mut self, name: &Text, now: Timestamp) {
+    pub(super) fn remove_node(&mut self, name: &Text, now: Timestamp) {
         if self.nodes.remove(name).is_none() {
             return;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::cluster::planning::UNREGISTERED;
-use engine::cluster::{NodeRecord, Object, PodKey, PodPhase, PodRecord, Scheduling};
+use engine::cluster::{ClaimRecord, NodeRecord, Object, PodKey, PodPhase, PodRecord, Scheduling};
 use engine::model::labels::HOSTNAME;
 use engine::model::taints::first_barring;
 use engine::model::{Effect, Taint, Text, Timestamp};
@@ -21,7 +21,8 @@ fn taint(key: &str, effect: Effect) -> Taint {
 impl SimulatedCluster {
     /// The machine of `claim` joins, unless the NodeClaim is gone or its Node is there.
     pub(super) fn join(&mut self, claim: &Text, now: Timestamp) {
-        let Some(record) = self.claims.get(claim).filter(|claim| !claim.provider_id.is_empty()) else { return };
+        let runs = |claim: &&ClaimRecord| !claim.provider_id.is_empty() && !self.dead.contains(&claim.provider_id);
+        let Some(record) = self.claims.get(claim).filter(runs) else { return };
         let name = Text::from(format!("ip-{claim}"));
         if self.nodes.contains_key(&name) {
             return;
@@ -50,8 +51,20 @@ impl SimulatedCluster {
         self.plan_turn(now, wait, Turn::Ready(name));
     }
 
+    /// The machine is gone, whoever ended it: its kubelet is silent, and a cloud controller removes its Node a little later.
+    pub fn machine_gone(&mut self, provider_id: &Text, now: Timestamp) {
+        self.dead.insert(provider_id.clone());
+        let Some(node) = self.nodes.values_mut().find(|node| node.provider_id == *provider_id) else { return };
+        node.ready = false;
+        let name = node.name.clone();
+        self.tell_node(&name);
+        let wait = self.dice.child("node gone").child(&name).between(self.settings.node_gone_ms);
+        self.plan_turn(now, wait, Turn::Remove(name));
+    }
+
     pub(super) fn become_ready(&mut self, name: &Text, now: Timestamp) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
+        let alive = |node: &&mut NodeRecord| !self.dead.contains(&node.provider_id);
+        let Some(node) = self.nodes.get_mut(name).filter(alive) else { return };
         node.ready = true;
         node.taints.retain(|taint| taint.key.as_ref() != NOT_READY);
         self.dirty = true;

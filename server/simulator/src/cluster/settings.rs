@@ -15,6 +15,10 @@ pub struct ClusterSettings {
     pub start_ms: (i64, i64),
     /// From eviction or deletion to the end of a pod.
     pub grace_ms: (i64, i64),
+    /// From the end of a machine to the end of its Node.
+    pub node_gone_ms: (i64, i64),
+    /// Pods are deleted where they should be evicted: no PodDisruptionBudget is asked. For proving that a check notices.
+    pub evicts_by_force: bool,
 }
 
 impl Default for ClusterSettings {
@@ -26,6 +30,8 @@ impl Default for ClusterSettings {
             startup_ms: (1_000, 3_000),
             start_ms: (500, 2_500),
             grace_ms: (500, 3_000),
+            node_gone_ms: (5_000, 30_000),
+            evicts_by_force: false,
         }
     }
 }

@@ -22,7 +22,8 @@ fn workload(name: &str, cpu: i64) -> Workload {
 
 fn settings() -> ClusterSettings {
     let ms = (100, 100);
-    ClusterSettings { seed: 1, join_ms: (1000, 1000), ready_ms: ms, startup_ms: ms, start_ms: ms, grace_ms: ms }
+    let base = ClusterSettings { seed: 1, join_ms: (1000, 1000), node_gone_ms: ms, ..ClusterSettings::default() };
+    ClusterSettings { ready_ms: ms, startup_ms: ms, start_ms: ms, grace_ms: ms, ..base }
 }
 
 fn claim(name: &str) -> Text {

@@ -32,6 +32,13 @@ pub(super) struct Owned {
     pods: Vec<PodKey>,
 }
 
+impl Owned {
+    /// Its pods that are not terminating.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &PodKey> {
+        self.pods.iter()
+    }
+}
+
 impl SimulatedCluster {
     /// Sets the number of replicas of `workload`, which comes into being with the first call. Fewer replicas take pods
     /// without a node first, then the youngest.

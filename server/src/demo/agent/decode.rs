@@ -12,7 +12,7 @@ use v1::instruction::Action;
 ///
 /// # Errors
 /// What could not be understood.
-pub(super) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, String> {
+pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, String> {
     let Some(action) = instruction.action else { return Ok(None) };
     Ok(Some(match action {
         Action::CreateNodeClaim(create) => Instruction::CreateClaim(claim(

@@ -15,7 +15,7 @@ use v1::change::Change;
 use crate::session::encode::OURS;
 
 /// A fact; `None` for NodePools, which travel as the manifests that they were written as.
-pub(super) fn object(object: &Object) -> Option<Seen> {
+pub(crate) fn object(object: &Object) -> Option<Seen> {
     Some(match object {
         Object::Pod(record) => pod(record),
         Object::Node(record) => Seen::plain(Change::Node(node(record))),
@@ -27,7 +27,7 @@ pub(super) fn object(object: &Object) -> Option<Seen> {
 }
 
 /// An object that is gone.
-pub(super) fn removal(key: &Key) -> Seen {
+pub(crate) fn removal(key: &Key) -> Seen {
     use v1::ObjectKind as Kind;
     match key {
         Key::Pod(pod) => Seen::removed(Kind::Pod, pod.namespace.as_ref(), pod.name.as_ref()),

@@ -1,0 +1,242 @@
+//! The whole system by seed: real engine, controller, executor, sessions and agents' links, simulated clusters, cloud and
+//! store, several server processes, one virtual clock — and faults.
+//!
+//! Equal seeds give equal runs. Each step goes to the next moment at which anything happens, lets it happen, and asks the
+//! [`invariants`]. When the faults are over the system is given time to come to rest, and then nothing may be left behind.
+//!
+//! Reading order: [`setup`] (what a run is made of), [`fault`] (what goes wrong), `stage` (what happens next, and wires),
+//! `process` (a server), `site` (a cluster and its agent), `outside` and `port` (store and cloud), `clockwork` (virtual
+//! time), [`invariants`], [`report`], [`many`] (seed after seed, and shrinking).
+
+mod clockwork;
+pub(crate) mod fault;
+pub(crate) mod guard;
+pub(crate) mod invariants;
+pub(crate) mod many;
+mod outside;
+mod port;
+mod process;
+pub(crate) mod report;
+pub(crate) mod setup;
+mod site;
+mod stage;
+mod strike;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cloud::provider::CloudEvent;
+use engine::model::Timestamp;
+
+use clockwork::Clockwork;
+use invariants::{Memory, Violation};
+use outside::{Incarnation, Outside};
+use process::{Blueprint, Process};
+use report::Report;
+use setup::Setup;
+use site::Site;
+use stage::{ForAgent, ForProcess, Happening, Stage};
+
+/// Between a cloud's telling and a server's asking, in milliseconds. A server asks every quarter of a second.
+const FETCH_MS: i64 = 250;
+/// Steps at one and the same moment after which a run is taken to be stuck.
+const STUCK: u32 = 20_000;
+/// Between two looks at what holds only over time, in milliseconds.
+const LOOK_MS: i64 = 5_000;
+
+/// A run.
+pub(crate) struct Rehearsal {
+    seed: u64,
+    stage: Stage,
+    blueprint: Blueprint,
+    processes: Vec<Process>,
+    sites: Vec<Site>,
+    memory: Memory,
+    violations: BTreeSet<Violation>,
+    steps: u64,
+    looked: Timestamp,
+    /// From then on nothing goes wrong any more.
+    calm_from: Timestamp,
+    /// By then everything must be at rest.
+    end: Timestamp,
+}
+
+impl Rehearsal {
+    /// A run that has not begun.
+    pub(crate) fn new(setup: Setup, trace: bool) -> Self {
+        let outside = Arc::new(Outside::new(setup.seed, Clockwork::new(), setup.cloud));
+        let mut stage = Stage::new(setup.seed, outside, trace);
+        for process in 0..setup.processes {
+            stage.after(0, Happening::Start { process });
+        }
+        for site in 0..setup.sites.len() {
+            stage.after(0, Happening::Awake { site });
+        }
+        for (at_ms, site, workload, replicas) in setup.script {
+            stage.after(at_ms, Happening::Scale { site, workload, replicas });
+        }
+        for timed in &setup.faults {
+            stage.after(timed.at_ms, Happening::Fault(timed.fault));
+        }
+        Self {
+            seed: setup.seed,
+            stage,
+            blueprint: setup.blueprint,
+            processes: (0..setup.processes).map(Process::new).collect(),
+            sites: setup.sites,
+            memory: Memory::default(),
+            violations: BTreeSet::new(),
+            steps: 0,
+            looked: Timestamp(0),
+            calm_from: Timestamp(setup.calm_from_ms),
+            end: Timestamp(setup.calm_from_ms.saturating_add(setup.rest_within_ms)),
+        }
+    }
+
+    /// Runs until everything is at rest after the last fault, until it should have been, or until an invariant breaks.
+    pub(crate) fn run(mut self) -> Report {
+        let mut at_once = 0;
+        let mut rested = false;
+        while let Some(next) = self.next_moment().filter(|next| *next <= self.end) {
+            at_once = if next <= self.stage.now() { at_once + 1 } else { 0 };
+            self.stage.outside.clockwork.set(next.max(self.stage.now()));
+            if at_once > STUCK {
+                self.violations.insert(Violation::Stuck { at: next });
+            }
+            self.step();
+            let looks = self.stage.now().millis_since(self.looked) >= LOOK_MS;
+            self.check(looks);
+            if !self.violations.is_empty() {
+                break;
+            }
+            if looks {
+                self.looked = self.stage.now();
+                rested = self.looked >= self.calm_from && self.unrest().is_empty();
+                if rested {
+                    break;
+                }
+            }
+        }
+        if !rested && self.violations.is_empty() {
+            self.violations.extend(self.unrest());
+        }
+        self.report()
+    }
+
+    fn next_moment(&self) -> Option<Timestamp> {
+        let clusters = self.sites.iter().filter_map(|site| site.cluster.next_event());
+        let processes = self.processes.iter().filter_map(Process::next_wakeup);
+        let rest = [self.stage.next_moment(), self.stage.outside.cloud().next_event()];
+        rest.into_iter().flatten().chain(clusters).chain(processes).min()
+    }
+
+    fn step(&mut self) {
+        while let Some((number, happening)) = self.stage.pop() {
+            self.steps += 1;
+            self.happen(number, happening);
+        }
+        let now = self.stage.now();
+        let told = self.stage.outside.cloud().tick(now);
+        for event in told {
+            self.cloud_says(&event);
+        }
+        for site in &mut self.sites {
+            site.live(&mut self.stage);
+        }
+        for at in 0..self.processes.len() {
+            if self.processes[at].next_wakeup().is_some_and(|due| due <= now) && self.survives(at) {
+                self.steps += 1;
+                self.processes[at].time_passed(&mut self.stage);
+            }
+        }
+    }
+
+    fn happen(&mut self, number: u64, happening: Happening) {
+        match happening {
+            Happening::Fault(fault) => self.strike(fault),
+            Happening::Scale { site, workload, replicas } => {
+                let now = self.stage.now();
+                self.stage.tell(|| format!("{} of cluster {site} gets {replicas} replicas", workload.name));
+                self.sites[site].cluster.scale(&workload, replicas, now);
+            }
+            Happening::Start { process } => {
+                if self.processes[process].server.is_none() {
+                    self.stage.tell(|| format!("server {process} starts"));
+                    self.processes[process].start(&self.blueprint, &mut self.stage);
+                }
+            }
+            Happening::ToProcess { to, what } => self.reach(number, to, what),
+            Happening::Awake { site } => self.sites[site].start(&mut self.stage),
+            Happening::ToAgent { site, life, what } => {
+                if self.sites[site].life != life {
+                    return;
+                }
+                if matches!(what, ForAgent::Connect) {
+                    return self.connect(site);
+                }
+                self.sites[site].take(what, &mut self.stage);
+            }
+        }
+    }
+
+    fn reach(&mut self, number: u64, to: Incarnation, what: ForProcess) {
+        let process = &self.processes[to.process];
+        if process.me() != to || process.server.is_none() {
+            return;
+        }
+        let until = process.paused_until;
+        if until > self.stage.now() {
+            return self.stage.put_off(until, number, Happening::ToProcess { to, what });
+        }
+        if self.survives(to.process) {
+            self.processes[to.process].take(what, &mut self.stage);
+        }
+    }
+
+    /// Whether a process lives on to take its next step.
+    fn survives(&mut self, at: usize) -> bool {
+        match &mut self.processes[at].dies {
+            Some((0, away_ms)) => {
+                let away_ms = *away_ms;
+                self.processes[at].dies = None;
+                self.kill(at, away_ms);
+                false
+            }
+            Some((steps, _)) => {
+                *steps -= 1;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// The agent of `site` asks some process for a conversation; which one changes from try to try.
+    fn connect(&mut self, site: usize) {
+        let now = self.stage.now();
+        let alive = |process: &Process| process.server.is_some() && process.paused_until <= now;
+        let reached: Vec<Option<Incarnation>> =
+            self.processes.iter().map(|process| alive(process).then(|| process.me())).collect();
+        let turn = |attempt: u64| usize::try_from(attempt.wrapping_add(site as u64) % reached.len() as u64).unwrap_or(0);
+        self.sites[site].connect(|attempt| reached.get(turn(attempt)).copied().flatten(), &mut self.stage);
+    }
+
+    fn cloud_says(&mut self, event: &CloudEvent) {
+        let now = self.stage.now();
+        if let CloudEvent::Terminated(instance) = event {
+            self.stage.tell(|| format!("{} for {} is gone", instance.provider_id, instance.claim));
+            if let Some(site) = self.sites.iter_mut().find(|site| site.name == instance.cluster) {
+                site.cluster.machine_gone(&instance.provider_id, now);
+            }
+        }
+        for process in &self.processes {
+            let Some(server) = &process.server else { continue };
+            if !server.port.is_told() {
+                self.stage.to_process(FETCH_MS, process.me(), ForProcess::Fetch);
+            }
+            server.port.tell(event.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

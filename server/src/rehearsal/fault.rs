@@ -1,0 +1,154 @@
+//! What goes wrong, and when. A run's faults are a list, so that a failing run can be tried again without some of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use cloud::simulated::Dice;
+
+/// Something that goes wrong at a moment. Processes and clusters are named by their number; durations are in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A server process dies after so many more steps of its own and comes back later.
+    Kill { process: usize, after_steps: u32, away_ms: i64 },
+    /// A server process stands still and wakes up without knowing it.
+    Pause { process: usize, for_ms: i64 },
+    /// The clock of a server's machine is set.
+    SetClock { process: usize, by_ms: i64 },
+    /// The clock of an agent's machine is set.
+    SetAgentClock { cluster: usize, by_ms: i64 },
+    /// A connection is lost with everything on it, and cannot be made again for a while.
+    Cut { cluster: usize, for_ms: i64 },
+    /// A connection holds everything back for a while, and then delivers it.
+    Stall { cluster: usize, for_ms: i64 },
+    /// An agent starts anew and remembers only what is stored in its cluster.
+    RestartAgent { cluster: usize, away_ms: i64 },
+    /// The store answers nobody.
+    StoreDown { for_ms: i64 },
+    /// Some answers of the store are lost after it has done what was asked.
+    StoreAmbiguous { for_ms: i64, percent: u32 },
+    /// The store takes its time.
+    StoreSlow { for_ms: i64, by_ms: i64 },
+    /// Some answers of the cloud are lost, before or after it has done what was asked.
+    CloudLost { for_ms: i64, percent: u32 },
+    /// The cloud asks to call less often.
+    CloudThrottles { for_ms: i64 },
+    /// The cloud's listing shows what was true a while ago.
+    StaleLists { for_ms: i64, by_ms: i64 },
+    /// The cloud's listing fails half-way.
+    PartialLists { for_ms: i64 },
+    /// The cloud has nothing to sell.
+    NoCapacity { for_ms: i64 },
+    /// The cloud takes a spot machine of a cluster back.
+    Interrupt { cluster: usize },
+    /// A machine of a cluster ends by itself.
+    Dies { cluster: usize },
+}
+
+impl Fault {
+    /// What kind of fault it is, in a word.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Kill { .. } => "process_killed",
+            Self::Pause { .. } => "process_paused",
+            Self::SetClock { .. } => "server_clock_set",
+            Self::SetAgentClock { .. } => "agent_clock_set",
+            Self::Cut { .. } => "connection_cut",
+            Self::Stall { .. } => "connection_stalled",
+            Self::RestartAgent { .. } => "agent_restarted",
+            Self::StoreDown { .. } => "store_down",
+            Self::StoreAmbiguous { .. } => "store_answers_lost",
+            Self::StoreSlow { .. } => "store_slow",
+            Self::CloudLost { .. } => "cloud_answers_lost",
+            Self::CloudThrottles { .. } => "cloud_throttles",
+            Self::StaleLists { .. } => "cloud_lists_stale",
+            Self::PartialLists { .. } => "cloud_lists_partial",
+            Self::NoCapacity { .. } => "no_capacity",
+            Self::Interrupt { .. } => "spot_interrupted",
+            Self::Dies { .. } => "machine_died",
+        }
+    }
+
+    /// How long it lasts; 0 for what happens in a moment.
+    pub(crate) fn lasts_ms(self) -> i64 {
+        match self {
+            Self::Kill { away_ms: ms, .. }
+            | Self::RestartAgent { away_ms: ms, .. }
+            | Self::Pause { for_ms: ms, .. }
+            | Self::Cut { for_ms: ms, .. }
+            | Self::Stall { for_ms: ms, .. }
+            | Self::StoreDown { for_ms: ms }
+            | Self::StoreAmbiguous { for_ms: ms, .. }
+            | Self::StoreSlow { for_ms: ms, .. }
+            | Self::CloudLost { for_ms: ms, .. }
+            | Self::CloudThrottles { for_ms: ms }
+            | Self::StaleLists { for_ms: ms, .. }
+            | Self::PartialLists { for_ms: ms }
+            | Self::NoCapacity { for_ms: ms } => ms,
+            Self::SetClock { .. } | Self::SetAgentClock { .. } | Self::Interrupt { .. } | Self::Dies { .. } => 0,
+        }
+    }
+}
+
+/// A fault at its moment, in milliseconds from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timed {
+    /// When.
+    pub(crate) at_ms: i64,
+    /// What.
+    pub(crate) fault: Fault,
+}
+
+impl fmt::Display for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {} ms: {:?}", self.at_ms, self.fault)
+    }
+}
+
+/// How many of each kind.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+/// Faults of one seed, all of them begun before `until_ms`.
+pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
+    let dice = Dice::new(seed).child("faults");
+    let count = dice.child("count").between((6, 18)).unsigned_abs();
+    let mut faults: Vec<Timed> = (0..count)
+        .map(|number| {
+            let die = dice.child_number(number);
+            let at_ms = die.child("at").between((0, until_ms));
+            Timed { at_ms, fault: draw(die, processes, clusters) }
+        })
+        .collect();
+    faults.sort_by_key(|timed| timed.at_ms);
+    faults
+}
+
+fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
+    let pick = |name: &str, of: usize| usize::try_from(die.child(name).value() % of.max(1) as u64).unwrap_or(0);
+    let (process, cluster) = (pick("process", processes), pick("cluster", clusters));
+    let within = |name: &str, from: i64, to: i64| die.child(name).between((from, to));
+    let for_ms = within("for", 1_000, 90_000);
+    let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
+    let by_ms = within("clock", -120_000, 120_000);
+    match die.child("kind").value() % 22 {
+        0..=3 => {
+            let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
+            Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
+        }
+        4 | 5 => Fault::Pause { process, for_ms },
+        6 => Fault::SetClock { process, by_ms },
+        7 => Fault::SetAgentClock { cluster, by_ms },
+        8 | 9 => Fault::Cut { cluster, for_ms: within("for", 100, 60_000) },
+        10 => Fault::Stall { cluster, for_ms: within("for", 1_000, 45_000) },
+        11 => Fault::RestartAgent { cluster, away_ms: within("away", 500, 40_000) },
+        12 => Fault::StoreDown { for_ms },
+        13 => Fault::StoreAmbiguous { for_ms, percent },
+        14 => Fault::StoreSlow { for_ms, by_ms: within("by", 200, 6_000) },
+        15 => Fault::CloudLost { for_ms: for_ms * 2, percent },
+        16 => Fault::CloudThrottles { for_ms },
+        17 => Fault::StaleLists { for_ms: for_ms * 2, by_ms: within("by", 1_000, 60_000) },
+        18 => Fault::PartialLists { for_ms: for_ms * 2 },
+        19 => Fault::NoCapacity { for_ms },
+        20 => Fault::Interrupt { cluster },
+        _ => Fault::Dies { cluster },
+    }
+}

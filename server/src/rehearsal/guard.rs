@@ -1,0 +1,22 @@
+//! Guards that a run can be made without, so that it is proved that somebody would notice.
+
+/// A guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// The cloud gives one machine per token.
+    Tokens,
+    /// An agent refuses epochs that are over, also after its own restart.
+    AgentEpoch,
+    /// The store refuses writes under epochs that are over.
+    StoreEpoch,
+    /// NodePools have limits.
+    Limits,
+    /// NodePools have disruption budgets.
+    Budgets,
+    /// Evictions ask PodDisruptionBudgets.
+    PodBudgets,
+    /// Agents answer instructions.
+    Answers,
+    /// Pending pods are planned.
+    Planning,
+}

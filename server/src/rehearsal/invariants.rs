@@ -1,0 +1,280 @@
+//! What must hold at every step, and what must hold once things have come to rest. All of it is read from the books of cloud
+//! and clusters, nothing from what a server believes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use cloud::provider::InstanceState;
+use cloud::simulated::BookEntry;
+use engine::cluster::PodPhase;
+use engine::model::resources::NODES;
+use engine::model::{Resources, Text, Timestamp};
+
+use super::outside::{Act, CloudCall};
+use super::setup::BUDGET;
+use super::{Rehearsal, Site};
+
+/// A machine that no NodeClaim stands for is gone after this, in milliseconds: two rounds of collection, the cloud's own
+/// time, and what faults add to both.
+const COLLECTED_MS: i64 = 20 * 60_000;
+
+/// Something that must never be. Names are those of cluster and object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Violation {
+    /// A machine was ordered for a NodeClaim that the cluster does not have.
+    LaunchBeforeClaim { cluster: Text, claim: Text },
+    /// Two machines were sold for one NodeClaim.
+    LaunchedTwice { cluster: Text, claim: Text },
+    /// A machine ran for long although no NodeClaim stood for it.
+    Unclaimed { cluster: Text, instance: Text },
+    /// A process called the cloud for a cluster whose lease another one held.
+    FencedCall { cluster: Text, what: String },
+    /// An instruction was carried out under an epoch that was over.
+    OldEpoch { cluster: Text, instruction: Text, epoch: u64, highest: u64 },
+    /// Two processes spoke in one epoch.
+    TwoOwners { cluster: Text, epoch: u64 },
+    /// NodeClaims of a pool hold more than its limits allow.
+    OverLimit { cluster: Text, pool: Text },
+    /// More nodes left at one time than the pool's budget allows.
+    OverBudget { cluster: Text, claims: Vec<Text> },
+    /// A pod was evicted although its PodDisruptionBudget had nothing to spare.
+    PodBudgetBroken { cluster: Text },
+    /// A machine was given back while pods ran on it that nobody had evicted.
+    GivenBackInUse { cluster: Text, claim: Text },
+    /// Something happens again and again without time passing.
+    Stuck { at: Timestamp },
+    /// At rest: a pod does not run.
+    NeverRan { cluster: Text, pod: String },
+    /// At rest: a machine is paid for that no NodeClaim stands for.
+    Leaked { cluster: Text, instance: Text },
+    /// At rest: a NodeClaim stands for no machine.
+    Hollow { cluster: Text, claim: Text },
+    /// At rest: a node is empty and stays.
+    StillEmpty { cluster: Text, node: Text },
+    /// At rest: instructions wait for an answer.
+    Unanswered { cluster: Text, instructions: usize },
+    /// At rest: nobody decides for a cluster.
+    Unowned { cluster: Text },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LaunchBeforeClaim { cluster, claim } => {
+                write!(f, "a machine was ordered for {cluster}/{claim}, which is no NodeClaim of that cluster")
+            }
+            Self::LaunchedTwice { cluster, claim } => write!(f, "two machines were sold for {cluster}/{claim}"),
+            Self::Unclaimed { cluster, instance } => {
+                write!(f, "{instance} of {cluster} has run for {} min without a NodeClaim", COLLECTED_MS / 60_000)
+            }
+            Self::FencedCall { cluster, what } => {
+                write!(f, "a process that another one has replaced in {cluster} asked the cloud to {what}")
+            }
+            Self::OldEpoch { cluster, instruction, epoch, highest } => {
+                write!(f, "{cluster} carried out {instruction} of epoch {epoch} after one of epoch {highest}")
+            }
+            Self::TwoOwners { cluster, epoch } => write!(f, "two processes spoke to {cluster} in epoch {epoch}"),
+            Self::OverLimit { cluster, pool } => write!(f, "NodePool {pool} of {cluster} is over its limits"),
+            Self::OverBudget { cluster, claims } => {
+                write!(f, "{} of {cluster} leave at one time, and the budget allows {BUDGET}", claims.join(" and "))
+            }
+            Self::PodBudgetBroken { cluster } => {
+                write!(f, "a pod in {cluster} was evicted although its budget had nothing to spare")
+            }
+            Self::GivenBackInUse { cluster, claim } => {
+                write!(f, "the machine of {cluster}/{claim} was given back while pods ran on it")
+            }
+            Self::Stuck { at } => write!(f, "time does not get past {} ms", at.0),
+            Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
+            Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
+            Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without a machine"),
+            Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and stays"),
+            Self::Unanswered { cluster, instructions } => {
+                write!(f, "{instructions} instructions to {cluster} are not answered")
+            }
+            Self::Unowned { cluster } => write!(f, "nobody decides for {cluster}"),
+        }
+    }
+}
+
+/// What is remembered from step to step.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Machines sold when limits were last looked at.
+    sold: usize,
+    /// Since when machines have been seen without a NodeClaim.
+    unclaimed: BTreeMap<Text, Timestamp>,
+}
+
+impl Rehearsal {
+    /// Looks at everything that a step may have broken; now and then also at what breaks with time.
+    pub(super) fn check(&mut self, looks: bool) {
+        let calls = std::mem::take(&mut self.stage.outside.books().calls);
+        for call in calls {
+            let found = self.judge_call(&call);
+            self.violations.extend(found);
+        }
+        let sold = self.stage.outside.cloud().book().sold();
+        if sold != self.memory.sold {
+            self.memory.sold = sold;
+            let doubles = self.stage.outside.cloud().book().doubles();
+            let twice = |(cluster, claim)| Violation::LaunchedTwice { cluster, claim };
+            self.violations.extend(doubles.into_iter().map(twice));
+            let over: Vec<Violation> = self.sites.iter().flat_map(over_limit).collect();
+            self.violations.extend(over);
+        }
+        for site in &mut self.sites {
+            self.violations.extend(of_site(site));
+        }
+        if looks {
+            self.look_for_unclaimed();
+        }
+    }
+
+    fn judge_call(&self, call: &CloudCall) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let cluster = call.cluster.clone();
+        let held = self.stage.outside.books().held.get(&cluster).copied();
+        if held.is_some_and(|held| held.by != call.by) {
+            found.push(Violation::FencedCall { cluster: cluster.clone(), what: spelled(&call.what) });
+        }
+        let Some(site) = self.sites.iter().find(|site| site.name == cluster) else { return found };
+        match &call.what {
+            Act::Launch { claim } => {
+                if !site.cluster.claims().any(|known| known.name == *claim) {
+                    found.push(Violation::LaunchBeforeClaim { cluster, claim: claim.clone() });
+                }
+            }
+            Act::Terminate { id } => {
+                let cloud = self.stage.outside.cloud();
+                let entry = cloud.book().alive().find(|entry| entry.instance.id == *id && entry.interrupted.is_none());
+                let Some(entry) = entry.filter(|entry| is_up(&cloud, entry)) else { return found };
+                let claim = entry.instance.claim.clone();
+                if site.cluster.running_for(&claim).next().is_some() {
+                    found.push(Violation::GivenBackInUse { cluster, claim });
+                }
+            }
+        }
+        found
+    }
+
+    fn look_for_unclaimed(&mut self) {
+        let now = self.stage.now();
+        let unclaimed = self.unclaimed();
+        self.memory.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
+        for (cluster, instance) in unclaimed {
+            let since = *self.memory.unclaimed.entry(instance.clone()).or_insert(now);
+            if now.millis_since(since) >= COLLECTED_MS {
+                self.violations.insert(Violation::Unclaimed { cluster, instance });
+            }
+        }
+    }
+
+    /// Machines that nobody is ending and no NodeClaim stands for: cluster and instance.
+    fn unclaimed(&self) -> Vec<(Text, Text)> {
+        let cloud = self.stage.outside.cloud();
+        let mut found = Vec::new();
+        for entry in cloud.book().alive().filter(|entry| is_up(&cloud, entry)) {
+            let instance = &entry.instance;
+            let site = self.sites.iter().find(|site| site.name == instance.cluster);
+            if site.is_none_or(|site| site.cluster.claims().all(|claim| claim.name != instance.claim)) {
+                found.push((instance.cluster.clone(), instance.id.clone()));
+            }
+        }
+        found
+    }
+
+    /// What is not at rest.
+    pub(super) fn unrest(&self) -> BTreeSet<Violation> {
+        let leaked = self.unclaimed().into_iter().map(|(cluster, instance)| Violation::Leaked { cluster, instance });
+        let mut unrest: BTreeSet<Violation> = leaked.collect();
+        for site in &self.sites {
+            unrest.extend(self.unrest_of(site));
+        }
+        unrest
+    }
+
+    fn unrest_of(&self, site: &Site) -> Vec<Violation> {
+        let cluster = &site.name;
+        let mut unrest = Vec::new();
+        let pods = site.cluster.pods().filter(|pod| pod.daemon.is_none() && pod.phase != PodPhase::Running);
+        unrest.extend(pods.map(|pod| Violation::NeverRan { cluster: cluster.clone(), pod: pod.key.to_string() }));
+        let empty = site.cluster.empty_nodes();
+        unrest.extend(empty.map(|node| Violation::StillEmpty { cluster: cluster.clone(), node: node.clone() }));
+        let alive: BTreeSet<Text> = {
+            let cloud = self.stage.outside.cloud();
+            cloud.book().alive().map(|entry| entry.instance.provider_id.clone()).collect()
+        };
+        let hollow = site.cluster.claims().filter(|claim| !alive.contains(&claim.provider_id));
+        unrest.extend(hollow.map(|claim| Violation::Hollow { cluster: cluster.clone(), claim: claim.name.clone() }));
+        let held = self.stage.outside.books().held.get(cluster).copied();
+        let owner = held.and_then(|held| {
+            let process = self.processes.get(held.by.process).filter(|process| process.me() == held.by)?;
+            process.server.as_ref()?.sessions.get(cluster)
+        });
+        match owner {
+            Some(session) if session.is_open() => {
+                if session.waiting() > 0 {
+                    let instructions = session.waiting();
+                    unrest.push(Violation::Unanswered { cluster: cluster.clone(), instructions });
+                }
+            }
+            _ => unrest.push(Violation::Unowned { cluster: cluster.clone() }),
+        }
+        unrest
+    }
+}
+
+fn is_up(cloud: &cloud::simulated::SimulatedCloud, entry: &BookEntry) -> bool {
+    cloud.describe(&entry.instance.id).is_ok_and(|known| {
+        matches!(known.state, InstanceState::Pending | InstanceState::Running)
+    })
+}
+
+fn spelled(what: &Act) -> String {
+    match what {
+        Act::Launch { claim } => format!("launch a machine for {claim}"),
+        Act::Terminate { id } => format!("terminate {id}"),
+    }
+}
+
+fn over_limit(site: &Site) -> Vec<Violation> {
+    let mut over = Vec::new();
+    for record in &site.pools {
+        let mut used = Resources::new();
+        for claim in site.cluster.claims().filter(|claim| claim.pool == record.pool.name) {
+            used.add(&claim.capacity);
+            used.add(&Resources::from_iter([(NODES, i64::from(!claim.provider_id.is_empty()))]));
+        }
+        if record.pool.limits.iter().any(|(name, limit)| used.get(name) > limit) {
+            over.push(Violation::OverLimit { cluster: site.name.clone(), pool: record.pool.name.clone() });
+        }
+    }
+    over
+}
+
+/// What the book of a cluster shows.
+fn of_site(site: &mut Site) -> Vec<Violation> {
+    let cluster = &site.name;
+    let old = site.book.outdated.drain(..).map(|(instruction, epoch, highest)| Violation::OldEpoch {
+        cluster: cluster.clone(),
+        instruction,
+        epoch,
+        highest,
+    });
+    let mut found: Vec<Violation> = old.collect();
+    let two = site.book.owners.iter().filter(|(_, owners)| owners.len() > 1);
+    found.extend(two.map(|(epoch, _)| Violation::TwoOwners { cluster: cluster.clone(), epoch: *epoch }));
+    if site.cluster.book().budgets_broken > 0 {
+        found.push(Violation::PodBudgetBroken { cluster: cluster.clone() });
+    }
+    if site.book.leaving.len() > BUDGET as usize {
+        let has_node = |claim: &Text| site.cluster.has_node_for(claim);
+        site.book.leaving.retain(has_node);
+        if site.book.leaving.len() > BUDGET as usize {
+            let claims = site.book.leaving.iter().cloned().collect();
+            found.push(Violation::OverBudget { cluster: cluster.clone(), claims });
+        }
+    }
+    found
+}

@@ -1,0 +1,187 @@
+//! What all processes share: the cloud, the store, and what is wrong with either at the moment.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cloud::provider::{CloudError, Instance};
+use cloud::simulated::{Dice, SimulatedCloud};
+use engine::control::ClusterId;
+use engine::model::{Text, Timestamp};
+
+use super::clockwork::{Clockwork, Nap};
+use super::fault::Counts;
+use crate::store::memory::MemoryStore;
+
+/// A trouble that lasts a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    StoreDown,
+    /// In percent of all answers.
+    StoreAmbiguous,
+    /// By so many milliseconds.
+    StoreSlow,
+    /// In percent of all answers.
+    CloudLost,
+    CloudThrottles,
+    /// By so many milliseconds.
+    StaleLists,
+    PartialLists,
+    NoCapacity,
+}
+
+/// A process, named so that its next incarnation is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Incarnation {
+    pub(super) process: usize,
+    pub(super) life: u32,
+}
+
+/// A call that reached the cloud and changes something there.
+#[derive(Debug, Clone)]
+pub(super) struct CloudCall {
+    /// Whose call.
+    pub(super) by: Incarnation,
+    pub(super) cluster: ClusterId,
+    /// The NodeClaim, for launches; the machine's id, for terminations.
+    pub(super) what: Act,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Act {
+    Launch { claim: Text },
+    Terminate { id: Text },
+}
+
+/// Who holds a cluster's lease, by what the store has answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) by: Incarnation,
+    pub(super) epoch: u64,
+}
+
+/// What happened outside, for those who check.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    pub(super) calls: Vec<CloudCall>,
+    pub(super) held: BTreeMap<ClusterId, Held>,
+    /// How often each trouble was felt.
+    pub(super) felt: Counts,
+}
+
+/// The outside of all processes.
+pub(super) struct Outside {
+    pub(super) clockwork: Arc<Clockwork>,
+    pub(super) store: MemoryStore,
+    cloud: Mutex<SimulatedCloud>,
+    troubles: Mutex<BTreeMap<Trouble, (Timestamp, i64)>>,
+    books: Mutex<Books>,
+    /// What the listing showed a while ago, latest last.
+    pub(super) shown: Mutex<Vec<(Timestamp, Vec<Instance>)>>,
+    dice: Dice,
+    asked: AtomicU64,
+}
+
+impl Outside {
+    pub(super) fn new(seed: u64, clockwork: Arc<Clockwork>, cloud: SimulatedCloud) -> Self {
+        let clock = Arc::clone(&clockwork);
+        let since_start = move || Duration::from_millis(clock.now().0.unsigned_abs());
+        Self {
+            store: MemoryStore::on(since_start),
+            clockwork,
+            cloud: Mutex::new(cloud),
+            troubles: Mutex::default(),
+            books: Mutex::default(),
+            shown: Mutex::default(),
+            dice: Dice::new(seed).child("outside"),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clockwork.now()
+    }
+
+    pub(super) fn cloud(&self) -> MutexGuard<'_, SimulatedCloud> {
+        locked(&self.cloud)
+    }
+
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
+        locked(&self.books)
+    }
+
+    /// A die of its own for each question.
+    pub(super) fn die(&self) -> Dice {
+        self.dice.child_number(self.asked.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// One way, for as long as chance wills.
+    pub(super) fn travel(&self, range: (i64, i64)) -> Nap {
+        self.clockwork.nap(self.die().between(range))
+    }
+
+    /// `trouble` lasts until then, the longer of two at once.
+    pub(super) fn trouble(&self, trouble: Trouble, until: Timestamp, size: i64) {
+        let mut troubles = locked(&self.troubles);
+        let known = troubles.entry(trouble).or_insert((until, size));
+        *known = (known.0.max(until), known.1.max(size));
+    }
+
+    /// How large a trouble is at the moment, if it is there.
+    pub(super) fn suffers(&self, trouble: Trouble) -> Option<i64> {
+        locked(&self.troubles).get(&trouble).filter(|(until, _)| *until > self.now()).map(|(_, size)| *size)
+    }
+
+    /// Whether `trouble` strikes now, if it strikes in a percentage of all cases.
+    pub(super) fn strikes(&self, trouble: Trouble) -> bool {
+        let percent = self.suffers(trouble).and_then(|percent| u32::try_from(percent).ok());
+        percent.is_some_and(|percent| self.die().percent(percent))
+    }
+
+    /// Counts a trouble that was felt.
+    pub(super) fn felt(&self, what: &'static str) {
+        *self.books().felt.entry(what).or_default() += 1;
+    }
+}
+
+/// Nothing panics while it holds one of these locks; a run is one thread.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Outside {
+    /// What the cloud's listing shows at the moment: the truth, the truth of a while ago, or nothing whole.
+    ///
+    /// # Errors
+    /// When the listing broke off.
+    pub(super) fn listing(&self) -> Result<Vec<Instance>, CloudError> {
+        if self.suffers(Trouble::PartialLists).is_some() {
+            self.felt("lists broken off");
+            return Err(CloudError::Unknown { operation: Text::from("the listing") });
+        }
+        let now = self.now();
+        if let Some(lag) = self.suffers(Trouble::StaleLists) {
+            self.felt("lists stale");
+            let then = now.0.saturating_sub(lag);
+            let shown = locked(&self.shown);
+            let old = shown.iter().rev().find(|(at, _)| at.0 <= then).map(|(_, list)| list.clone());
+            return Ok(old.unwrap_or_default());
+        }
+        Ok(self.truth())
+    }
+
+    /// Every machine that is not gone.
+    fn truth(&self) -> Vec<Instance> {
+        let cloud = self.cloud();
+        let alive = cloud.book().alive().map(|entry| entry.instance.id.clone());
+        alive.filter_map(|id| cloud.describe(&id).ok().cloned()).collect()
+    }
+
+    /// Remembers what the listing would show at this moment.
+    pub(super) fn remember_listing(&self) {
+        let truth = self.truth();
+        locked(&self.shown).push((self.now(), truth));
+    }
+}

@@ -1,0 +1,287 @@
+//! A server process: the real replica, the real sessions, and works that are under way. What a runtime would do is done here
+//! step by step, and between any two steps the process may die.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::control::{self, ClusterId, Controller, Planner};
+use engine::model::{Text, Timestamp};
+use executor::Command;
+
+use super::clockwork::Work;
+use super::guard::Guard;
+use super::outside::Incarnation;
+use super::port::Port;
+use super::stage::{ForAgent, ForProcess, Stage};
+use crate::config::LeaseConfig;
+use crate::control_loop::replica::{Call, Input, Output, Replica};
+use crate::control_loop::works::Hands;
+use crate::session::state::Output as Said;
+use crate::session::{self, Interner, ReadPools, Session};
+
+/// Between two looks of the sessions at the clock. A server's are a second apart, which nobody could tell from this: silence
+/// and deadlines are counted in tens of seconds.
+const BEAT_MS: i64 = 5_000;
+/// How long a lease lasts.
+const LEASE_MS: i64 = 30_000;
+/// Between two prolongations: a third, as in a server.
+const RENEW_MS: i64 = LEASE_MS / 3;
+/// A loop never turns faster than this.
+const LEAST_WAIT_MS: i64 = 5;
+
+/// What every process of a run is made of.
+pub(super) struct Blueprint {
+    pub(super) seed: u64,
+    pub(super) planner: Planner,
+    pub(super) read_pools: ReadPools,
+    pub(super) settings: control::Settings,
+    pub(super) off: Option<Guard>,
+}
+
+/// A machine that a server process runs on, or not.
+pub(super) struct Process {
+    pub(super) number: usize,
+    pub(super) life: u32,
+    /// It stands still until then.
+    pub(super) paused_until: Timestamp,
+    /// It dies when it has taken so many more steps, and is away for so long.
+    pub(super) dies: Option<(u32, i64)>,
+    /// What its clock shows beyond the truth.
+    pub(super) offset_ms: i64,
+    pub(super) server: Option<Server>,
+}
+
+impl Process {
+    pub(super) fn new(number: usize) -> Self {
+        Self { number, life: 0, paused_until: Timestamp(0), dies: None, offset_ms: 0, server: None }
+    }
+
+    pub(super) fn me(&self) -> Incarnation {
+        Incarnation { process: self.number, life: self.life }
+    }
+
+    /// The moment by this machine's clock.
+    pub(super) fn clock(&self, now: Timestamp) -> Timestamp {
+        Timestamp(now.0.saturating_add(self.offset_ms))
+    }
+
+    /// When the process has something to do although nothing reaches it.
+    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
+        let server = self.server.as_ref()?;
+        let due = Timestamp(server.replica.next_wakeup()?.0.saturating_sub(self.offset_ms));
+        Some(due.max(Timestamp(server.woke.0.saturating_add(LEAST_WAIT_MS))).max(self.paused_until))
+    }
+
+    pub(super) fn start(&mut self, blueprint: &Blueprint, stage: &mut Stage) {
+        self.life += 1;
+        let me = self.me();
+        let server = Server::new(me, blueprint, self.clock(stage.now()), stage);
+        self.server = Some(server);
+        stage.to_process(BEAT_MS, me, ForProcess::Beat);
+        stage.to_process(RENEW_MS, me, ForProcess::Renew);
+    }
+
+    pub(super) fn take(&mut self, what: ForProcess, stage: &mut Stage) {
+        let clock = self.clock(stage.now());
+        if let Some(server) = &mut self.server {
+            server.take(what, clock, self.offset_ms, stage);
+        }
+    }
+
+    pub(super) fn time_passed(&mut self, stage: &mut Stage) {
+        let clock = self.clock(stage.now());
+        if let Some(server) = &mut self.server {
+            server.woke = stage.now();
+            server.happened(Input::Time, clock, self.offset_ms, stage);
+        }
+    }
+}
+
+/// A process that lives.
+pub(super) struct Server {
+    me: Incarnation,
+    pub(super) replica: Replica,
+    pub(super) sessions: BTreeMap<ClusterId, Session>,
+    /// The wire that each session speaks on.
+    wires: BTreeMap<ClusterId, usize>,
+    hands: Arc<Hands<Port>>,
+    pub(super) port: Arc<Port>,
+    works: BTreeMap<u64, Work<Input>>,
+    next_work: u64,
+    woke: Timestamp,
+    read_pools: ReadPools,
+    interner: Arc<Interner>,
+}
+
+impl Server {
+    fn new(me: Incarnation, blueprint: &Blueprint, clock: Timestamp, stage: &Stage) -> Self {
+        let identity = blueprint.seed ^ ((me.process as u64) << 48) ^ (u64::from(me.life) << 32);
+        let first_number = clock.0.unsigned_abs().saturating_add(1).saturating_mul(1000);
+        let settings = control::Settings { identity, first_number, ..blueprint.settings.clone() };
+        let port = Arc::new(Port::new(Arc::clone(&stage.outside), me, blueprint.off));
+        let lease = LeaseConfig {
+            owner: format!("server-{}", me.process),
+            duration: Duration::from_millis(LEASE_MS.unsigned_abs()),
+        };
+        Self {
+            me,
+            replica: Replica::new(Controller::new(settings, blueprint.planner), identity),
+            sessions: BTreeMap::new(),
+            wires: BTreeMap::new(),
+            hands: Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease }),
+            port,
+            works: BTreeMap::new(),
+            next_work: 0,
+            woke: stage.now(),
+            read_pools: blueprint.read_pools.clone(),
+            interner: Arc::default(),
+        }
+    }
+
+    fn take(&mut self, what: ForProcess, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
+        match what {
+            ForProcess::Opened { wire, hello } => {
+                let cluster = Text::from(hello.cluster_name.as_str());
+                if let Some(old) = self.wires.insert(cluster.clone(), wire) {
+                    stage.cut(old, Some(1), None);
+                }
+                let said = self.session(&cluster).opened(*hello);
+                self.perform(&cluster, said, clock, offset_ms, stage);
+            }
+            ForProcess::Said { wire, request } => {
+                if let Some(cluster) = self.cluster_on(wire) {
+                    let said = self.session(&cluster).heard(*request, clock);
+                    self.perform(&cluster, said, clock, offset_ms, stage);
+                }
+            }
+            ForProcess::Closed { wire } => {
+                if let Some(cluster) = self.cluster_on(wire) {
+                    self.wires.remove(&cluster);
+                    let said = self.session(&cluster).closed();
+                    self.perform(&cluster, said, clock, offset_ms, stage);
+                }
+            }
+            ForProcess::GoOn { work } => self.go_on(work, clock, offset_ms, stage),
+            ForProcess::GiveUp { work, late } => {
+                if self.works.remove(&work).is_some() {
+                    self.happened(*late, clock, offset_ms, stage);
+                }
+            }
+            ForProcess::Beat => {
+                for cluster in self.sessions.keys().cloned().collect::<Vec<_>>() {
+                    let said = self.session(&cluster).tick(clock);
+                    self.perform(&cluster, said, clock, offset_ms, stage);
+                }
+                stage.to_process(BEAT_MS, self.me, ForProcess::Beat);
+            }
+            ForProcess::Renew => {
+                self.happened(Input::RenewalDue, clock, offset_ms, stage);
+                stage.to_process(RENEW_MS, self.me, ForProcess::Renew);
+            }
+            ForProcess::Fetch => self.happened(Input::CloudPoll, clock, offset_ms, stage),
+        }
+    }
+
+    fn cluster_on(&self, wire: usize) -> Option<ClusterId> {
+        self.wires.iter().find(|(_, current)| **current == wire).map(|(cluster, _)| cluster.clone())
+    }
+
+    fn session(&mut self, cluster: &ClusterId) -> &mut Session {
+        self.sessions.entry(cluster.clone()).or_insert_with(|| {
+            let settings = session::Settings::default();
+            Session::new(cluster.clone(), settings, Arc::clone(&self.interner), self.read_pools.clone())
+        })
+    }
+
+    /// Does what a session asks for.
+    fn perform(&mut self, cluster: &ClusterId, said: Vec<Said>, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
+        for said in said {
+            match said {
+                Said::Say(response) => {
+                    if let Some(wire) = self.wires.get(cluster).copied() {
+                        stage.say_to_agent(wire, ForAgent::Heard { wire, response });
+                    }
+                }
+                Said::Tell(event) => self.happened(Input::Heard(event), clock, offset_ms, stage),
+                Said::HangUp(reason) => {
+                    stage.tell(|| format!("server {} hangs up on {cluster}: {reason}", self.me.process));
+                    if let Some(wire) = self.wires.remove(cluster) {
+                        stage.say_to_agent(wire, ForAgent::Lost { wire });
+                        stage.cut(wire, None, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Something happened to the process; everything that follows at once is done.
+    fn happened(&mut self, input: Input, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
+        let mut queue = VecDeque::from(self.replica.handle(input, clock));
+        while let Some(output) = queue.pop_front() {
+            let (cluster, said) = match output {
+                Output::Call(call) => {
+                    self.call(call, offset_ms, stage);
+                    continue;
+                }
+                Output::Show(_) => continue,
+                Output::Accept { cluster, epoch } => {
+                    stage.tell(|| format!("server {} decides for {cluster} in epoch {epoch}", self.me.process));
+                    let said = self.session(&cluster).accept(epoch, clock);
+                    (cluster, said)
+                }
+                Output::Refuse { cluster, reason } => {
+                    let said = self.session(&cluster).refuse(&reason);
+                    (cluster, said)
+                }
+                Output::Instruct { cluster, id, instruction, deadline } => {
+                    stage.tell(|| format!("server {} in {cluster}: {}: {instruction:?}", self.me.process, id.0));
+                    let said = self.session(&cluster).instruct(id, *instruction, deadline);
+                    (cluster, said)
+                }
+            };
+            self.perform(&cluster, said, clock, offset_ms, stage);
+        }
+    }
+
+    fn call(&mut self, call: Call, offset_ms: i64, stage: &mut Stage) {
+        self.next_work += 1;
+        let work = self.next_work;
+        if let Call::Run { command, .. } = &call {
+            stage.tell(|| format!("server {} runs {}", self.me.process, brief(command)));
+        }
+        if let Some((by, late)) = call.limit() {
+            let by = Timestamp(by.0.saturating_sub(offset_ms));
+            let late = ForProcess::GiveUp { work, late: Box::new(late) };
+            stage.to_process(by.millis_since(stage.now()), self.me, late);
+        }
+        let hands = Arc::clone(&self.hands);
+        self.works.insert(work, Work::new(async move { hands.make(call).await }));
+        stage.to_process(0, self.me, ForProcess::GoOn { work });
+    }
+
+    fn go_on(&mut self, work: u64, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
+        let Some(running) = self.works.get_mut(&work) else { return };
+        match running.go_on(&stage.outside.clockwork) {
+            Ok(input) => {
+                self.works.remove(&work);
+                self.happened(input, clock, offset_ms, stage);
+            }
+            Err(at) => {
+                let wait = at.millis_since(stage.now());
+                stage.to_process(wait, self.me, ForProcess::GoOn { work });
+            }
+        }
+    }
+}
+
+fn brief(command: &Command) -> String {
+    match command {
+        Command::Record(decision) => {
+            format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.machines.len())
+        }
+        Command::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
+        Command::Terminate { cluster, claim, provider_id } => format!("terminate {provider_id}, {claim} of {cluster}"),
+        Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
+    }
+}

@@ -1,0 +1,303 @@
+//! A simulated cluster and its agent: the real link, and what an API server would do for a real agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent::link::{Link, Output, Speaker};
+use agent::{Done, Seen};
+use engine::cluster::{ClusterSnapshot, Object, Observation, PoolRecord};
+use engine::control::{ClusterId, Instruction};
+use engine::model::{Text, Timestamp};
+use fleetwright_proto::v1;
+use simulator::SimulatedCluster;
+use simulator::cluster::{Answer, Change};
+
+use super::guard::Guard;
+use super::outside::Incarnation;
+use super::stage::{ForAgent, ForProcess, Stage};
+use crate::demo::agent::{decode, encode};
+
+/// Between two looks of an agent at the clock: half a heartbeat.
+const BEAT_MS: i64 = 5_000;
+/// From an instruction's coming to its being carried out.
+const HANDS_MS: (i64, i64) = (5, 250);
+/// A connection that does not come about is given up after this long (the agent's own limit).
+const CONNECT_TIMEOUT_MS: i64 = 5_000;
+
+/// What was done in the cluster, for those who check.
+#[derive(Debug, Default)]
+pub(super) struct SiteBook {
+    /// The highest epoch under which anything was done.
+    pub(super) highest_epoch: u64,
+    /// Instructions that were carried out under an epoch that was over.
+    pub(super) outdated: Vec<(Text, u64, u64)>,
+    /// Who spoke in each epoch.
+    pub(super) owners: BTreeMap<u64, BTreeSet<Incarnation>>,
+    /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
+    pub(super) leaving: BTreeSet<Text>,
+    pub(super) instructions: u64,
+}
+
+/// An agent's process.
+struct Agent {
+    link: Link,
+    wire: Option<usize>,
+    /// Instructions that wait for the end of a drain, by NodeClaim.
+    drains: BTreeMap<Text, Vec<String>>,
+}
+
+/// A cluster and its agent.
+pub(super) struct Site {
+    pub(super) number: usize,
+    pub(super) name: ClusterId,
+    pub(super) cluster: SimulatedCluster,
+    pub(super) pools: Vec<PoolRecord>,
+    agent: Option<Agent>,
+    /// Counts the agent's processes.
+    pub(super) life: u32,
+    stored_epoch: u64,
+    /// No connection comes about before this.
+    pub(super) cut_off_until: Timestamp,
+    pub(super) offset_ms: i64,
+    attempts: u64,
+    pub(super) book: SiteBook,
+    off: Option<Guard>,
+}
+
+impl Site {
+    pub(super) fn new(
+        number: usize,
+        name: ClusterId,
+        cluster: SimulatedCluster,
+        pools: Vec<PoolRecord>,
+        off: Option<Guard>,
+    ) -> Self {
+        Self {
+            number,
+            name,
+            cluster,
+            pools,
+            agent: None,
+            life: 0,
+            stored_epoch: 0,
+            cut_off_until: Timestamp(0),
+            offset_ms: 0,
+            attempts: 0,
+            book: SiteBook::default(),
+            off,
+        }
+    }
+
+    fn clock(&self, now: Timestamp) -> i64 {
+        now.0.saturating_add(self.offset_ms)
+    }
+
+    pub(super) fn wire(&self) -> Option<usize> {
+        self.agent.as_ref()?.wire
+    }
+
+    /// The agent starts: it knows what is stored in the cluster.
+    pub(super) fn start(&mut self, stage: &mut Stage) {
+        self.life += 1;
+        let epoch = if self.off == Some(Guard::AgentEpoch) { 0 } else { self.stored_epoch };
+        let speaker = Speaker {
+            cluster_name: self.name.to_string(),
+            cluster_uid: format!("simulated-{}", self.name),
+            ..Speaker::default()
+        };
+        let seed = (self.number as u64) << 32 | u64::from(self.life);
+        self.agent = Some(Agent { link: Link::new(speaker, epoch, seed), wire: None, drains: BTreeMap::new() });
+        stage.to_agent(10, self.number, self.life, ForAgent::Connect);
+        stage.to_agent(BEAT_MS, self.number, self.life, ForAgent::Beat);
+    }
+
+    /// The agent's process ends.
+    pub(super) fn stop(&mut self, stage: &mut Stage) {
+        if let Some(wire) = self.agent.take().and_then(|agent| agent.wire) {
+            stage.cut(wire, None, Some(5));
+        }
+        self.life += 1;
+    }
+
+    /// A connection to the process that answers, if one does.
+    pub(super) fn connect(&mut self, answers: impl Fn(u64) -> Option<Incarnation>, stage: &mut Stage) {
+        self.attempts += 1;
+        let now = stage.now();
+        let clock = self.clock(now);
+        let (number, life) = (self.number, self.life);
+        let reached = answers(self.attempts).filter(|_| self.cut_off_until <= now);
+        let Some(agent) = self.agent.as_mut().filter(|agent| agent.wire.is_none()) else { return };
+        let Some(server) = reached else {
+            let wait = CONNECT_TIMEOUT_MS.saturating_add(i64::try_from(agent.link.disconnected()).unwrap_or(i64::MAX));
+            return stage.to_agent(wait, number, life, ForAgent::Connect);
+        };
+        let wire = stage.lay(number, life, server);
+        agent.wire = Some(wire);
+        let request = agent.link.connected(clock);
+        if let Some(v1::connect_request::Message::Hello(hello)) = request.message {
+            stage.say_to_server(wire, ForProcess::Opened { wire, hello: Box::new(hello) });
+        }
+    }
+
+    pub(super) fn take(&mut self, what: ForAgent, stage: &mut Stage) {
+        let clock = self.clock(stage.now());
+        let Some(agent) = &mut self.agent else { return };
+        match what {
+            // Whoever runs the cluster knows which processes there are.
+            ForAgent::Connect => {}
+            ForAgent::Heard { wire, response } if agent.wire == Some(wire) => {
+                self.note_owner(&response, stage.wire(wire).server);
+                if let Some(agent) = &mut self.agent {
+                    let outputs = agent.link.heard(*response, clock);
+                    self.perform(outputs, stage);
+                }
+            }
+            ForAgent::Lost { wire } if agent.wire == Some(wire) => self.lost(stage),
+            ForAgent::Heard { .. } | ForAgent::Lost { .. } => {}
+            ForAgent::CarryOut(instruction) => self.carry_out(*instruction, stage),
+            ForAgent::Beat => {
+                let outputs = agent.link.tick(clock);
+                self.perform(outputs, stage);
+                stage.to_agent(BEAT_MS, self.number, self.life, ForAgent::Beat);
+            }
+        }
+    }
+
+    fn note_owner(&mut self, response: &v1::ConnectResponse, by: Incarnation) {
+        if let Some(v1::connect_response::Message::Instruction(instruction)) = &response.message {
+            self.book.owners.entry(instruction.epoch).or_default().insert(by);
+        }
+    }
+
+    /// The stream has ended.
+    fn lost(&mut self, stage: &mut Stage) {
+        let Some(agent) = &mut self.agent else { return };
+        agent.wire = None;
+        let wait = i64::try_from(agent.link.disconnected()).unwrap_or(i64::MAX);
+        stage.to_agent(wait, self.number, self.life, ForAgent::Connect);
+    }
+
+    fn perform(&mut self, outputs: Vec<Output>, stage: &mut Stage) {
+        let mut queue = std::collections::VecDeque::from(outputs);
+        while let Some(output) = queue.pop_front() {
+            match output {
+                Output::Say(request) => {
+                    if let Some(wire) = self.wire() {
+                        let request = Box::new(request);
+                        stage.say_to_server(wire, ForProcess::Said { wire, request });
+                    }
+                }
+                Output::TakeSnapshot => {
+                    let (records, clock) = (self.picture(), self.clock(stage.now()));
+                    if let Some(agent) = &mut self.agent {
+                        queue.extend(agent.link.snapshot(records, clock));
+                    }
+                }
+                Output::RaiseEpoch(epoch) => self.stored_epoch = self.stored_epoch.max(epoch),
+                Output::CarryOut(instruction) => {
+                    let wait = stage.die().between(HANDS_MS);
+                    stage.to_agent(wait, self.number, self.life, ForAgent::CarryOut(instruction));
+                }
+                Output::HangUp(reason) => {
+                    stage.tell(|| format!("the agent of {} hangs up: {reason}", self.name));
+                    if let Some(wire) = self.wire() {
+                        stage.cut(wire, None, Some(20));
+                        self.lost(stage);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything there is. What changed before is part of it.
+    fn picture(&mut self) -> Vec<Seen> {
+        let ClusterSnapshot { pods, nodes, claims, daemons, namespaces, .. } = self.cluster.snapshot();
+        let objects = namespaces.into_iter().map(Object::Namespace);
+        let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
+        let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
+        let objects = objects.chain(pods.into_iter().map(Object::Pod));
+        self.pools.iter().map(manifest).chain(objects.filter_map(|object| encode::object(&object))).collect()
+    }
+
+    /// Time passes in the cluster, and the agent sees what changed.
+    pub(super) fn live(&mut self, stage: &mut Stage) {
+        let (now, clock) = (stage.now(), self.clock(stage.now()));
+        let mut seen = Vec::new();
+        let mut over = Vec::new();
+        for change in self.cluster.tick(now) {
+            match change {
+                Change::Drained { claim } => over.extend(self.drained(&claim)),
+                Change::Observed(Observation::Upsert(object)) => seen.extend(encode::object(&object)),
+                Change::Observed(Observation::Delete(key)) => seen.push(encode::removal(&key)),
+                Change::Observed(Observation::Snapshot(_)) => {}
+            }
+        }
+        let Some(agent) = &mut self.agent else { return };
+        let mut outputs = if seen.is_empty() { Vec::new() } else { agent.link.changed(seen, clock) };
+        for id in over {
+            outputs.extend(agent.link.finished(&id, Done::well(), clock));
+        }
+        self.perform(outputs, stage);
+    }
+
+    /// Instructions that waited for this.
+    fn drained(&mut self, claim: &Text) -> Vec<String> {
+        self.agent.as_mut().and_then(|agent| agent.drains.remove(claim)).unwrap_or_default()
+    }
+
+    fn carry_out(&mut self, message: v1::Instruction, stage: &mut Stage) {
+        let (now, clock) = (stage.now(), self.clock(stage.now()));
+        let id = message.id.clone();
+        self.note(&message, stage);
+        let done = match decode::instruction(message) {
+            Ok(Some(instruction)) => self.obey(&instruction, &id, now),
+            Ok(None) => Some(Done::not(v1::Outcome::Unsupported, "the simulated cluster does not know this")),
+            Err(reason) => Some(Done::not(v1::Outcome::Failed, reason)),
+        };
+        let answers = self.off != Some(Guard::Answers);
+        if let (Some(agent), Some(done)) = (&mut self.agent, done.filter(|_| answers)) {
+            let outputs = agent.link.finished(&id, done, clock);
+            self.perform(outputs, stage);
+        }
+    }
+
+    fn obey(&mut self, instruction: &Instruction, id: &str, now: Timestamp) -> Option<Done> {
+        match self.cluster.instruct(instruction, now) {
+            Err(reason) => Some(Done::not(v1::Outcome::NotFound, reason)),
+            Ok(Answer::Done) => Some(Done::well()),
+            Ok(Answer::Later) => {
+                let agent = self.agent.as_mut()?;
+                agent.drains.entry(instruction.claim().clone()).or_default().push(id.to_owned());
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, message: &v1::Instruction, stage: &Stage) {
+        self.book.instructions += 1;
+        if message.epoch < self.book.highest_epoch {
+            let entry = (Text::from(message.id.as_str()), message.epoch, self.book.highest_epoch);
+            self.book.outdated.push(entry);
+        }
+        self.book.highest_epoch = self.book.highest_epoch.max(message.epoch);
+        if let Some(v1::instruction::Action::DrainNode(drain)) = &message.action {
+            let claim = Text::from(drain.node_claim.as_str());
+            let cloud = stage.outside.cloud();
+            let mine = |entry: &&cloud::simulated::BookEntry| {
+                entry.instance.cluster == self.name && entry.instance.claim == claim
+            };
+            if cloud.book().alive().filter(mine).any(|entry| entry.interrupted.is_none()) {
+                self.book.leaving.insert(claim);
+            }
+        }
+    }
+}
+
+/// A NodePool as it travels: its reader knows the pool by its name.
+fn manifest(record: &PoolRecord) -> Seen {
+    Seen::plain(v1::change::Change::Manifest(v1::ManifestRecord {
+        kind: v1::ObjectKind::NodePool.into(),
+        name: record.pool.name.to_string(),
+        json: b"{}".to_vec(),
+        resource_version: record.revision.to_string(),
+    }))
+}

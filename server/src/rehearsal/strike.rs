@@ -1,0 +1,136 @@
+//! Faults take place.
+
+use engine::model::{Text, Timestamp};
+
+use super::Rehearsal;
+use super::fault::Fault;
+use super::outside::Trouble;
+use super::stage::Happening;
+
+/// A peer that does not answer probes is given up after this, in milliseconds: the keepalive of both ends.
+const PROBED_MS: i64 = 15_000;
+
+impl Rehearsal {
+    pub(super) fn strike(&mut self, fault: Fault) {
+        self.stage.tell(|| format!("FAULT {fault:?}"));
+        if self.befall(fault) {
+            *self.stage.faults.entry(fault.kind()).or_default() += 1;
+        }
+    }
+
+    fn until(&self, for_ms: i64) -> Timestamp {
+        Timestamp(self.stage.now().0.saturating_add(for_ms))
+    }
+
+    /// Says whether there was anything to befall.
+    fn befall(&mut self, fault: Fault) -> bool {
+        match fault {
+            Fault::Kill { process, after_steps, away_ms } => {
+                let lives = self.processes[process].server.is_some();
+                self.processes[process].dies = lives.then_some((after_steps, away_ms));
+                lives
+            }
+            Fault::Pause { process, for_ms } => self.pause(process, for_ms),
+            Fault::SetClock { process, by_ms } => {
+                self.processes[process].offset_ms += by_ms;
+                true
+            }
+            Fault::SetAgentClock { cluster, by_ms } => {
+                self.sites[cluster].offset_ms += by_ms;
+                true
+            }
+            Fault::Cut { cluster, for_ms } => self.cut(cluster, for_ms),
+            Fault::Stall { cluster, for_ms } => {
+                let until = self.until(for_ms);
+                let wire = self.sites[cluster].wire();
+                wire.inspect(|wire| self.stage.hold(*wire, until)).is_some()
+            }
+            Fault::RestartAgent { cluster, away_ms } => {
+                self.sites[cluster].stop(&mut self.stage);
+                self.stage.after(away_ms, Happening::Awake { site: cluster });
+                true
+            }
+            Fault::StoreDown { for_ms } => self.trouble(Trouble::StoreDown, for_ms, 0),
+            Fault::StoreAmbiguous { for_ms, percent } => {
+                self.trouble(Trouble::StoreAmbiguous, for_ms, i64::from(percent))
+            }
+            Fault::StoreSlow { for_ms, by_ms } => self.trouble(Trouble::StoreSlow, for_ms, by_ms),
+            Fault::CloudLost { for_ms, percent } => self.trouble(Trouble::CloudLost, for_ms, i64::from(percent)),
+            Fault::CloudThrottles { for_ms } => self.trouble(Trouble::CloudThrottles, for_ms, 0),
+            Fault::StaleLists { for_ms, by_ms } => self.trouble(Trouble::StaleLists, for_ms, by_ms),
+            Fault::PartialLists { for_ms } => self.trouble(Trouble::PartialLists, for_ms, 0),
+            Fault::NoCapacity { for_ms } => self.trouble(Trouble::NoCapacity, for_ms, 0),
+            Fault::Interrupt { cluster } => {
+                let now = self.stage.now();
+                let machines = self.machines(cluster);
+                machines.iter().any(|id| self.stage.outside.cloud().interrupt(id, now))
+            }
+            Fault::Dies { cluster } => {
+                let now = self.stage.now();
+                let machines = self.machines(cluster);
+                machines.first().is_some_and(|id| self.stage.outside.cloud().terminate(id, now).is_ok())
+            }
+        }
+    }
+
+    fn trouble(&mut self, trouble: Trouble, for_ms: i64, size: i64) -> bool {
+        self.stage.outside.trouble(trouble, self.until(for_ms), size);
+        true
+    }
+
+    /// Machines of a cluster by id, beginning somewhere.
+    fn machines(&mut self, cluster: usize) -> Vec<Text> {
+        let name = &self.sites[cluster].name;
+        let die = self.stage.die();
+        let cloud = self.stage.outside.cloud();
+        let mut ids: Vec<Text> = (cloud.book().alive())
+            .filter(|entry| entry.instance.cluster == *name)
+            .map(|entry| entry.instance.id.clone())
+            .collect();
+        let first = die.value() % (ids.len().max(1) as u64);
+        ids.rotate_left(usize::try_from(first).unwrap_or(0));
+        ids
+    }
+
+    /// The process ends at once. Its machine's system closes its connections, unless that is gone as well.
+    pub(super) fn kill(&mut self, at: usize, away_ms: i64) {
+        self.stage.tell(|| format!("server {at} dies"));
+        let me = self.processes[at].me();
+        self.processes[at].server = None;
+        self.processes[at].paused_until = self.stage.now();
+        let machine_too = self.stage.die().percent(30);
+        for wire in self.stage.open_wires(|wire| wire.server == me) {
+            self.stage.cut(wire, Some(if machine_too { PROBED_MS } else { 2 }), None);
+        }
+        self.stage.after(away_ms, Happening::Start { process: at });
+    }
+
+    /// The process stands still; those who probe it give it up.
+    fn pause(&mut self, at: usize, for_ms: i64) -> bool {
+        if self.processes[at].server.is_none() {
+            return false;
+        }
+        let until = self.until(for_ms);
+        let me = self.processes[at].me();
+        self.processes[at].paused_until = self.processes[at].paused_until.max(until);
+        if for_ms > PROBED_MS {
+            for wire in self.stage.open_wires(|wire| wire.server == me) {
+                self.stage.cut(wire, Some(PROBED_MS), Some(PROBED_MS));
+            }
+        }
+        true
+    }
+
+    /// The connection is lost. The agent learns of it at once or by probing; the server may have to wait for silence.
+    fn cut(&mut self, cluster: usize, for_ms: i64) -> bool {
+        let until = self.until(for_ms);
+        let site = &mut self.sites[cluster];
+        site.cut_off_until = site.cut_off_until.max(until);
+        let Some(wire) = site.wire() else { return false };
+        let die = self.stage.die();
+        let agent = if die.child("agent").percent(50) { 1 } else { PROBED_MS };
+        let server = [Some(1), Some(PROBED_MS), None][usize::try_from(die.child("server").value() % 3).unwrap_or(0)];
+        self.stage.cut(wire, Some(agent), server);
+        true
+    }
+}

@@ -1,0 +1,36 @@
+//! Runs by seed.
+
+use super::fault::Timed;
+use super::*;
+
+fn calm(seed: u64) -> Report {
+    Rehearsal::new(Setup::with_faults(seed, None, Vec::<Timed>::new()), false).run()
+}
+
+#[test]
+fn on_a_calm_day_everything_comes_to_rest() {
+    for seed in 1..=10 {
+        let report = calm(seed);
+        assert!(report.violations.is_empty(), "seed {seed}: {report:?}");
+        assert!(report.sold > 0 && report.pods_ran > 4, "{report:?}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    assert_eq!(many::one(3, None, false), many::one(3, None, false));
+    assert_ne!(many::one(3, None, false), many::one(4, None, false));
+}
+
+#[test]
+fn faults_break_nothing() {
+    let summary = many::run(1..=1000, None, 2);
+    for (seed, failure) in &summary.failures {
+        eprintln!("seed {seed}: {:?}", failure.report.violations);
+        for fault in &failure.faults {
+            eprintln!("    {fault}");
+        }
+    }
+    eprintln!("{summary:?}");
+    assert!(summary.failures.is_empty());
+}
