@@ -9,6 +9,7 @@ mod explain;
 mod output;
 mod plan;
 mod serve;
+mod simulate;
 mod simulated_agent;
 mod simulated_cloud;
 mod sources;
@@ -37,6 +38,8 @@ enum Command {
     Catalogue(catalogue::CatalogueCommand),
     Demo(demo::DemoFlags),
     Serve(serve::ServeFlags),
+    #[command(subcommand)]
+    Simulate(simulate::SimulateCommand),
     /// Print the version
     Version,
     #[command(hide = true)]
@@ -61,6 +64,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Catalogue(command) => catalogue::run(&command),
         Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve::run(flags),
+        Command::Simulate(command) => simulate::run(command),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
         Command::SimulatedCloud(flags) => simulated_cloud::run(flags),

@@ -29,6 +29,7 @@ use cloud::provider::CloudEvent;
 use engine::model::Timestamp;
 
 use clockwork::Clockwork;
+use fault::Fault;
 use invariants::{Memory, Violation};
 use outside::{Incarnation, Outside};
 use process::{Blueprint, Process};
@@ -55,6 +56,8 @@ pub(crate) struct Rehearsal {
     violations: BTreeSet<Violation>,
     steps: u64,
     looked: Timestamp,
+    /// Whether what the cloud's listing shows has to be remembered for later.
+    lists_lag: bool,
     /// From then on nothing goes wrong any more.
     calm_from: Timestamp,
     /// By then everything must be at rest.
@@ -88,6 +91,7 @@ impl Rehearsal {
             violations: BTreeSet::new(),
             steps: 0,
             looked: Timestamp(0),
+            lists_lag: setup.faults.iter().any(|timed| matches!(timed.fault, Fault::StaleLists { .. })),
             calm_from: Timestamp(setup.calm_from_ms),
             end: Timestamp(setup.calm_from_ms.saturating_add(setup.rest_within_ms)),
         }
@@ -111,6 +115,9 @@ impl Rehearsal {
             }
             if looks {
                 self.looked = self.stage.now();
+                if self.lists_lag {
+                    self.stage.outside.remember_listing();
+                }
                 rested = self.looked >= self.calm_from && self.unrest().is_empty();
                 if rested {
                     break;
@@ -216,7 +223,8 @@ impl Rehearsal {
         let alive = |process: &Process| process.server.is_some() && process.paused_until <= now;
         let reached: Vec<Option<Incarnation>> =
             self.processes.iter().map(|process| alive(process).then(|| process.me())).collect();
-        let turn = |attempt: u64| usize::try_from(attempt.wrapping_add(site as u64) % reached.len() as u64).unwrap_or(0);
+        let turn =
+            |attempt: u64| usize::try_from(attempt.wrapping_add(site as u64) % reached.len() as u64).unwrap_or(0);
         self.sites[site].connect(|attempt| reached.get(turn(attempt)).copied().flatten(), &mut self.stage);
     }
 
@@ -231,7 +239,7 @@ impl Rehearsal {
         for process in &self.processes {
             let Some(server) = &process.server else { continue };
             if !server.port.is_told() {
-                self.stage.to_process(FETCH_MS, process.me(), ForProcess::Fetch);
+                self.stage.send_process(FETCH_MS, process.me(), ForProcess::Fetch);
             }
             server.port.tell(event.clone());
         }

@@ -30,7 +30,10 @@ impl<C: CloudProvider + 'static> Hands<C> {
     pub(crate) async fn make(&self, call: Call) -> Input {
         match call {
             Call::TakeLease { cluster, seen } => {
-                let answer = self.store.take_lease(&Scope::cluster(&cluster), &self.lease.owner, seen, self.lease.duration).await;
+                let answer = self
+                    .store
+                    .take_lease(&Scope::cluster(&cluster), &self.lease.owner, seen, self.lease.duration)
+                    .await;
                 Input::Leased { cluster, answer }
             }
             Call::Renew(leases) => Input::Renewed { lost: renew(&*self.store, &leases, self.lease.duration).await },

@@ -1,7 +1,9 @@
 //! Guards that a run can be made without, so that it is proved that somebody would notice.
 
+use clap::ValueEnum;
+
 /// A guard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {
     /// The cloud gives one machine per token.
     Tokens,

@@ -226,9 +226,9 @@ impl Rehearsal {
 }
 
 fn is_up(cloud: &cloud::simulated::SimulatedCloud, entry: &BookEntry) -> bool {
-    cloud.describe(&entry.instance.id).is_ok_and(|known| {
-        matches!(known.state, InstanceState::Pending | InstanceState::Running)
-    })
+    cloud
+        .describe(&entry.instance.id)
+        .is_ok_and(|known| matches!(known.state, InstanceState::Pending | InstanceState::Running))
 }
 
 fn spelled(what: &Act) -> String {

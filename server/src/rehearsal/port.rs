@@ -2,20 +2,20 @@
 //!
 //! A process that dies while a call travels takes it along if it has not arrived, and loses its answer if it has.
 
+mod rows;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use cloud::provider::{
-    CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, instance_id,
-};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, instance_id};
 use engine::model::Text;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::FutureExt;
 
 use super::guard::Guard;
-use super::outside::{Act, CloudCall, Held, Incarnation, Outside, Trouble};
+use super::outside::{Act, CloudCall, Incarnation, Outside, Trouble};
+use crate::store::lease::Lease;
 use crate::store::memory::MemoryStore;
-use crate::store::{DecisionRecord, Intent, Lease, LeaseAnswer, Store, StoreError, StoredDecision};
+use crate::store::{Answer, StoreError};
 
 /// One way to the store, least and most, in milliseconds.
 const STORE_MS: (i64, i64) = (1, 15);
@@ -56,8 +56,8 @@ impl Port {
     fn ask<'a, T: Send + 'a>(
         &'a self,
         what: &'static str,
-        act: impl FnOnce(&'a MemoryStore) -> BoxFuture<'a, Result<T, StoreError>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        act: impl FnOnce(&'a MemoryStore) -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
         async move {
             let slow = self.outside.suffers(Trouble::StoreSlow).unwrap_or(0);
             self.outside.travel((STORE_MS.0 + slow, STORE_MS.1 + slow)).await;
@@ -78,7 +78,8 @@ impl Port {
 
     /// The lease as the store is told; with the fence off, as if its epoch were the present one.
     fn shown(&self, lease: &Lease) -> Lease {
-        let held = self.outside.books().held.get(lease.cluster.as_str()).map(|held| held.epoch);
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        let held = self.outside.books().held.get(cluster).map(|held| held.epoch);
         match (self.off, held) {
             (Some(Guard::StoreEpoch), Some(epoch)) => Lease { epoch, ..lease.clone() },
             _ => lease.clone(),
@@ -116,11 +117,7 @@ impl CloudProvider for Port {
             return Err(lost("launches lost before"));
         }
         self.outside.cloud().weather_mut().no_capacity = self.outside.suffers(Trouble::NoCapacity).is_some();
-        let mut request = request.clone();
-        if self.off == Some(Guard::Tokens) {
-            request.token = Text::from(format!("{}-{}", request.token, self.outside.die().value()));
-        }
-        let outcome = self.outside.cloud().launch(&request, self.outside.now());
+        let outcome = self.outside.cloud().launch(request, self.outside.now());
         self.outside.travel(CLOUD_MS).await;
         if self.outside.strikes(Trouble::CloudLost) {
             return Err(lost("launches lost after"));
@@ -148,78 +145,18 @@ impl CloudProvider for Port {
     }
 
     async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
+        let list = self.list_all().await?;
+        Ok(list.into_iter().filter(|instance| instance.cluster.as_ref() == cluster).collect())
+    }
+
+    async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
         self.reach_cloud().await?;
         let list = self.outside.listing()?;
         self.outside.travel(CLOUD_MS).await;
-        Ok(list.into_iter().filter(|instance| instance.cluster.as_ref() == cluster).collect())
+        Ok(list)
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
         Ok(self.told.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect())
-    }
-}
-
-impl Store for Port {
-    fn take_lease<'a>(
-        &'a self,
-        cluster: &'a str,
-        owner: &'a str,
-        seen: u64,
-        duration: Duration,
-    ) -> BoxFuture<'a, Result<LeaseAnswer, StoreError>> {
-        self.ask("take a lease", move |store| {
-            let taken = store.take_lease(cluster, owner, seen, duration);
-            async move {
-                let answer = taken.await;
-                if let Ok(LeaseAnswer::Granted { lease, .. }) = &answer {
-                    let held = Held { by: self.me, epoch: lease.epoch };
-                    self.outside.books().held.insert(Text::from(cluster), held);
-                }
-                answer
-            }
-            .boxed()
-        })
-    }
-
-    fn renew_lease<'a>(&'a self, lease: &'a Lease, duration: Duration) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.ask("renew a lease", move |store| store.renew_lease(lease, duration))
-    }
-
-    fn release_lease<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.ask("release a lease", move |store| store.release_lease(lease))
-    }
-
-    fn record<'a>(
-        &'a self,
-        lease: &'a Lease,
-        decision: &'a DecisionRecord,
-        intents: &'a [Intent],
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.ask("record a decision", move |store| {
-            async move { store.record(&self.shown(lease), decision, intents).await }.boxed()
-        })
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Lease,
-        claim: &'a str,
-        outcome: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.ask("settle a launch", move |store| {
-            async move { store.settle(&self.shown(lease), claim, outcome).await }.boxed()
-        })
-    }
-
-    fn open_intents<'a>(&'a self, cluster: &'a str) -> BoxFuture<'a, Result<Vec<Intent>, StoreError>> {
-        self.ask("read open launches", move |store| store.open_intents(cluster))
-    }
-
-    fn decisions<'a>(&'a self, cluster: &'a str, limit: u32) -> BoxFuture<'a, Result<Vec<StoredDecision>, StoreError>> {
-        self.ask("read decisions", move |store| store.decisions(cluster, limit))
-    }
-
-    fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.ask("answer", |store| store.ping())
     }
 }

@@ -78,8 +78,8 @@ impl Process {
         let me = self.me();
         let server = Server::new(me, blueprint, self.clock(stage.now()), stage);
         self.server = Some(server);
-        stage.to_process(BEAT_MS, me, ForProcess::Beat);
-        stage.to_process(RENEW_MS, me, ForProcess::Renew);
+        stage.send_process(BEAT_MS, me, ForProcess::Beat);
+        stage.send_process(RENEW_MS, me, ForProcess::Renew);
     }
 
     pub(super) fn take(&mut self, what: ForProcess, stage: &mut Stage) {
@@ -173,11 +173,11 @@ impl Server {
                     let said = self.session(&cluster).tick(clock);
                     self.perform(&cluster, said, clock, offset_ms, stage);
                 }
-                stage.to_process(BEAT_MS, self.me, ForProcess::Beat);
+                stage.send_process(BEAT_MS, self.me, ForProcess::Beat);
             }
             ForProcess::Renew => {
                 self.happened(Input::RenewalDue, clock, offset_ms, stage);
-                stage.to_process(RENEW_MS, self.me, ForProcess::Renew);
+                stage.send_process(RENEW_MS, self.me, ForProcess::Renew);
             }
             ForProcess::Fetch => self.happened(Input::CloudPoll, clock, offset_ms, stage),
         }
@@ -253,11 +253,11 @@ impl Server {
         if let Some((by, late)) = call.limit() {
             let by = Timestamp(by.0.saturating_sub(offset_ms));
             let late = ForProcess::GiveUp { work, late: Box::new(late) };
-            stage.to_process(by.millis_since(stage.now()), self.me, late);
+            stage.send_process(by.millis_since(stage.now()), self.me, late);
         }
         let hands = Arc::clone(&self.hands);
         self.works.insert(work, Work::new(async move { hands.make(call).await }));
-        stage.to_process(0, self.me, ForProcess::GoOn { work });
+        stage.send_process(0, self.me, ForProcess::GoOn { work });
     }
 
     fn go_on(&mut self, work: u64, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
@@ -269,7 +269,7 @@ impl Server {
             }
             Err(at) => {
                 let wait = at.millis_since(stage.now());
-                stage.to_process(wait, self.me, ForProcess::GoOn { work });
+                stage.send_process(wait, self.me, ForProcess::GoOn { work });
             }
         }
     }

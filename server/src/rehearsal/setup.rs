@@ -74,14 +74,16 @@ impl Setup {
             Site::new(number, name, cluster, pools.clone(), off)
         };
         for number in 0..clusters {
-            script.extend(beats(seed * 10 + number as u64).into_iter().map(|(at, work, count)| (at, number, work, count)));
+            script.extend(
+                beats(seed * 10 + number as u64).into_iter().map(|(at, work, count)| (at, number, work, count)),
+            );
         }
         let last = faults.iter().map(|timed| timed.at_ms.saturating_add(timed.fault.lasts_ms())).max().unwrap_or(0);
         Self {
             seed,
             processes,
             sites: (0..clusters).map(site).collect(),
-            cloud: SimulatedCloud::new(weather(seed), Some(SharedCatalogue::clone(&catalogue))),
+            cloud: SimulatedCloud::new(weather(seed, off), Some(SharedCatalogue::clone(&catalogue))),
             blueprint: blueprint(seed, &pools, off),
             script,
             faults,
@@ -107,9 +109,10 @@ fn settings(seed: u64, off: Option<Guard>) -> ClusterSettings {
     ClusterSettings { seed, evicts_by_force: off == Some(Guard::PodBudgets), ..ClusterSettings::default() }
 }
 
-fn weather(seed: u64) -> Weather {
+fn weather(seed: u64, off: Option<Guard>) -> Weather {
     Weather {
         seed,
+        ignore_tokens: off == Some(Guard::Tokens),
         shortage_percent: 10,
         interrupted_percent: 5,
         interrupted_after_ms: (MINUTE, BUSY_MS),

@@ -106,8 +106,8 @@ impl Site {
         };
         let seed = (self.number as u64) << 32 | u64::from(self.life);
         self.agent = Some(Agent { link: Link::new(speaker, epoch, seed), wire: None, drains: BTreeMap::new() });
-        stage.to_agent(10, self.number, self.life, ForAgent::Connect);
-        stage.to_agent(BEAT_MS, self.number, self.life, ForAgent::Beat);
+        stage.send_agent(10, self.number, self.life, ForAgent::Connect);
+        stage.send_agent(BEAT_MS, self.number, self.life, ForAgent::Beat);
     }
 
     /// The agent's process ends.
@@ -128,7 +128,7 @@ impl Site {
         let Some(agent) = self.agent.as_mut().filter(|agent| agent.wire.is_none()) else { return };
         let Some(server) = reached else {
             let wait = CONNECT_TIMEOUT_MS.saturating_add(i64::try_from(agent.link.disconnected()).unwrap_or(i64::MAX));
-            return stage.to_agent(wait, number, life, ForAgent::Connect);
+            return stage.send_agent(wait, number, life, ForAgent::Connect);
         };
         let wire = stage.lay(number, life, server);
         agent.wire = Some(wire);
@@ -157,7 +157,7 @@ impl Site {
             ForAgent::Beat => {
                 let outputs = agent.link.tick(clock);
                 self.perform(outputs, stage);
-                stage.to_agent(BEAT_MS, self.number, self.life, ForAgent::Beat);
+                stage.send_agent(BEAT_MS, self.number, self.life, ForAgent::Beat);
             }
         }
     }
@@ -173,7 +173,7 @@ impl Site {
         let Some(agent) = &mut self.agent else { return };
         agent.wire = None;
         let wait = i64::try_from(agent.link.disconnected()).unwrap_or(i64::MAX);
-        stage.to_agent(wait, self.number, self.life, ForAgent::Connect);
+        stage.send_agent(wait, self.number, self.life, ForAgent::Connect);
     }
 
     fn perform(&mut self, outputs: Vec<Output>, stage: &mut Stage) {
@@ -195,7 +195,7 @@ impl Site {
                 Output::RaiseEpoch(epoch) => self.stored_epoch = self.stored_epoch.max(epoch),
                 Output::CarryOut(instruction) => {
                     let wait = stage.die().between(HANDS_MS);
-                    stage.to_agent(wait, self.number, self.life, ForAgent::CarryOut(instruction));
+                    stage.send_agent(wait, self.number, self.life, ForAgent::CarryOut(instruction));
                 }
                 Output::HangUp(reason) => {
                     stage.tell(|| format!("the agent of {} hangs up: {reason}", self.name));

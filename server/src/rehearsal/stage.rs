@@ -23,27 +23,55 @@ const WIRE_MS: (i64, i64) = (2, 60);
 pub(super) enum Happening {
     Fault(Fault),
     /// A workload of a cluster changes its replicas.
-    Scale { site: usize, workload: Workload, replicas: usize },
+    Scale {
+        site: usize,
+        workload: Workload,
+        replicas: usize,
+    },
     /// A process starts.
-    Start { process: usize },
+    Start {
+        process: usize,
+    },
     /// Something reaches a process, unless that has died meanwhile.
-    ToProcess { to: Incarnation, what: ForProcess },
+    ToProcess {
+        to: Incarnation,
+        what: ForProcess,
+    },
     /// Something reaches an agent, unless that has been restarted meanwhile.
-    ToAgent { site: usize, life: u32, what: ForAgent },
+    ToAgent {
+        site: usize,
+        life: u32,
+        what: ForAgent,
+    },
     /// An agent is there again.
-    Awake { site: usize },
+    Awake {
+        site: usize,
+    },
 }
 
 /// What reaches a process.
 #[derive(Debug)]
 pub(super) enum ForProcess {
-    Opened { wire: usize, hello: Box<v1::Hello> },
-    Said { wire: usize, request: Box<v1::ConnectRequest> },
-    Closed { wire: usize },
+    Opened {
+        wire: usize,
+        hello: Box<v1::Hello>,
+    },
+    Said {
+        wire: usize,
+        request: Box<v1::ConnectRequest>,
+    },
+    Closed {
+        wire: usize,
+    },
     /// A work naps no longer.
-    GoOn { work: u64 },
+    GoOn {
+        work: u64,
+    },
     /// A work has taken too long.
-    GiveUp { work: u64, late: Box<Input> },
+    GiveUp {
+        work: u64,
+        late: Box<Input>,
+    },
     /// Sessions are told the time.
     Beat,
     /// Leases are prolonged.
@@ -91,15 +119,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(seed: u64, outside: Arc<Outside>, trace: bool) -> Self {
         let dice = Dice::new(seed).child("stage");
-        Self {
-            outside,
-            agenda: BTreeMap::new(),
-            number: 0,
-            wires: Vec::new(),
-            dice,
-            faults: Counts::new(),
-            trace,
-        }
+        Self { outside, agenda: BTreeMap::new(), number: 0, wires: Vec::new(), dice, faults: Counts::new(), trace }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -143,11 +163,11 @@ impl Stage {
         }
     }
 
-    pub(super) fn to_process(&mut self, wait_ms: i64, to: Incarnation, what: ForProcess) {
+    pub(super) fn send_process(&mut self, wait_ms: i64, to: Incarnation, what: ForProcess) {
         self.after(wait_ms, Happening::ToProcess { to, what });
     }
 
-    pub(super) fn to_agent(&mut self, wait_ms: i64, site: usize, life: u32, what: ForAgent) {
+    pub(super) fn send_agent(&mut self, wait_ms: i64, site: usize, life: u32, what: ForAgent) {
         self.after(wait_ms, Happening::ToAgent { site, life, what });
     }
 
@@ -192,10 +212,10 @@ impl Stage {
         cut.cut = true;
         let (site, life, to) = (cut.site, cut.agent_life, cut.server);
         if let Some(wait) = agent_ms {
-            self.to_agent(wait, site, life, ForAgent::Lost { wire });
+            self.send_agent(wait, site, life, ForAgent::Lost { wire });
         }
         if let Some(wait) = server_ms {
-            self.to_process(wait, to, ForProcess::Closed { wire });
+            self.send_process(wait, to, ForProcess::Closed { wire });
         }
     }
 

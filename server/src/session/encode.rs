@@ -64,13 +64,15 @@ fn action(instruction: &Instruction) -> Action {
             Action::CreateNodeClaim(v1::CreateNodeClaim { node_claim: Some(claim(order)) })
         }
         Instruction::MarkLaunched { claim, facts } => Action::MarkLaunched(launched(claim, facts)),
-        Instruction::RegisterNode { claim, node, labels, taints: added, hints: pods } => Action::RegisterNode(v1::RegisterNode {
-            node_claim: claim.to_string(),
-            node: node.to_string(),
-            labels: pairs(labels),
-            taints: taints(added),
-            hints: hints(pods),
-        }),
+        Instruction::RegisterNode { claim, node, labels, taints: added, hints: pods } => {
+            Action::RegisterNode(v1::RegisterNode {
+                node_claim: claim.to_string(),
+                node: node.to_string(),
+                labels: pairs(labels),
+                taints: taints(added),
+                hints: hints(pods),
+            })
+        }
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })
         }

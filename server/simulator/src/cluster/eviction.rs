@@ -19,9 +19,8 @@ impl SimulatedCluster {
     }
 
     fn running_of(&self, workload: &str) -> usize {
-        let runs = |key: &&PodKey| {
-            self.pods.get(*key).is_some_and(|pod| pod.phase == PodPhase::Running && !pod.terminating)
-        };
+        let runs =
+            |key: &&PodKey| self.pods.get(*key).is_some_and(|pod| pod.phase == PodPhase::Running && !pod.terminating);
         self.workloads.get(workload).map_or(0, |owned| owned.pods().filter(runs).count())
     }
 }

@@ -1,0 +1,19 @@
+//! `fleetwright simulate`: long runs against invariants, each ending with figures.
+
+mod faults;
+
+use clap::Subcommand;
+
+use super::exit::{Failure, Status};
+
+/// Run the system against faults or load, and say whether anything happened that must never happen
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimulateCommand {
+    Faults(faults::FaultsFlags),
+}
+
+pub(crate) fn run(command: SimulateCommand) -> Result<Status, Failure> {
+    match command {
+        SimulateCommand::Faults(flags) => faults::run(&flags),
+    }
+}

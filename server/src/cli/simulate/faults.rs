@@ -1,0 +1,149 @@
+//! `fleetwright simulate faults`: the whole system by seed on a virtual clock, with everything that goes wrong.
+
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::cli::exit::{Failure, Status};
+use crate::cli::output;
+use crate::rehearsal::guard::Guard;
+use crate::rehearsal::many::{self, Summary};
+
+/// Run the whole system by seed on a virtual clock: processes die, connections drop, store and cloud fail, clocks jump
+///
+/// Every seed is a run of several server processes, simulated clusters with their agents, a simulated cloud and a store, all
+/// in one thread and always the same. Exit status 1 means that in some run something happened that must never happen; its
+/// seed and the faults that are enough for it are printed.
+#[derive(Debug, Args)]
+pub(crate) struct FaultsFlags {
+    /// Seeds, the last one included
+    #[arg(long, value_name = "FROM..TO", default_value = "1..1000", value_parser = seeds)]
+    seeds: RangeInclusive<u64>,
+    /// Threads; as many as there are processors when left out
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
+    /// Switch a guard off, to see that the run notices
+    #[arg(long, value_enum, value_name = "GUARD")]
+    without: Option<Guard>,
+    /// Tell on standard error what happens in each run, one run after the other
+    #[arg(long)]
+    trace: bool,
+    /// Form of the result
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    output: Form,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Table,
+    Json,
+}
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let number =
+        |part: &str| part.parse::<u64>().map_err(|_| format!("{part:?} is no seed; write two numbers, 1..1000"));
+    let (from, to) = match text.split_once("..") {
+        Some((from, to)) => (number(from)?, number(to.trim_start_matches('='))?),
+        None => (number(text)?, number(text)?),
+    };
+    if from > to || to > u64::from(u32::MAX) {
+        return Err(format!("{from}..{to} holds no seeds; write a smaller number first, and none above {}", u32::MAX));
+    }
+    Ok(from..=to)
+}
+
+pub(crate) fn run(flags: &FaultsFlags) -> Result<Status, Failure> {
+    let begun = Instant::now();
+    if flags.trace {
+        for seed in flags.seeds.clone() {
+            eprintln!("seed {seed}");
+            many::one(seed, flags.without, true);
+        }
+    }
+    let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let jobs = flags.jobs.map_or_else(available, NonZeroUsize::get);
+    let summary = many::run(flags.seeds.clone(), flags.without, jobs);
+    let took = begun.elapsed();
+    match flags.output {
+        Form::Table => output::print_text(&table(&summary, took))?,
+        Form::Json => output::print_text(&format!("{:#}\n", document(&summary, took)))?,
+    }
+    Ok(if summary.failures.is_empty() { Status::Done } else { Status::Leftover })
+}
+
+fn hours(millis: i64) -> f64 {
+    millis as f64 / 3_600_000.0
+}
+
+fn per_second(count: u64, took: Duration) -> f64 {
+    count as f64 / took.as_secs_f64().max(0.001)
+}
+
+fn table(summary: &Summary, took: Duration) -> String {
+    let Summary { runs, steps, virtual_ms, instructions, sold, pods_ran, .. } = summary;
+    let mut text = format!(
+        "{runs} runs in {:.1} s ({:.1} a second): {:.1} virtual hours, {steps} steps\n\
+         {pods_ran} pods ran, {sold} machines were sold, {instructions} instructions were carried out\n",
+        took.as_secs_f64(),
+        per_second(*runs, took),
+        hours(*virtual_ms),
+    );
+    for (title, counts) in [("faults", &summary.faults), ("calls that felt one", &summary.felt)] {
+        let listed: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        // Writing to a String cannot fail.
+        let _always = writeln!(text, "{title}: {}", listed.join(", "));
+    }
+    for (seed, failure) in &summary.failures {
+        let _always = writeln!(text, "seed {seed}: something was that must never be");
+        for violation in &failure.report.violations {
+            let _always = writeln!(text, "  {violation}");
+        }
+        for fault in &failure.faults {
+            let _always = writeln!(text, "    {fault}");
+        }
+        let _always = writeln!(text, "  again: fleetwright simulate faults --seeds {seed}..{seed} --trace");
+    }
+    let _always = writeln!(text, "{} of {runs} runs broke an invariant", summary.failures.len());
+    text
+}
+
+fn document(summary: &Summary, took: Duration) -> Value {
+    let failures: Vec<Value> = (summary.failures.iter())
+        .map(|(seed, failure)| {
+            let violations: Vec<String> = failure.report.violations.iter().map(ToString::to_string).collect();
+            let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
+            json!({ "seed": seed, "violations": violations, "faults": faults })
+        })
+        .collect();
+    json!({
+        "runs": summary.runs,
+        "steps": summary.steps,
+        "virtualHours": hours(summary.virtual_ms),
+        "seconds": took.as_secs_f64(),
+        "runsPerSecond": per_second(summary.runs, took),
+        "podsRan": summary.pods_ran,
+        "machinesSold": summary.sold,
+        "instructionsCarriedOut": summary.instructions,
+        "faults": summary.faults,
+        "callsThatFeltOne": summary.felt,
+        "failures": failures,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_two_numbers_or_one() {
+        assert_eq!(seeds("1..10"), Ok(1..=10));
+        assert_eq!(seeds("1..=10"), Ok(1..=10));
+        assert_eq!(seeds("7"), Ok(7..=7));
+        assert!(seeds("10..1").is_err());
+        assert!(seeds("a..1").unwrap_err().contains("\"a\" is no seed"));
+    }
+}

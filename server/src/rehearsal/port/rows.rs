@@ -1,0 +1,177 @@
+//! The store, as one process reaches it.
+
+use std::time::Duration;
+
+use engine::model::Text;
+use futures::future::FutureExt;
+use tokio::sync::watch;
+
+use super::Port;
+use crate::rehearsal::outside::Held;
+use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::log::{
+    Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
+};
+use crate::store::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use crate::store::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
+use crate::store::{Answer, Store};
+
+impl Store for Port {
+    fn take_lease<'a>(
+        &'a self,
+        scope: &'a Scope,
+        owner: &'a str,
+        seen: u64,
+        duration: Duration,
+    ) -> Answer<'a, LeaseAnswer> {
+        self.ask("take a lease", move |store| {
+            async move {
+                let answer = store.take_lease(scope, owner, seen, duration).await;
+                if let (Ok(LeaseAnswer::Granted { lease, .. }), Some(cluster)) = (&answer, scope.cluster_name()) {
+                    let held = Held { by: self.me, epoch: lease.epoch };
+                    self.outside.books().held.insert(Text::from(cluster), held);
+                }
+                answer
+            }
+            .boxed()
+        })
+    }
+
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal> {
+        self.ask("renew leases", move |store| store.renew_leases(leases, duration))
+    }
+
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> Answer<'a, ()> {
+        self.ask("release leases", move |store| store.release_leases(leases))
+    }
+
+    fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()> {
+        self.ask("ask for a lease", move |store| store.ask_for(scope, by))
+    }
+
+    fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {
+        self.ask("record a decision", move |store| async move { store.record(&self.shown(lease), entry).await }.boxed())
+    }
+
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> Answer<'a, ()> {
+        self.ask("begin an attempt", move |store| {
+            async move { store.begin_attempt(&self.shown(lease), intent).await }.boxed()
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Lease,
+        claim: &'a str,
+        attempt: u32,
+        settlement: &'a Settlement,
+    ) -> Answer<'a, ()> {
+        self.ask("settle a launch", move |store| {
+            async move { store.settle(&self.shown(lease), claim, attempt, settlement).await }.boxed()
+        })
+    }
+
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> Answer<'a, ()> {
+        self.ask("close launches", move |store| {
+            async move { store.close_intents(&self.shown(lease), claims).await }.boxed()
+        })
+    }
+
+    fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>> {
+        self.ask("read open launches", move |store| store.open_intents(scope))
+    }
+
+    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {
+        self.ask("write instructions", move |store| {
+            async move { store.write_instructions(&self.shown(lease), rows).await }.boxed()
+        })
+    }
+
+    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> Answer<'a, ()> {
+        self.ask("end instructions", move |store| {
+            async move { store.end_instructions(&self.shown(lease), ends).await }.boxed()
+        })
+    }
+
+    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> Answer<'a, ()> {
+        self.ask("end disruptions", move |store| {
+            async move { store.end_disruptions(&self.shown(lease), ends).await }.boxed()
+        })
+    }
+
+    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> Answer<'a, ()> {
+        self.ask("append to the log", move |store| store.append_log(lease, chunks))
+    }
+
+    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> Answer<'a, ()> {
+        self.ask("keep contents", move |store| store.put_blobs(blobs))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        self.ask("read a content", move |store| store.blob(hash))
+    }
+
+    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()> {
+        self.ask("count decisions", move |store| store.count_quiet(totals))
+    }
+
+    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64> {
+        self.ask("read a count", move |store| store.quiet(scope))
+    }
+
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        self.ask("read decisions", move |store| store.decisions(filter))
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        self.ask("read a decision", move |store| store.decision(number))
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        self.ask("read the log", move |store| store.log_of(scope, segment))
+    }
+
+    fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
+        self.ask("let go of old rows", move |store| store.prune(retention))
+    }
+
+    fn remember_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> Answer<'a, ()> {
+        self.ask("remember offerings", move |store| store.remember_offerings(region, entries))
+    }
+
+    fn recall_offerings<'a>(&'a self, region: &'a str) -> Answer<'a, Vec<OfferingEntry>> {
+        self.ask("recall offerings", move |store| store.recall_offerings(region))
+    }
+
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> Answer<'a, i64> {
+        self.ask("freeze", move |store| store.freeze(order))
+    }
+
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> Answer<'a, bool> {
+        self.ask("thaw", move |store| store.thaw(id, by))
+    }
+
+    fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
+        self.ask("read freezes", |store| store.freezes())
+    }
+
+    fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {
+        self.ask("write an audit line", move |store| store.audit(entry))
+    }
+
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> Answer<'_, Vec<AuditRow>> {
+        self.ask("read the audit", move |store| store.read_audit(limit, before))
+    }
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.outside.store.changes()
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        self.ask("answer", |store| store.ping())
+    }
+
+    fn schema_version(&self) -> Answer<'_, i64> {
+        self.ask("tell its schema", |store| store.schema_version())
+    }
+}
