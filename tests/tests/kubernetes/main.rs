@@ -1,5 +1,6 @@
 //! The agent beside a real API server and a real kube-scheduler. `cargo test -p e2e --test kubernetes [-- part of a name]`
 
+mod crds;
 mod stage;
 
 use std::process::ExitCode;
@@ -11,11 +12,15 @@ fn main() -> ExitCode {
     let programs = Programs { server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(), agent: "fleetwright-agent".into() };
     suite::run(
         &programs,
-        &[Scenario {
-            name: "machines_join_run_pods_and_leave_as_kubelets_do",
-            limit: Duration::from_secs(120),
-            needs_own: false,
-            play: |stage| Box::pin(stage::machines_join_run_pods_and_leave(stage)),
-        }],
+        &[
+            Scenario {
+                name: "machines_join_run_pods_and_leave_as_kubelets_do",
+                limit: Duration::from_secs(120),
+                needs_own: false,
+                play: |stage| Box::pin(stage::machines_join_run_pods_and_leave(stage)),
+            },
+            crds::STORED,
+            crds::REFUSED,
+        ],
     )
 }
