@@ -124,6 +124,7 @@ impl<C: CloudProvider + 'static> Running<C> {
                     self.sessions.instruct(&cluster, id, *instruction, deadline).await;
                 }
                 Output::Call(call) => self.call(call, now),
+                Output::Resync { cluster, reason } => self.sessions.resync(&cluster, reason.to_string()).await,
                 Output::Show(cluster) => changed |= self.look_at(cluster),
             }
         }

@@ -7,7 +7,8 @@
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
 //! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`machine`] and `lifecycle` (one machine from
-//! intent to grave), `retire` (empty nodes, interruptions), [`offerings`] (what is sold out), [`view`] (what people see).
+//! intent to grave), `retire` (empty nodes, interruptions), [`rails`] (what no decision may do),
+//! [`offerings`] (what is sold out), [`view`] (what people see).
 
 pub mod batch;
 pub mod effect;
@@ -18,6 +19,7 @@ pub mod machine;
 pub mod offerings;
 pub mod order;
 mod provision;
+pub mod rails;
 mod retire;
 mod route;
 pub mod view;
@@ -38,6 +40,7 @@ use crate::input::{PlanningInput, Policy};
 use crate::model::{Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
 use offerings::OfferingMemory;
+use rails::{RailSettings, Rails};
 use ward::{Desk, Ward};
 
 /// Name of a cluster, unique in the fleet.
@@ -67,6 +70,8 @@ pub struct Settings {
     pub launch_timeout_ms: i64,
     /// From machine to Node (Karpenter: registration timeout).
     pub registration_timeout_ms: i64,
+    /// What no decision may do.
+    pub rails: RailSettings,
     /// How long an offering that was refused is left alone.
     pub sold_out_ms: i64,
     /// First number of decisions and instructions; above all numbers of earlier processes.
@@ -85,6 +90,7 @@ impl Default for Settings {
             disruption_pass_ms: 10_000,
             launch_timeout_ms: 5 * 60_000,
             registration_timeout_ms: 15 * 60_000,
+            rails: RailSettings::default(),
             sold_out_ms: offerings::SOLD_OUT_MS,
             first_number: 1,
             identity: 0,
@@ -100,6 +106,7 @@ pub struct Controller {
     planner: Planner,
     wards: BTreeMap<ClusterId, Ward>,
     offerings: OfferingMemory,
+    rails: Rails,
     next_number: u64,
 }
 
@@ -108,20 +115,16 @@ impl Controller {
     #[must_use]
     pub fn new(settings: Settings, planner: Planner) -> Self {
         let next_number = settings.first_number;
-        Self { settings, planner, wards: BTreeMap::new(), offerings: OfferingMemory::default(), next_number }
+        let (offerings, rails) = (OfferingMemory::default(), Rails::default());
+        Self { settings, planner, wards: BTreeMap::new(), offerings, rails, next_number }
     }
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.offerings.forget_past(now);
-        let touched = cluster_of(&event, &self.wards);
-        let due: Vec<ClusterId> = match touched {
-            Some(cluster) => vec![cluster],
-            None => {
-                self.wards.values().filter(|w| w.wake.is_some_and(|at| at <= now)).map(|w| w.cluster.clone()).collect()
-            }
-        };
+        let stirred = self.settle_rails(&event, now);
+        let due = self.due(cluster_of(&event, &self.wards), stirred, now);
         let mut event = Some(event);
         for cluster in due {
             let ward = self.wards.entry(cluster.clone()).or_insert_with(|| Ward::new(cluster));
@@ -129,32 +132,58 @@ impl Controller {
                 settings: &self.settings,
                 planner: self.planner,
                 offerings: &mut self.offerings,
+                rails: &mut self.rails,
                 next_number: &mut self.next_number,
                 effects: &mut effects,
                 now,
             };
-            let before = ward.outline();
+            let before = (ward.outline(), ward.rails.outline());
+            if stirred {
+                ward.stir(now);
+            }
             if let Some(event) = event.take() {
                 ward.take_in(event, &mut desk);
             }
             ward.advance(&mut desk);
-            if ward.outline() != before {
+            self.rails.machines.insert(ward.cluster.clone(), ward.machines.len());
+            if stirred || (ward.outline(), ward.rails.outline()) != before {
                 effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
             }
         }
+        effects.retain(|effect| rails::passes(&self.settings.rails, effect));
         effects
+    }
+
+    /// Lets the rails take time and freezes in; says whether that changes what the whole fleet may do.
+    fn settle_rails(&mut self, event: &Event, now: Timestamp) -> bool {
+        let settled = self.rails.settle(&self.settings.rails, now);
+        match event {
+            Event::FreezesChanged { freezes } => self.rails.freezes.replace(freezes.clone(), now) || settled,
+            _ => settled,
+        }
+    }
+
+    /// The clusters to look at: the one that the event is about first, then those whose time has come, or all of them.
+    fn due(&self, touched: Option<ClusterId>, stirred: bool, now: Timestamp) -> Vec<ClusterId> {
+        let timed = touched.is_none();
+        let others = self.wards.values().filter(|ward| {
+            let awake = timed && ward.wake.is_some_and(|at| at <= now);
+            (stirred || awake) && touched.as_ref() != Some(&ward.cluster)
+        });
+        touched.iter().cloned().chain(others.map(|ward| ward.cluster.clone())).collect()
     }
 
     /// When [`Event::Tick`] is due at the latest, if nothing else happens; a moment in the past means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.wards.values().filter_map(|ward| ward.wake).min()
+        self.wards.values().filter_map(|ward| ward.wake).chain(self.rails.next_change(&self.settings.rails)).min()
     }
 
     /// What people see of a cluster.
     #[must_use]
     pub fn view(&self, cluster: &str) -> Option<ClusterView> {
-        self.wards.get(cluster).map(|ward| ward.view(self.offerings.len()))
+        let ward = self.wards.get(cluster)?;
+        Some(ward.view(self.offerings.len(), ward.rails_view(&self.rails, &self.settings.rails)))
     }
 
     /// The clusters that this controller knows, by name.
@@ -179,12 +208,13 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         | Event::InstanceGone { cluster, .. }
         | Event::InstructionAcked { cluster, .. }
         | Event::InstructionFailed { cluster, .. }
+        | Event::QuarantineReleased { cluster }
         | Event::Interrupted { cluster, .. } => Some(cluster.clone()),
         Event::Launched(launched) => Some(launched.cluster.clone()),
         Event::Recorded { decision } => {
             wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
         }
-        Event::Tick => None,
+        Event::Tick | Event::FreezesChanged { .. } => None,
     }
 }
 

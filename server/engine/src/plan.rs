@@ -83,6 +83,8 @@ pub enum ReasonCode {
     NoNodePool,
     /// The API server accepts the pod, but nobody can schedule it.
     InvalidPod,
+    /// A safety rail holds the launch back.
+    HeldBack,
 }
 
 impl ReasonCode {
@@ -105,6 +107,7 @@ impl ReasonCode {
             Self::NodePoolNotReady => "NodePoolNotReady",
             Self::NoNodePool => "NoNodePool",
             Self::InvalidPod => "InvalidPod",
+            Self::HeldBack => "HeldBack",
         }
     }
 }

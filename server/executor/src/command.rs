@@ -105,6 +105,13 @@ pub enum Step {
     },
     /// Hand this to the controller.
     Tell(Box<Event>),
+    /// Have the agent send a snapshot.
+    Resync {
+        /// Which cluster's.
+        cluster: ClusterId,
+        /// Why, for people.
+        reason: Text,
+    },
     /// Show what people see of this cluster.
     Publish {
         /// Which.

@@ -56,6 +56,7 @@ impl Executor {
     pub fn start(&mut self, effect: Effect, now: Timestamp) -> Vec<Step> {
         let command = match effect {
             Effect::PublishView { cluster } => return vec![Step::Publish { cluster }],
+            Effect::Resync { cluster, reason } => return vec![Step::Resync { cluster, reason }],
             Effect::Record(decision) => Command::Record(decision),
             Effect::Launch(order) => Command::Launch(order),
             Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },

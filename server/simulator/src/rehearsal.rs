@@ -222,8 +222,14 @@ impl Rehearsal {
     fn connect(&mut self, cluster: &ClusterId) {
         let Some(scene) = self.clusters.get_mut(cluster) else { return };
         scene.connected = true;
-        let snapshot = ClusterSnapshot { pools: scene.pools.clone(), ..scene.cluster.snapshot() };
         self.tell(Event::AgentConnected { cluster: cluster.clone() });
+        self.show_again(cluster);
+    }
+
+    /// The agent, if it is there, sends a snapshot.
+    fn show_again(&mut self, cluster: &ClusterId) {
+        let Some(scene) = self.clusters.get(cluster).filter(|scene| scene.connected) else { return };
+        let snapshot = ClusterSnapshot { pools: scene.pools.clone(), ..scene.cluster.snapshot() };
         let observation = Observation::Snapshot(Box::new(snapshot));
         self.tell(Event::Observed { cluster: cluster.clone(), observation });
     }
@@ -241,6 +247,7 @@ impl Rehearsal {
             match step {
                 Step::Tell(event) => self.tell(*event),
                 Step::Publish { .. } => {}
+                Step::Resync { cluster, .. } => self.show_again(&cluster),
                 Step::Run { id, command, .. } => self.send(id, command),
             }
         }

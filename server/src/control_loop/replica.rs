@@ -54,6 +54,8 @@ pub(crate) enum Output {
     Refuse { cluster: ClusterId, reason: String },
     /// Have the agent do something.
     Instruct { cluster: ClusterId, id: InstructionId, instruction: Box<Instruction>, deadline: Timestamp },
+    /// Have the agent of a cluster send a snapshot.
+    Resync { cluster: ClusterId, reason: Text },
     /// What people see of this cluster has changed.
     Show(ClusterId),
 }
@@ -227,6 +229,7 @@ impl Replica {
                     outputs.push(Output::Call(Call::Run { id, command, lease, answer_by }));
                 }
                 Step::Tell(event) => queue.extend(self.decide(*event, now)),
+                Step::Resync { cluster, reason } => outputs.push(Output::Resync { cluster, reason }),
                 Step::Publish { cluster } => outputs.push(Output::Show(cluster)),
             }
         }

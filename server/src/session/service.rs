@@ -112,6 +112,11 @@ impl Sessions {
         self.order(cluster, Order::Refuse(reason)).await;
     }
 
+    /// Has the cluster's agent, if it is there, send a snapshot.
+    pub async fn resync(&self, cluster: &ClusterId, reason: String) {
+        self.order(cluster, Order::Resync(reason)).await;
+    }
+
     /// Has `instruction` carried out in the cluster, now or when its agent is back. The answer comes as an event
     /// (`InstructionAcked`, or `InstructionFailed`, also when `deadline` passes without one).
     pub async fn instruct(

@@ -220,6 +220,17 @@ impl Session {
         }
     }
 
+    /// The controller wants to see everything again.
+    pub fn ask_again(&mut self, reason: String) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        // A snapshot that is on its way already shows everything.
+        if !matches!(conversation.believing, Believing::Following { .. }) {
+            return Vec::new();
+        }
+        conversation.believing = Believing::Nothing;
+        vec![say(connect_response::Message::Resync(v1::Resync { reason }))]
+    }
+
     /// Time has passed.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Output> {
         let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(happened).collect();

@@ -7,6 +7,9 @@ use engine::plan::Reason;
 
 /// What was decided, for people.
 pub(crate) fn summary(decision: &Decision) -> String {
+    if decision.shadow {
+        return in_shadow(decision);
+    }
     let mut parts = Vec::new();
     if !decision.machines.is_empty() {
         parts.push(bought(decision));
@@ -21,6 +24,18 @@ pub(crate) fn summary(decision: &Decision) -> String {
         parts.push(format!("leave {} without a place", count(decision.unplaced.len(), "pod")));
     }
     if parts.is_empty() { "change nothing".to_owned() } else { parts.join("; ") }
+}
+
+/// What would have been done, had it not been for shadow mode.
+fn in_shadow(decision: &Decision) -> String {
+    let would = decision.notes.iter().filter(|note| note.starts_with("would "));
+    let waiting = decision.unplaced.len();
+    let rest = if waiting == 0 { String::new() } else { format!("; {} without a place", count(waiting, "pod")) };
+    match would.clone().count() {
+        0 => format!("shadow: would change nothing{rest}"),
+        1 => format!("shadow: {}{rest}", would.map(String::as_str).collect::<String>()),
+        many => format!("shadow: {} and {} more like it{rest}", would.map(String::as_str).next().unwrap_or(""), many - 1),
+    }
 }
 
 fn bought(decision: &Decision) -> String {

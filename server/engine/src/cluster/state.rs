@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::promise::{Promises, Target};
-use super::record::{ClaimRecord, DaemonRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
+use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
 use crate::control::LaunchedFacts;
 use crate::model::{Labels, Text, Timestamp};
 
@@ -79,6 +79,22 @@ impl ClusterState {
             self.upsert(object, now);
         }
         self.synced = true;
+    }
+
+    /// Everything that the cluster has shown, as one snapshot.
+    #[must_use]
+    pub fn to_snapshot(&self) -> ClusterSnapshot {
+        let namespaces = self.namespaces.iter();
+        ClusterSnapshot {
+            pods: self.pods.values().cloned().collect(),
+            nodes: self.nodes.values().cloned().collect(),
+            claims: self.claims.values().cloned().collect(),
+            pools: self.pools.values().cloned().collect(),
+            daemons: self.daemons.values().cloned().collect(),
+            namespaces: namespaces
+                .map(|(name, labels)| NamespaceRecord { name: name.clone(), labels: labels.clone() })
+                .collect(),
+        }
     }
 
     fn keys_missing_from(&self, snapshot: &ClusterSnapshot) -> Vec<Key> {

@@ -30,6 +30,13 @@ pub enum Effect {
         /// Its provider id.
         provider_id: Text,
     },
+    /// Have the agent send a snapshot; answered by observations.
+    Resync {
+        /// Where.
+        cluster: ClusterId,
+        /// Why, for people.
+        reason: Text,
+    },
     /// What people see of this cluster has changed; read it with [`Controller::view`](super::Controller::view).
     PublishView {
         /// Which.
@@ -215,6 +222,8 @@ pub struct Decision {
     pub at: Timestamp,
     /// What it is about.
     pub kind: DecisionKind,
+    /// It is only written down; the notes say what would have been done.
+    pub shadow: bool,
     /// Version of the state that it was made from.
     pub state_version: u64,
     /// Machines to buy.

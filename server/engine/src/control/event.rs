@@ -1,5 +1,6 @@
 //! What can happen.
 
+use super::rails::Freeze;
 use super::{ClusterId, DecisionId, InstructionId};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text};
@@ -73,6 +74,16 @@ pub enum Event {
         provider_id: Text,
         /// In a sentence, for the record.
         reason: Text,
+    },
+    /// These freezes are in force, and no others.
+    FreezesChanged {
+        /// All of them.
+        freezes: Vec<Freeze>,
+    },
+    /// A person vouches for what the agent of a quarantined cluster tells.
+    QuarantineReleased {
+        /// Where.
+        cluster: ClusterId,
     },
     /// Time passed.
     Tick,

@@ -68,6 +68,7 @@ impl Ward {
             Stage::Launching if machine.leaves.is_none() && elapsed >= desk.settings.launch_timeout_ms => {
                 let minutes = desk.settings.launch_timeout_ms / 60_000;
                 let reason = format!("no machine was launched within {minutes} minutes");
+                desk.rails.brake.failed(desk.now);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
             Stage::Joining => self.step_joining(claim, elapsed, free, desk),
@@ -83,6 +84,7 @@ impl Ward {
         match node {
             Some(node) if node.is_registered() => {
                 self.enter(claim, Stage::Registered, desk.now);
+                desk.rails.brake.joined(desk.now);
                 self.step(claim, desk);
             }
             Some(node) if free => {
@@ -96,6 +98,7 @@ impl Ward {
             None if elapsed >= desk.settings.registration_timeout_ms => {
                 let minutes = desk.settings.registration_timeout_ms / 60_000;
                 let reason = format!("the machine did not join the cluster within {minutes} minutes");
+                desk.rails.brake.failed(desk.now);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
             _ => {}
@@ -182,6 +185,7 @@ impl Ward {
             self.note_sold_out(&claim, sold_out, desk);
         }
         self.state.note_launch(&claim, &facts);
+        self.note_attempts(&claim, desk);
         if unwanted {
             self.give_back(&claim, desk);
         } else {
@@ -196,6 +200,7 @@ impl Ward {
         if machine.stage != Stage::Launching || machine.attempt != attempt {
             return;
         }
+        desk.rails.brake.failed(now);
         match failure {
             LaunchFailure::NoCapacity { sold_out } => {
                 self.note_sold_out(claim, sold_out, desk);

@@ -27,16 +27,22 @@ impl Ward {
         self.retry = None;
         let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
         let fixed = input.pools.iter().any(|pool| pool.replicas.is_some());
-        if input.pods.is_empty() && !fixed {
-            return;
+        self.rails.held_launches = None;
+        let held = self.hold_pods(&mut input, desk);
+        if input.pods.is_empty() && held.is_empty() && !fixed {
+            return self.forget_said();
         }
+        self.hold_pools(&mut input, desk);
         for pool in &mut input.pools {
             pool.catalogue = desk.offerings.mark(&pool.catalogue);
         }
         match (desk.planner)(&input) {
-            Ok((plan, report)) => {
+            Ok((mut plan, mut report)) => {
                 self.refused = None;
-                self.adopt_plan(&input, &plan, report, desk);
+                let waiting = self.hold_launches(&input, &mut plan, &mut report, desk);
+                let held = held.into_iter().chain(waiting).collect();
+                self.adopt_plan(&input, &plan, report, held, desk);
+                self.drain_replaced(desk);
             }
             Err(reason) => {
                 self.refused = Some(reason);
@@ -45,7 +51,22 @@ impl Ward {
         }
     }
 
-    fn adopt_plan(&mut self, input: &PlanningInput, plan: &Plan, report: PlanReport, desk: &mut Desk<'_>) {
+    fn adopt_plan(
+        &mut self,
+        input: &PlanningInput,
+        plan: &Plan,
+        report: PlanReport,
+        held: Vec<UnplacedPod>,
+        desk: &mut Desk<'_>,
+    ) {
+        let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report).into_iter().chain(held).collect();
+        if !plan.unschedulable.is_empty() {
+            let again = desk.after(desk.settings.retry_ms);
+            self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
+        }
+        if self.is_shadow(desk) {
+            return self.say_plan(input, plan, report, unplaced, desk);
+        }
         let id = DecisionId(desk.number());
         let machines: Vec<PlannedMachine> = (plan.nodes.iter().chain(&plan.static_nodes))
             .map(|node| order::machine(&self.cluster, &self.uid, &self.state, input, node, id, desk))
@@ -62,11 +83,8 @@ impl Ward {
             let machine = Machine::decided(planned.clone(), id, revision, desk.now);
             self.machines.insert(planned.claim.name.clone(), machine);
         }
+        self.note_launches(&machines, plan.nodes.iter().chain(&plan.static_nodes), desk);
         let placed = self.keep_placements(input, plan, desk.now);
-        let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report);
-        if !plan.unschedulable.is_empty() {
-            self.retry = Some(desk.after(desk.settings.retry_ms));
-        }
         let said = summary_of(&unplaced);
         let repeats = machines.is_empty() && placed.is_empty() && said == self.last_unplaced;
         self.last_unplaced = said;
@@ -78,6 +96,7 @@ impl Ward {
             cluster: self.cluster.clone(),
             at: desk.now,
             kind: DecisionKind::Provision,
+            shadow: false,
             state_version: version,
             machines,
             removals: Vec::new(),
@@ -139,6 +158,7 @@ impl Ward {
                 self.enter(claim, Stage::Creating, desk.now);
                 self.instruct(Instruction::CreateClaim(planned.claim.clone()), desk);
             } else {
+                desk.rails.launches.forget(&self.cluster, claim);
                 self.machines.remove(claim);
                 self.state.forget_claim(claim);
                 self.window.rouse(desk.now);
@@ -155,7 +175,10 @@ impl Ward {
             desk.offerings.is_sold_out(&option.instance_type, &option.zone, order.capacity_type)
         };
         let unchanged = pool.revision == machine.revision && pool.pool.not_ready.is_none();
-        unchanged && !order.options.iter().all(sold) && self.within_limits(id, &planned.claim.pool)
+        unchanged
+            && self.may_launch(&planned.claim.pool, desk)
+            && !order.options.iter().all(sold)
+            && self.within_limits(id, &planned.claim.pool)
     }
 
     /// Whether the pool's limits hold for everything but the machines of this decision, which were planned within them.

@@ -23,9 +23,14 @@ impl Ward {
         self.last_pass = Some(desk.now);
         let soon = (held > 0).then(|| desk.after(desk.settings.disruption_pass_ms));
         self.next_pass = [again, soon].into_iter().flatten().min();
+        let removals = self.hold_removals(removals, desk);
+        if self.is_shadow(desk) {
+            return self.say_removals(DecisionKind::Empty, &removals, desk);
+        }
         if removals.is_empty() {
             return;
         }
+        self.note_removals(&removals, desk);
         let id = DecisionId(desk.number());
         let decision = self.removal_decision(id, DecisionKind::Empty, removals, desk.now);
         self.record(decision, desk);
@@ -43,6 +48,7 @@ impl Ward {
             cluster: self.cluster.clone(),
             at,
             kind,
+            shadow: false,
             state_version: self.state.version(),
             machines: Vec::new(),
             removals,
@@ -58,8 +64,12 @@ impl Ward {
     pub fn carry_out_removals(&mut self, decision: &Decision, desk: &mut Desk<'_>) {
         let still = empty_nodes(&self.state, &self.proposed(Some(decision.id)), desk.now);
         let still: BTreeSet<Text> = still.removals.into_iter().map(|removal| removal.claim).collect();
-        for removal in decision.removals.iter().filter(|removal| still.contains(&removal.claim)) {
-            self.dismiss(&removal.claim, &removal.reason, None, desk);
+        for removal in &decision.removals {
+            if still.contains(&removal.claim) && self.may_remove(&removal.claim, desk) {
+                self.dismiss(&removal.claim, &removal.reason, None, desk);
+            } else {
+                desk.rails.removals.forget(&self.cluster, &removal.claim);
+            }
         }
     }
 
@@ -73,6 +83,9 @@ impl Ward {
         }
         let node = self.state.node_of_claim(&claim).map(|node| node.name.clone()).unwrap_or_default();
         let removals = vec![Removal { claim: claim.clone(), node, reason: reason.clone() }];
+        if self.is_shadow(desk) {
+            return self.say_removals(DecisionKind::Interruption, &removals, desk);
+        }
         let id = DecisionId(desk.number());
         let decision = self.removal_decision(id, DecisionKind::Interruption, removals, desk.now);
         self.record(decision, desk);
@@ -104,7 +117,7 @@ impl Ward {
             Stage::Creating | Stage::Launching => {}
             _ if self.state.node_of_claim(claim).is_some() => {
                 self.enter(claim, Stage::Draining, desk.now);
-                self.drain(claim, desk);
+                self.drain_when_replaced(claim, desk);
             }
             _ => self.give_back(claim, desk),
         }

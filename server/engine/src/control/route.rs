@@ -9,7 +9,16 @@ impl Ward {
     /// Changes what is believed and known; nothing is decided here.
     pub fn take_in(&mut self, event: Event, desk: &mut Desk<'_>) {
         match event {
-            Event::Observed { observation, .. } => self.observe(observation, desk.now),
+            Event::Observed { observation, .. } => {
+                if let Some(observation) = self.believe(observation, desk) {
+                    self.observe(observation, desk);
+                }
+            }
+            Event::QuarantineReleased { .. } => {
+                if let Some(observation) = self.release_quarantine() {
+                    self.observe(observation, desk);
+                }
+            }
             Event::AgentConnected { .. } => self.connected = true,
             Event::AgentDisconnected { .. } => {
                 self.connected = false;
@@ -22,12 +31,13 @@ impl Ward {
             Event::InstructionAcked { instruction, .. } => self.acked(instruction, desk),
             Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
-            Event::Tick => return,
+            Event::Tick | Event::FreezesChanged { .. } => return,
         }
         self.changed = true;
     }
 
-    fn observe(&mut self, observation: Observation, now: Timestamp) {
+    fn observe(&mut self, observation: Observation, desk: &mut Desk<'_>) {
+        let now = desk.now;
         let pod = match &observation {
             Observation::Upsert(object) => match object.as_ref() {
                 Object::Pod(pod) => Some(pod.key.clone()),
@@ -50,6 +60,9 @@ impl Ward {
         if !lone_pod {
             self.adopt_claims(now);
         }
+        if whole {
+            self.recount_launches(desk);
+        }
     }
 
     fn note_pod(&mut self, key: &crate::cluster::PodKey, now: Timestamp) {
@@ -70,7 +83,10 @@ impl Ward {
         if self.state.promises.lapse(desk.now) {
             self.window.rouse(desk.now);
         }
-        self.step_machines(desk);
+        self.ask_for_snapshot(desk);
+        if self.rails.quarantine.is_none() && !self.is_shadow(desk) {
+            self.step_machines(desk);
+        }
         self.plan_if_due(desk);
         if self.changed {
             let earliest = self.last_pass.map_or(desk.now, |last| {
@@ -97,6 +113,9 @@ impl Ward {
             let again = again.filter(|_| machine.stage != Stage::InService);
             [again, limit].into_iter().flatten().min()
         });
-        machines.chain(decisions).chain(self.state.promises.next_lapse()).min()
+        // Nothing is done about machines while what is seen of them is not believed, or while nothing is done at all.
+        let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
+        let machines = machines.filter(|_| !held);
+        machines.chain(decisions).chain(self.next_snapshot()).chain(self.state.promises.next_lapse()).min()
     }
 }

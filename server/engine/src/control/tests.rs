@@ -326,13 +326,13 @@ fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned
     see_pod(&mut controller, 2_000, on("m0", pod("a", 500)));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
     let event = Event::Interrupted { cluster, provider_id, reason: text("spot") };
-    let effects = controller.handle(event, Timestamp(10_000));
+    controller.handle(event, Timestamp(10_000));
+    let effects = controller.handle(Event::Tick, Timestamp(11_000));
     let told = instructions(&effects);
     assert!(
         matches!(told.as_slice(), [(_, Instruction::Drain { deadline: Some(Timestamp(130_000)), .. })]),
         "{told:?}"
     );
-    let effects = controller.handle(Event::Tick, Timestamp(11_000));
     let decision = decided(&effects)[0];
     assert_eq!(decision.machines[0].pods, [text("default/a")]);
     // The offering that was taken back, a t.2 on spot, is left alone.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::machine::{Bought, Stage};
+use super::rails::RailsView;
 use super::{ClusterId, Decision};
 use crate::model::{MicroUsd, Text, Timestamp};
 
@@ -33,6 +34,8 @@ pub struct ClusterView {
     pub decisions: Vec<Arc<Decision>>,
     /// Why the last plan was refused, until one succeeds.
     pub refused: Option<String>,
+    /// What the rails hold back, and why.
+    pub rails: RailsView,
 }
 
 /// One of our machines.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::batch::Window;
 use super::machine::{Machine, Stage};
 use super::offerings::OfferingMemory;
+use super::rails::{Rails, RailsView, WardRails};
 use super::view::{ClusterView, MachineView};
 use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Planner, Settings};
 use crate::cluster::ClusterState;
@@ -19,6 +20,7 @@ pub(super) struct Desk<'c> {
     pub settings: &'c Settings,
     pub planner: Planner,
     pub offerings: &'c mut OfferingMemory,
+    pub rails: &'c mut Rails,
     pub next_number: &'c mut u64,
     pub effects: &'c mut Vec<Effect>,
     pub now: Timestamp,
@@ -45,6 +47,8 @@ pub(super) struct Ward {
     pub connected: bool,
     pub state: ClusterState,
     pub window: Window,
+    /// What the rails know of it.
+    pub rails: WardRails,
     /// Machines of ours, by NodeClaim.
     pub machines: BTreeMap<Text, Machine>,
     /// Decisions that are not durable yet.
@@ -114,7 +118,7 @@ impl Ward {
         (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id))
     }
 
-    pub fn view(&self, sold_out: usize) -> ClusterView {
+    pub fn view(&self, sold_out: usize, rails: RailsView) -> ClusterView {
         let machines: Vec<MachineView> = self.machines.values().map(|machine| self.machine_view(machine)).collect();
         let prices = machines.iter().filter_map(|machine| machine.bought.as_ref());
         ClusterView {
@@ -130,6 +134,7 @@ impl Ward {
             sold_out,
             decisions: self.recent.iter().cloned().collect(),
             refused: self.refused.clone(),
+            rails,
         }
     }
 

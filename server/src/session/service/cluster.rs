@@ -45,6 +45,7 @@ pub(super) enum Incoming {
 pub(super) enum Order {
     Accept(u64),
     Refuse(String),
+    Resync(String),
     Instruct { id: InstructionId, instruction: Box<Instruction>, deadline: Timestamp },
 }
 
@@ -154,6 +155,7 @@ impl Task {
         match order {
             Order::Accept(epoch) => self.session.accept(epoch, now()),
             Order::Refuse(reason) => self.session.refuse(&reason),
+            Order::Resync(reason) => self.session.ask_again(reason),
             Order::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline),
         }
     }

@@ -1,0 +1,137 @@
+//! RAILS: what no decision may do, however sure it is of itself.
+//!
+//! A rail never plans; it looks at what is about to happen and lets it pass, holds it back with a reason, or holds
+//! everything back. Each is a value with pure functions, switched off by its own setting, and each has a test that fails
+//! when it is switched off:
+//!
+//! | rail | holds back | until |
+//! |---|---|---|
+//! | [`quarantine`] | everything in a cluster whose snapshot lost too much | a later snapshot agrees, or a person releases it |
+//! | [`caps`] | launches and voluntary removals beyond so many in a sliding window, by cluster and fleet | the window moves on |
+//! | [`attempts`] | launches for a pod that machines were launched for and that was never bound | a wait that doubles |
+//! | [`brake`] | voluntary removals in the whole fleet | launches succeed again |
+//! | [`freeze`] | launches and voluntary removals, where a person said so | a person thaws it, or it ends |
+//! | [`mode`] | every effect but the record, in shadow mode | the setting changes |
+//! | replacement | a drain whose pods need room | their room is planned |
+//!
+//! What was begun is completed: a NodeClaim that was ordered gets its machine, a drain goes on. Interruptions and objects
+//! that people delete are followed whatever the rails say; nothing about them is voluntary.
+//!
+//! # What survives a restart
+//!
+//! | what | where |
+//! |---|---|
+//! | freezes and when they end | rows, told again by [`Event::FreezesChanged`](super::Event::FreezesChanged) |
+//! | the window of launches | the creation time of NodeClaims: those of a first snapshot are counted again |
+//! | mode and bounds | the configuration |
+//! | the window of removals, outcomes of launches (the brake), launches for each pod | memory: they begin empty. `consolidateAfter` begins anew with the process as well, so that no removal follows a restart at once |
+//! | quarantine | memory: the first snapshot after a restart is compared with the machines that are known to run |
+//!
+//! Reading order: [`settings`], then the rails in the order above; `guard` puts them in the way of decisions, [`view`]
+//! shows them.
+
+pub mod attempts;
+pub mod brake;
+pub mod caps;
+pub mod freeze;
+mod guard;
+pub mod mode;
+pub mod quarantine;
+mod replacement;
+pub mod settings;
+mod shadow;
+pub mod tally;
+pub mod view;
+
+pub use freeze::Freeze;
+pub use mode::Mode;
+pub use settings::RailSettings;
+pub use view::RailsView;
+
+use std::collections::BTreeMap;
+
+use super::{ClusterId, Effect};
+use crate::model::{Text, Timestamp};
+use attempts::Attempts;
+use brake::Brake;
+use caps::Caps;
+use freeze::Freezes;
+use quarantine::Quarantine;
+
+/// What was held back, why, and when to look again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// In a sentence; the same as long as the cause is.
+    pub reason: Text,
+    /// When there is room again, if nothing else happens; `None` when something has to.
+    pub until: Option<Timestamp>,
+}
+
+/// What the rails know of the fleet.
+#[derive(Debug, Default)]
+pub(super) struct Rails {
+    pub launches: Caps,
+    pub removals: Caps,
+    pub brake: Brake,
+    pub freezes: Freezes,
+    /// Machines of each cluster.
+    pub machines: BTreeMap<ClusterId, usize>,
+    /// The moment of the last event.
+    pub now: Timestamp,
+}
+
+impl Rails {
+    /// Time has passed; says whether that changes what the whole fleet may do.
+    pub fn settle(&mut self, settings: &RailSettings, now: Timestamp) -> bool {
+        self.now = now;
+        self.launches.forget_past(settings.launches.window_ms, now);
+        self.removals.forget_past(settings.removals.window_ms, now);
+        let brake = self.brake.settle(&settings.brake, now);
+        self.freezes.end_past(now) || brake
+    }
+
+    /// When time alone changes what the whole fleet may do.
+    pub fn next_change(&self, settings: &RailSettings) -> Option<Timestamp> {
+        [self.brake.next_change(&settings.brake), self.freezes.next_end()].into_iter().flatten().min()
+    }
+
+    /// Machines of the whole fleet.
+    pub fn fleet(&self) -> usize {
+        self.machines.values().sum()
+    }
+}
+
+/// What the rails know of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct WardRails {
+    pub quarantine: Option<Quarantine>,
+    pub attempts: Attempts,
+    /// Why launches were held back when last looked at.
+    pub held_launches: Option<Held>,
+    /// Why removals were held back when last looked at.
+    pub held_removals: Option<Held>,
+    /// What the last decisions in shadow mode said, by what they were about.
+    pub shadow_said: [String; 2],
+}
+
+impl WardRails {
+    /// Changes whenever what people see of the rails here does.
+    pub fn outline(&self) -> (Option<Text>, Option<Text>, Option<Text>) {
+        let reason = |held: &Option<Held>| held.as_ref().map(|held| held.reason.clone());
+        let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason.clone());
+        (quarantine, reason(&self.held_launches), reason(&self.held_removals))
+    }
+}
+
+/// Whether shadow mode lets `effect` pass: what is seen and written down does, what is done does not.
+pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
+    let cluster = match effect {
+        Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
+        Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
+        Effect::Launch(order) => &order.cluster,
+    };
+    settings.mode_of(cluster) == Mode::Act
+}
+
+#[cfg(test)]
+mod tests;

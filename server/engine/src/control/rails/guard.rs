@@ -1,0 +1,260 @@
+//! The rails in the way of one cluster's decisions.
+
+use super::caps::{Counted, Crowd};
+use super::quarantine::{Extent, Quarantine, suspicion};
+use super::{Held, RailsView};
+use crate::cluster::{ClusterSnapshot, Observation, PodKey};
+use crate::control::ward::{Desk, Ward};
+use crate::control::{Effect, PlannedMachine, Removal, UnplacedPod};
+use crate::input::PlanningInput;
+use crate::model::pool::NotReady;
+use crate::model::{MicroUsd, Text, Timestamp};
+use crate::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
+
+impl Ward {
+    /// The fact, if it is believed. Everything that is told after a snapshot that is not believed is not believed either.
+    pub fn believe(&mut self, observation: Observation, desk: &mut Desk<'_>) -> Option<Observation> {
+        match observation {
+            Observation::Snapshot(snapshot) => self.believe_snapshot(snapshot, desk),
+            other => match &mut self.rails.quarantine {
+                Some(quarantine) => {
+                    quarantine.hear(other, desk.now);
+                    None
+                }
+                None => Some(other),
+            },
+        }
+    }
+
+    fn believe_snapshot(&mut self, snapshot: Box<ClusterSnapshot>, desk: &mut Desk<'_>) -> Option<Observation> {
+        let rule = &desk.settings.rails.quarantine;
+        let (running, seen) = self.machines_in(&snapshot);
+        let shown = Extent::shown(&snapshot, seen);
+        let known = self.rails.quarantine.take();
+        let Some(reason) = suspicion(rule, Extent::believed(&self.state, running), shown) else {
+            return Some(Observation::Snapshot(snapshot));
+        };
+        let agreed = known.filter(|known| known.agrees(rule, shown));
+        if agreed.as_ref().is_some_and(|first| first.has_waited(rule, desk.now)) {
+            return Some(Observation::Snapshot(snapshot));
+        }
+        let mut quarantine = Quarantine::begin(rule, reason, snapshot, shown, desk.now);
+        if let Some(first) = agreed {
+            quarantine.since = first.since;
+            quarantine.ask_at = first.ask_at.max(desk.now);
+        }
+        self.rails.quarantine = Some(quarantine);
+        self.state.lose_sync();
+        None
+    }
+
+    /// How many machines of ours run, and how many of them the snapshot shows.
+    fn machines_in(&self, snapshot: &ClusterSnapshot) -> (usize, usize) {
+        let running = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_leaving());
+        let shown: std::collections::BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+        running.fold((0, 0), |(all, seen), machine| (all + 1, seen + usize::from(shown.contains(&machine.claim))))
+    }
+
+    /// A person vouches for what the agent tells.
+    pub fn release_quarantine(&mut self) -> Option<Observation> {
+        let quarantine = self.rails.quarantine.take()?;
+        Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
+    }
+
+    /// Asks the agent for a snapshot to compare with the one that is not believed, when it is time to.
+    pub fn ask_for_snapshot(&mut self, desk: &mut Desk<'_>) {
+        let connected = self.connected;
+        let Some(quarantine) = self.rails.quarantine.as_mut().filter(|q| connected && q.ask_at <= desk.now) else {
+            return;
+        };
+        quarantine.ask_at = desk.after(desk.settings.rails.quarantine.confirm_ms.max(1_000));
+        let (cluster, reason) = (self.cluster.clone(), quarantine.reason.clone());
+        desk.effects.push(Effect::Resync { cluster, reason });
+    }
+
+    /// When a snapshot is asked for next.
+    pub fn next_snapshot(&self) -> Option<Timestamp> {
+        self.rails.quarantine.as_ref().filter(|_| self.connected).map(|quarantine| quarantine.ask_at)
+    }
+
+    /// Takes pools that are frozen out of planning. Capacity that is there or on its way is still used.
+    pub fn hold_pools(&self, input: &mut PlanningInput, desk: &Desk<'_>) {
+        for pool in &mut input.pools {
+            if let Some(freeze) = desk.rails.freezes.of(&self.cluster, &pool.name) {
+                pool.not_ready = Some(NotReady::NodePool(freeze.sentence()));
+            }
+        }
+    }
+
+    /// Takes pods out of planning for which machines were launched in vain, as long as they wait.
+    pub fn hold_pods(&mut self, input: &mut PlanningInput, desk: &Desk<'_>) -> Vec<UnplacedPod> {
+        let state = &self.state;
+        self.rails.attempts.keep(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && pod.node.is_none()));
+        if self.rails.attempts.is_empty() {
+            return Vec::new();
+        }
+        let mut held = Vec::new();
+        let attempts = &self.rails.attempts;
+        let mut waits = Vec::new();
+        input.pods.retain(|pod| {
+            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+            let Some(why) = attempts.held(&key, desk.now) else { return true };
+            held.push(held_pod(&key, &why));
+            waits.push(why);
+            false
+        });
+        for why in waits {
+            self.wait_for(&why, desk);
+        }
+        held
+    }
+
+    /// Shortens a plan to the machines that there is room for; the pods of the others wait.
+    pub fn hold_launches(
+        &mut self,
+        input: &PlanningInput,
+        plan: &mut Plan,
+        report: &mut PlanReport,
+        desk: &Desk<'_>,
+    ) -> Vec<UnplacedPod> {
+        let prices = plan.nodes.iter().chain(&plan.static_nodes).map(|node| node.price);
+        let rule = &desk.settings.rails.launches;
+        let (room, held) = desk.rails.launches.room(rule, Counted::Launches, self.crowd(desk), prices, desk.now);
+        let Some(held) = held else { return Vec::new() };
+        let cut: Vec<PlannedNode> = plan.nodes.drain(room.min(plan.nodes.len())..).collect();
+        plan.static_nodes.truncate(room.saturating_sub(plan.nodes.len()));
+        report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+        report.lower_bound = MicroUsd(0);
+        self.wait_for(&held, desk);
+        let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
+        pods.sort_unstable();
+        let waiting = pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| {
+            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+            held_pod(&key, &held)
+        });
+        let waiting = waiting.collect();
+        self.rails.held_launches = Some(held);
+        waiting
+    }
+
+    /// Has pods planned again when what holds them back is over.
+    fn wait_for(&mut self, held: &Held, desk: &Desk<'_>) {
+        let Some(until) = held.until else { return };
+        let again = until.max(desk.after(desk.settings.retry_ms));
+        self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
+    }
+
+    /// The machines are decided: they count.
+    pub fn note_launches<'n>(
+        &self,
+        machines: &[PlannedMachine],
+        nodes: impl Iterator<Item = &'n PlannedNode>,
+        desk: &mut Desk<'_>,
+    ) {
+        for (machine, node) in machines.iter().zip(nodes) {
+            desk.rails.launches.note(&self.cluster, &machine.claim.name, node.price, desk.now);
+        }
+    }
+
+    /// Machines that were found in the cluster just now and are younger than the window count as well: the process that
+    /// launched them may have been another.
+    pub fn recount_launches(&self, desk: &mut Desk<'_>) {
+        let window = desk.settings.rails.launches.window_ms;
+        for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == desk.now) {
+            let created = self.state.claim(&machine.claim).and_then(|claim| claim.created);
+            if let Some(at) = created.filter(|at| (0..window).contains(&desk.now.millis_since(*at))) {
+                let price = machine.bought.as_ref().map_or(MicroUsd(0), |bought| bought.price);
+                desk.rails.launches.note(&self.cluster, &machine.claim, price, at);
+            }
+        }
+    }
+
+    /// A machine was launched for pods that are not bound yet.
+    pub fn note_attempts(&mut self, claim: &Text, desk: &Desk<'_>) {
+        let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
+        for name in &planned.pods {
+            let Some((namespace, name)) = name.split_once('/') else { continue };
+            let key = PodKey { namespace: Text::from(namespace), name: Text::from(name) };
+            if let Some(pod) = self.state.pod(&key).filter(|pod| pod.node.is_none()) {
+                self.rails.attempts.note(&desk.settings.rails.attempts, &key, &pod.uid, desk.now);
+            }
+        }
+    }
+
+    /// Whether a launch from `pool` that is decided may still begin.
+    pub fn may_launch(&self, pool: &Text, desk: &Desk<'_>) -> bool {
+        self.rails.quarantine.is_none() && desk.rails.freezes.of(&self.cluster, pool).is_none()
+    }
+
+    /// Whether a removal that is decided may still begin.
+    pub fn may_remove(&self, claim: &Text, desk: &Desk<'_>) -> bool {
+        self.rails.quarantine.is_none()
+            && desk.rails.brake.engaged_since().is_none()
+            && self.freeze_of(claim, desk).is_none()
+    }
+
+    fn freeze_of(&self, claim: &Text, desk: &Desk<'_>) -> Option<Text> {
+        let pool = self.machines.get(claim).map(|machine| machine.pool.clone());
+        let pool = pool.or_else(|| self.state.claim(claim).map(|claim| claim.pool.clone()))?;
+        Some(desk.rails.freezes.of(&self.cluster, &pool)?.sentence())
+    }
+
+    /// The removals that may begin; they count. The others are looked at again.
+    pub fn hold_removals(&mut self, mut removals: Vec<Removal>, desk: &mut Desk<'_>) -> Vec<Removal> {
+        self.rails.held_removals = None;
+        if removals.is_empty() {
+            return removals;
+        }
+        if let Some(reason) = desk.rails.brake.reason(&desk.settings.rails.brake) {
+            self.rails.held_removals = Some(Held { reason, until: None });
+            return Vec::new();
+        }
+        let frozen = removals.iter().find_map(|removal| self.freeze_of(&removal.claim, desk));
+        removals.retain(|removal| self.freeze_of(&removal.claim, desk).is_none());
+        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
+        let rule = &desk.settings.rails.removals;
+        let tally = &desk.rails.removals;
+        let (room, held) = tally.room(rule, Counted::Removals, self.crowd(desk), prices.iter().copied(), desk.now);
+        removals.truncate(room);
+        let held = held.or_else(|| frozen.map(|reason| Held { reason, until: None }));
+        if let Some(until) = held.as_ref().and_then(|held| held.until) {
+            self.next_pass = Some(self.next_pass.map_or(until, |pass| pass.min(until)));
+        }
+        self.rails.held_removals = held;
+        removals
+    }
+
+    /// The removals are decided: they count.
+    pub fn note_removals(&self, removals: &[Removal], desk: &mut Desk<'_>) {
+        for removal in removals {
+            let price = self.price_of(&removal.claim);
+            desk.rails.removals.note(&self.cluster, &removal.claim, price, desk.now);
+        }
+    }
+
+    fn price_of(&self, claim: &Text) -> MicroUsd {
+        let bought = self.machines.get(claim).and_then(|machine| machine.bought.as_ref());
+        bought.map_or(MicroUsd(0), |bought| bought.price)
+    }
+
+    fn crowd(&self, desk: &Desk<'_>) -> Crowd<'_> {
+        Crowd { cluster: &self.cluster, machines: self.machines.len(), fleet: desk.rails.fleet() }
+    }
+
+    /// What the fleet may do has changed: everything is looked at again.
+    pub fn stir(&mut self, now: Timestamp) {
+        self.changed = true;
+        self.last_pass = None;
+        self.window.rouse(now);
+    }
+
+    /// What people see of the rails here.
+    pub fn rails_view(&self, rails: &super::Rails, settings: &super::RailSettings) -> RailsView {
+        RailsView::of(rails, &self.rails, settings, &self.cluster)
+    }
+}
+
+fn held_pod(key: &PodKey, held: &Held) -> UnplacedPod {
+    let reason = Reason { pool: None, code: ReasonCode::HeldBack, message: held.reason.to_string() };
+    UnplacedPod { pod: Text::from(key.to_string()), reasons: vec![reason] }
+}

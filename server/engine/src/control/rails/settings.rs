@@ -1,0 +1,145 @@
+//! What the rails go by. The defaults are wide enough for the bursts of a large cluster and narrow enough that a fault
+//! costs minutes of one cluster, not a fleet.
+
+use std::collections::BTreeSet;
+
+use super::Mode;
+use crate::control::ClusterId;
+use crate::model::MicroUsd;
+
+/// Everything that can be set about the rails. Durations are in milliseconds.
+#[derive(Debug, Clone)]
+pub struct RailSettings {
+    /// Whether anything is done in the fleet.
+    pub mode: Mode,
+    /// Clusters in which nothing is done, whatever `mode` says.
+    pub shadow: BTreeSet<ClusterId>,
+    /// Which snapshots are believed.
+    pub quarantine: QuarantineRule,
+    /// Bounds on launches.
+    pub launches: CapRule,
+    /// Bounds on voluntary removals.
+    pub removals: CapRule,
+    /// Launches for one pod.
+    pub attempts: AttemptRule,
+    /// When voluntary removals stop in the whole fleet.
+    pub brake: BrakeRule,
+    /// How long a drain waits at most for the plan that gives its pods room; 0 drains at once.
+    pub replacement_wait_ms: i64,
+}
+
+impl RailSettings {
+    /// Whether anything is done in `cluster`.
+    #[must_use]
+    pub fn mode_of(&self, cluster: &ClusterId) -> Mode {
+        if self.shadow.contains(cluster) { Mode::Shadow } else { self.mode }
+    }
+}
+
+impl Default for RailSettings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Act,
+            shadow: BTreeSet::new(),
+            quarantine: QuarantineRule::default(),
+            launches: CapRule {
+                window_ms: TEN_MINUTES,
+                cluster: Bound { machines: 500, usd_per_hour: dollars(1_000), percent: 0, free: 0 },
+                fleet: Bound { machines: 2_000, usd_per_hour: dollars(5_000), percent: 0, free: 0 },
+            },
+            removals: CapRule {
+                window_ms: TEN_MINUTES,
+                cluster: Bound { machines: 200, usd_per_hour: MicroUsd(0), percent: 50, free: 10 },
+                fleet: Bound { machines: 1_000, usd_per_hour: MicroUsd(0), percent: 25, free: 50 },
+            },
+            attempts: AttemptRule::default(),
+            brake: BrakeRule::default(),
+            replacement_wait_ms: 15_000,
+        }
+    }
+}
+
+const TEN_MINUTES: i64 = 600_000;
+
+const fn dollars(amount: i64) -> MicroUsd {
+    MicroUsd(amount * 1_000_000)
+}
+
+/// Which snapshots are not believed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuarantineRule {
+    /// A snapshot that lacks more than this share of what was there is held, in percent; 0 believes every snapshot.
+    pub percent: usize,
+    /// A second snapshot is asked for after this long; when it agrees with the first, it is believed.
+    pub confirm_ms: i64,
+    /// So many nodes, NodeClaims or running machines may always be missing.
+    pub free_machines: usize,
+    /// So many pods may always be missing.
+    pub free_pods: usize,
+}
+
+impl Default for QuarantineRule {
+    fn default() -> Self {
+        Self { percent: 50, confirm_ms: 60_000, free_machines: 3, free_pods: 20 }
+    }
+}
+
+/// Bounds within a sliding window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapRule {
+    /// Length of the window.
+    pub window_ms: i64,
+    /// For each cluster.
+    pub cluster: Bound,
+    /// For all clusters together.
+    pub fleet: Bound,
+}
+
+/// How much may happen within a window. Zero is no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Machines.
+    pub machines: usize,
+    /// What they cost per hour, together.
+    pub usd_per_hour: MicroUsd,
+    /// Share of the machines that were there, in percent, rounded up.
+    pub percent: usize,
+    /// The share never holds back fewer machines than these.
+    pub free: usize,
+}
+
+/// How often machines are launched for a pod that is never bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptRule {
+    /// Machines after which the pod waits; 0 lets it never wait.
+    pub launches: u32,
+    /// The first wait; each further machine doubles it.
+    pub first_wait_ms: i64,
+    /// The longest wait.
+    pub most_wait_ms: i64,
+}
+
+impl Default for AttemptRule {
+    fn default() -> Self {
+        Self { launches: 3, first_wait_ms: 120_000, most_wait_ms: 3_600_000 }
+    }
+}
+
+/// When launches fail so often that nothing is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrakeRule {
+    /// How far back outcomes are looked at.
+    pub window_ms: i64,
+    /// Fewer outcomes than these say nothing.
+    pub least: usize,
+    /// Voluntary removals stop at this share of failures, in percent; 0 never stops them.
+    pub engage_percent: usize,
+    /// They go on at this share.
+    pub release_percent: usize,
+}
+
+impl Default for BrakeRule {
+    fn default() -> Self {
+        Self { window_ms: TEN_MINUTES, least: 5, engage_percent: 50, release_percent: 20 }
+    }
+}

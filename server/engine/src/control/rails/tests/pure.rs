@@ -1,0 +1,105 @@
+use crate::cluster::PodKey;
+use crate::cluster::testing::text;
+use crate::control::rails::attempts::Attempts;
+use crate::control::rails::brake::Brake;
+use crate::control::rails::caps::{Caps, Counted, Crowd};
+use crate::control::rails::quarantine::{Extent, suspicion};
+use crate::control::rails::settings::{AttemptRule, Bound, BrakeRule, CapRule, QuarantineRule};
+use crate::control::rails::tally::Tally;
+use crate::model::{MicroUsd, Timestamp};
+
+const OPEN: Bound = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
+
+#[test]
+fn a_tally_keeps_its_sum_as_entries_come_late_and_leave() {
+    let mut tally = Tally::default();
+    tally.note(text("b"), MicroUsd(20), Timestamp(200));
+    tally.note(text("a"), MicroUsd(10), Timestamp(100));
+    tally.note(text("c"), MicroUsd(40), Timestamp(300));
+    tally.forget(&text("b"));
+    assert_eq!((tally.len(), tally.cost(), tally.next_leave(1000, Timestamp(300))), (2, MicroUsd(50), Timestamp(1100)));
+    tally.forget_past(1000, Timestamp(1100));
+    assert_eq!((tally.len(), tally.cost()), (1, MicroUsd(40)));
+}
+
+#[test]
+fn a_share_counts_the_machines_that_went_and_never_binds_below_its_free_ones() {
+    let share = Bound { percent: 50, free: 3, ..OPEN };
+    let rule = CapRule { window_ms: 600_000, cluster: share, fleet: OPEN };
+    let cluster = text("c");
+    let mut caps = Caps::default();
+    let room = |caps: &Caps, machines: usize| {
+        let crowd = Crowd { cluster: &cluster, machines, fleet: machines };
+        caps.room(&rule, Counted::Removals, crowd, vec![MicroUsd(1); 20], Timestamp(0)).0
+    };
+    // Half of 11 is 5.5, rounded up 6; half of 4 is 2, but 3 are free.
+    assert_eq!((room(&caps, 11), room(&caps, 4)), (6, 3));
+    for name in ["m0", "m1", "m2", "m3"] {
+        caps.note(&cluster, &text(name), MicroUsd(1), Timestamp(0));
+    }
+    // Four of 11 went: 7 are there, 11 were, 6 may go in all, 2 more.
+    assert_eq!(room(&caps, 7), 2);
+    caps.forget(&cluster, &text("m3"));
+    assert_eq!((caps.in_cluster(&cluster), caps.in_fleet()), (3, 3));
+}
+
+#[test]
+fn the_brake_engages_at_one_share_and_releases_at_another() {
+    let rule = BrakeRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
+    let mut brake = Brake::default();
+    let at = |millis: i64| Timestamp(millis);
+    for moment in 0..3 {
+        brake.failed(at(moment));
+    }
+    assert!(!brake.settle(&rule, at(3)), "three outcomes say nothing");
+    brake.joined(at(4));
+    assert!(brake.settle(&rule, at(5)), "three of four failed");
+    // Three of 10 is 30 %: less than half, more than a fifth.
+    (0..6).for_each(|n| brake.joined(at(10 + n)));
+    assert!(!brake.settle(&rule, at(20)));
+    assert_eq!(brake.next_change(&rule), Some(at(600_000)));
+    // Three of 15 is 20 %.
+    (0..5).for_each(|n| brake.joined(at(20 + n)));
+    assert!(brake.settle(&rule, at(30)));
+    assert_eq!(brake.engaged_since(), None);
+    // At 30 % again it stays released.
+    (0..2).for_each(|n| brake.failed(at(31 + n)));
+    assert!(!brake.settle(&rule, at(40)));
+}
+
+#[test]
+fn waits_double_up_to_the_longest_and_end_with_the_pod() {
+    let rule = AttemptRule { launches: 2, first_wait_ms: 60_000, most_wait_ms: 200_000 };
+    let key = PodKey { namespace: text("default"), name: text("a") };
+    let mut attempts = Attempts::default();
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        attempts.note(&rule, &key, &text("uid"), Timestamp(0));
+        waits.push(attempts.held(&key, Timestamp(0)).and_then(|held| held.until).map_or(0, |until| until.0));
+    }
+    assert_eq!(waits, [0, 60_000, 120_000, 200_000, 200_000]);
+    attempts.note(&rule, &key, &text("another of that name"), Timestamp(0));
+    assert_eq!(attempts.held(&key, Timestamp(0)), None);
+    attempts.keep(|_, uid| uid.as_ref() == "uid");
+    assert!(attempts.is_empty());
+}
+
+#[test]
+fn what_may_be_missing_from_a_snapshot() {
+    let rule = QuarantineRule::default();
+    let full = Extent { nodes: 10, claims: 10, pools: 3, pods: 100, machines: 10 };
+    let told = |shown: Extent| suspicion(&rule, full, shown).map(|text| text.to_string()).unwrap_or_default();
+    assert_eq!(told(full), "");
+    // Half is not more than half.
+    assert_eq!(told(Extent { nodes: 5, pods: 50, ..full }), "");
+    assert!(told(Extent { nodes: 4, ..full }).contains("lacks 6 of 10 nodes"));
+    assert!(told(Extent { pods: 49, ..full }).contains("lacks 51 of 100 pods"));
+    assert!(told(Extent { pools: 1, ..full }).contains("lacks 2 of 3 NodePools"));
+    assert!(told(Extent { machines: 0, ..full }).contains("lacks 10 of 10 machines that run"));
+    // A small cluster may lose what a small number of nodes holds, but not everything.
+    let small = Extent { nodes: 2, claims: 2, pools: 1, pods: 6, machines: 2 };
+    assert_eq!(suspicion(&rule, small, Extent { nodes: 1, claims: 1, pods: 1, machines: 1, ..small }), None);
+    assert!(suspicion(&rule, small, Extent { pools: 1, ..Extent::default() }).is_some());
+    assert!(suspicion(&rule, small, Extent { pools: 0, ..small }).is_some());
+    assert_eq!(suspicion(&rule, Extent::default(), Extent::default()), None);
+}

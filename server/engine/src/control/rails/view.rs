@@ -1,0 +1,67 @@
+//! What people see of the rails in one cluster.
+
+use super::{Mode, RailSettings, Rails, WardRails};
+use crate::control::ClusterId;
+use crate::model::{Text, Timestamp};
+
+/// What the rails hold back in a cluster, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RailsView {
+    /// Whether decisions are carried out.
+    pub mode: Mode,
+    /// Why the agent's snapshot is not believed, and since when.
+    pub quarantine: Option<(Text, Timestamp)>,
+    /// Freezes that concern the cluster, in sentences.
+    pub freezes: Vec<Text>,
+    /// The freeze that holds for all of the cluster, if one does.
+    pub frozen: Option<Text>,
+    /// Why nothing is removed in the whole fleet.
+    pub brake: Option<Text>,
+    /// Why machines were not launched when last looked at.
+    pub held_launches: Option<Text>,
+    /// Why machines were not removed when last looked at.
+    pub held_removals: Option<Text>,
+    /// Pods that machines were launched for in vain and that wait.
+    pub pods_waiting: usize,
+    /// Machines launched within the window.
+    pub launched: usize,
+    /// Machines removed voluntarily within the window.
+    pub removed: usize,
+}
+
+impl RailsView {
+    pub(in crate::control) fn of(
+        rails: &Rails,
+        ward: &WardRails,
+        settings: &RailSettings,
+        cluster: &ClusterId,
+    ) -> Self {
+        let reason = |held: &Option<super::Held>| held.as_ref().map(|held| held.reason.clone());
+        let whole = rails.freezes.touching(cluster).find(|freeze| freeze.covers(cluster, None));
+        Self {
+            mode: settings.mode_of(cluster),
+            quarantine: ward.quarantine.as_ref().map(|quarantine| (quarantine.reason.clone(), quarantine.since)),
+            freezes: rails.freezes.touching(cluster).map(super::Freeze::sentence).collect(),
+            frozen: whole.map(super::Freeze::sentence),
+            brake: rails.brake.reason(&settings.brake),
+            held_launches: reason(&ward.held_launches),
+            held_removals: reason(&ward.held_removals),
+            pods_waiting: ward.attempts.waiting(rails.now),
+            launched: rails.launches.in_cluster(cluster),
+            removed: rails.removals.in_cluster(cluster),
+        }
+    }
+
+    /// Why nothing, or not everything, is done here at the moment, the weightiest reason first.
+    #[must_use]
+    pub fn held_because(&self) -> Option<Text> {
+        let quarantine = self.quarantine.as_ref().map(|(reason, _)| reason.clone());
+        let shadow = || Text::from("shadow mode: decisions are written down and not carried out");
+        quarantine
+            .or_else(|| self.frozen.clone())
+            .or_else(|| (self.mode == Mode::Shadow).then(shadow))
+            .or_else(|| self.held_launches.clone())
+            .or_else(|| self.held_removals.clone())
+            .or_else(|| self.freezes.first().cloned())
+    }
+}
