@@ -228,7 +228,7 @@ impl Rehearsal {
 
     /// The agent, if it is there, sends a snapshot.
     fn show_again(&mut self, cluster: &ClusterId) {
-        let Some(scene) = self.clusters.get(cluster).filter(|scene| scene.connected) else { return };
+        let Some(scene) = self.clusters.get_mut(cluster).filter(|scene| scene.connected) else { return };
         let snapshot = ClusterSnapshot { pools: scene.pools.clone(), ..scene.cluster.snapshot() };
         let observation = Observation::Snapshot(Box::new(snapshot));
         self.tell(Event::Observed { cluster: cluster.clone(), observation });
