@@ -1,18 +1,24 @@
 //! What a person types: one subcommand each, one way to end each.
 
+mod audit;
 mod catalogue;
 mod convert;
 mod crds;
 mod demo;
 mod exit;
 mod explain;
+mod freeze;
+mod freezes;
 mod output;
 mod plan;
+mod quarantine;
+mod remote;
 mod serve;
 mod simulate;
 mod simulated_agent;
 mod simulated_cloud;
 mod sources;
+mod thaw;
 
 use std::process::ExitCode;
 
@@ -40,6 +46,12 @@ enum Command {
     Serve(serve::ServeFlags),
     #[command(subcommand)]
     Simulate(simulate::SimulateCommand),
+    Freeze(freeze::FreezeFlags),
+    Thaw(thaw::ThawFlags),
+    Freezes(freezes::FreezesFlags),
+    Audit(audit::AuditFlags),
+    #[command(subcommand)]
+    Quarantine(quarantine::QuarantineCommand),
     /// Print the version
     Version,
     #[command(hide = true)]
@@ -65,6 +77,11 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve::run(flags),
         Command::Simulate(command) => simulate::run(command),
+        Command::Freeze(flags) => freeze::run(flags),
+        Command::Thaw(flags) => thaw::run(flags),
+        Command::Freezes(flags) => freezes::run(&flags),
+        Command::Audit(flags) => audit::run(&flags),
+        Command::Quarantine(command) => quarantine::run(command),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
         Command::SimulatedCloud(flags) => simulated_cloud::run(flags),

@@ -7,6 +7,7 @@
 mod keys;
 mod layers;
 mod print;
+mod rails;
 
 pub use keys::{KEYS, Key, Kind};
 pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
@@ -18,6 +19,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use engine::control::rails::RailSettings;
 use engine::input::{MinValuesPolicy, PreferencePolicy};
 
 /// Why a configuration is refused.
@@ -66,6 +68,8 @@ pub struct Config {
     pub cloud: CloudConfig,
     /// When and how to decide.
     pub control: ControlConfig,
+    /// `rails.*`: what no decision may do.
+    pub rails: RailSettings,
     /// Ownership of clusters.
     pub lease: LeaseConfig,
     /// `shutdown.grace`: how long connections may take to end.
@@ -180,6 +184,7 @@ impl Config {
                     _ => MinValuesPolicy::Strict,
                 },
             },
+            rails: rails::resolve(layers)?,
             lease: LeaseConfig { owner: layers.text("lease.owner"), duration: layers.duration("lease.duration")? },
             shutdown_grace: layers.duration("shutdown.grace")?,
             log_filter: layers.text("log.filter"),

@@ -1,30 +1,43 @@
-//! `FleetService`: the fleet for people and programs, over gRPC. It reads views and changes nothing.
+//! `FleetService`: the fleet for people and programs, over gRPC. What it shows it reads from views; what people order goes
+//! to the store, with a line of audit, and comes back to every replica from there ([`follow_freezes`]).
 
 mod encode;
+mod freezes;
+mod orders;
+
+pub(crate) use freezes::follow as follow_freezes;
+pub(crate) use freezes::read as read_freezes;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::fleet_service_server::FleetService;
 use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 
 use crate::pace;
+use crate::session::SessionEvent;
+use crate::store::Store;
 use crate::views::Views;
 
 /// Views follow each other at least this far apart, whatever a watcher asks for.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// The service.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Fleet {
     views: Views,
+    store: Arc<dyn Store>,
+    /// The way to the control loop.
+    events: mpsc::Sender<SessionEvent>,
 }
 
 impl Fleet {
-    pub(crate) fn new(views: Views) -> Self {
-        Self { views }
+    pub(crate) fn new(views: Views, store: Arc<dyn Store>, events: mpsc::Sender<SessionEvent>) -> Self {
+        Self { views, store, events }
     }
 }
 
@@ -46,5 +59,46 @@ impl FleetService for Fleet {
         let interval = Duration::from_millis(min_interval_ms.into()).max(INTERVAL_MIN);
         let views = pace::views(self.views.clone(), interval);
         Ok(Response::new(views.map(move |view| Ok(encode::watch_response(&view, &cluster_name))).boxed()))
+    }
+
+    async fn freeze(&self, request: Request<v1::FreezeRequest>) -> Result<Response<v1::FreezeResponse>, Status> {
+        let by = orders::who(&request);
+        let freeze = orders::freeze(&*self.store, request.into_inner(), by).await?;
+        Ok(Response::new(v1::FreezeResponse { freeze: Some(freeze) }))
+    }
+
+    async fn thaw(&self, request: Request<v1::ThawRequest>) -> Result<Response<v1::ThawResponse>, Status> {
+        let by = orders::who(&request);
+        orders::thaw(&*self.store, request.into_inner().id, &by).await?;
+        Ok(Response::new(v1::ThawResponse {}))
+    }
+
+    async fn list_freezes(
+        &self,
+        _request: Request<v1::ListFreezesRequest>,
+    ) -> Result<Response<v1::ListFreezesResponse>, Status> {
+        let freezes = orders::freezes(&*self.store).await?;
+        Ok(Response::new(v1::ListFreezesResponse { freezes }))
+    }
+
+    async fn list_audit(
+        &self,
+        request: Request<v1::ListAuditRequest>,
+    ) -> Result<Response<v1::ListAuditResponse>, Status> {
+        let entries = orders::audit(&*self.store, request.into_inner()).await?;
+        Ok(Response::new(v1::ListAuditResponse { entries }))
+    }
+
+    async fn release_quarantine(
+        &self,
+        request: Request<v1::ReleaseQuarantineRequest>,
+    ) -> Result<Response<v1::ReleaseQuarantineResponse>, Status> {
+        let by = orders::who(&request);
+        let cluster = request.into_inner().cluster_name;
+        let view = self.views.borrow().clone();
+        let event = orders::release(&*self.store, &view, &cluster, by).await?;
+        let told = self.events.send(SessionEvent::Happened(event)).await;
+        told.map_err(|_| Status::unavailable("the server stops"))?;
+        Ok(Response::new(v1::ReleaseQuarantineResponse {}))
     }
 }

@@ -28,8 +28,7 @@ use crate::session::{self, Sessions};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::postgres::PostgresStore;
-use crate::views::{self, Views};
-use crate::{clock, clouds, pools, web};
+use crate::{clock, clouds, fleet, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
 const EVENTS_WAITING: usize = 1024;
@@ -116,6 +115,7 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             },
             batch_idle_ms: milliseconds(config.control.batch_idle),
             batch_max_ms: milliseconds(config.control.batch_max),
+            rails: config.rails,
             ..settings()
         },
         lease: config.lease,
@@ -167,7 +167,11 @@ impl Server {
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(EVENTS_WAITING);
         let read_pools = pools::reader(parts.region, parts.catalogue);
-        let sessions = Sessions::new(session::Settings::default(), read_pools, events);
+        // Before any agent can be heard, the control loop knows what is frozen.
+        let frozen = fleet::read_freezes(&*parts.store).await?;
+        events.send(frozen).await.context("the control loop does not listen")?;
+        let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone());
+        let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store), events.clone());
         let stop = CancellationToken::new();
         let control = ControlLoop {
             controller: Controller::new(parts.settings, plan),
@@ -179,7 +183,8 @@ impl Server {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(control.run(heard, stop.clone()));
-        tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), views.clone(), stop.clone()));
+        tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
+        tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), fleet, stop.clone()));
         tasks.spawn(serve_http(http_listener, web::Shown { views, store: parts.store }, stop.clone()));
         Ok(Self { grpc, http, sessions, stop, tasks })
     }
@@ -216,7 +221,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 async fn serve_grpc(
     listener: TcpListener,
     sessions: Sessions,
-    views: Views,
+    fleet: Fleet,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -228,7 +233,7 @@ async fn serve_grpc(
         .build_v1()?;
     session::service::transport()
         .add_service(sessions.service())
-        .add_service(FleetServiceServer::new(Fleet::new(views)))
+        .add_service(FleetServiceServer::new(fleet))
         .add_service(health_service)
         .add_service(reflection)
         .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled_owned())

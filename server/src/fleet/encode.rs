@@ -1,8 +1,10 @@
 //! Views to messages. What a message has no room for is left out; nothing is computed that decisions depend on.
 
 use engine::control::machine::Stage;
+use engine::control::rails::{Mode, RailsView};
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind, UnplacedPod};
+use engine::model::Text;
 use engine::plan::Reason;
 use fleetwright_proto::v1;
 
@@ -33,6 +35,7 @@ pub(super) fn summary(cluster: &ClusterView) -> v1::ClusterSummary {
         pending_pod_count: number(cluster.pending),
         cost_micro_usd: cluster.cost.0,
         held_because: held_because(cluster),
+        rails: Some(rails(&cluster.rails)),
         ..v1::ClusterSummary::default()
     }
 }
@@ -41,9 +44,30 @@ fn held_because(cluster: &ClusterView) -> String {
     match &cluster.refused {
         Some(reason) => reason.clone(),
         None if !cluster.connected => "no agent is connected".to_owned(),
+        None if cluster.rails.held_because().is_some() => text(cluster.rails.held_because().as_ref()),
         None if !cluster.synced => "the agent's snapshot is not complete yet".to_owned(),
         None => String::new(),
     }
+}
+
+fn rails(rails: &RailsView) -> v1::Rails {
+    let (reason, since) = rails.quarantine.clone().unwrap_or_default();
+    v1::Rails {
+        shadow: rails.mode == Mode::Shadow,
+        quarantined_because: reason.to_string(),
+        quarantined_since_ms: since.0,
+        frozen_because: rails.freezes.iter().map(ToString::to_string).collect(),
+        braked_because: text(rails.brake.as_ref()),
+        launches_held_because: text(rails.held_launches.as_ref()),
+        removals_held_because: text(rails.held_removals.as_ref()),
+        waiting_pod_count: number(rails.pods_waiting),
+        launched_count: number(rails.launched),
+        removed_count: number(rails.removed),
+    }
+}
+
+fn text(value: Option<&Text>) -> String {
+    value.map(ToString::to_string).unwrap_or_default()
 }
 
 fn cluster_view(cluster: &ClusterView) -> v1::ClusterView {
@@ -146,6 +170,7 @@ fn decision_message(decision: &Decision) -> v1::Decision {
             .collect(),
         cost_change_micro_usd: decision.new_cost.0,
         lower_bound_micro_usd: decision.lower_bound.0,
+        shadow: decision.shadow,
     }
 }
 

@@ -34,7 +34,9 @@ fn in_shadow(decision: &Decision) -> String {
     match would.clone().count() {
         0 => format!("shadow: would change nothing{rest}"),
         1 => format!("shadow: {}{rest}", would.map(String::as_str).collect::<String>()),
-        many => format!("shadow: {} and {} more like it{rest}", would.map(String::as_str).next().unwrap_or(""), many - 1),
+        many => {
+            format!("shadow: {} and {} more like it{rest}", would.map(String::as_str).next().unwrap_or(""), many - 1)
+        }
     }
 }
 
@@ -71,7 +73,8 @@ fn count(number: usize, noun: &str) -> String {
 pub(crate) fn reasons(decision: &Decision) -> impl Iterator<Item = String> {
     let machines = decision.machines.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
     let removals = decision.removals.iter().map(|removal| format!("{}: {}", removal.node, removal.reason));
-    machines.chain(removals).chain(decision.unplaced.iter().map(unplaced))
+    let would = decision.notes.iter().filter(|_| decision.shadow).cloned();
+    machines.chain(removals).chain(would).chain(decision.unplaced.iter().map(unplaced))
 }
 
 fn unplaced(pod: &UnplacedPod) -> String {

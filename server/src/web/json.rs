@@ -1,5 +1,6 @@
 //! The fleet as the page reads it.
 
+use engine::control::rails::RailsView;
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind};
 use engine::model::MicroUsd;
@@ -31,7 +32,22 @@ struct Cluster<'v> {
     usd_per_hour: String,
     sold_out: usize,
     refused: Option<&'v str>,
+    rails: Rails<'v>,
     machines: Vec<Machine<'v>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rails<'v> {
+    mode: &'static str,
+    quarantine: Option<&'v str>,
+    freezes: Vec<&'v str>,
+    brake: Option<&'v str>,
+    held_launches: Option<&'v str>,
+    held_removals: Option<&'v str>,
+    pods_waiting: usize,
+    launched: usize,
+    removed: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,7 +98,22 @@ fn cluster_entry(cluster: &ClusterView) -> Cluster<'_> {
         usd_per_hour: cluster.cost.to_string(),
         sold_out: cluster.sold_out,
         refused: cluster.refused.as_deref(),
+        rails: rails(&cluster.rails),
         machines: cluster.machines.iter().map(machine_entry).collect(),
+    }
+}
+
+fn rails(rails: &RailsView) -> Rails<'_> {
+    Rails {
+        mode: rails.mode.as_str(),
+        quarantine: rails.quarantine.as_ref().map(|(reason, _)| &**reason),
+        freezes: rails.freezes.iter().map(|freeze| &**freeze).collect(),
+        brake: rails.brake.as_deref(),
+        held_launches: rails.held_launches.as_deref(),
+        held_removals: rails.held_removals.as_deref(),
+        pods_waiting: rails.pods_waiting,
+        launched: rails.launched,
+        removed: rails.removed,
     }
 }
 
@@ -114,6 +145,7 @@ fn decision_entry(decision: &Decision) -> DecisionEntry<'_> {
         },
         summary: summary(decision),
         reasons: reasons(decision).take(DETAILS_SHOWN).collect(),
-        notes: &decision.notes,
+        // In shadow mode the notes are the reasons.
+        notes: if decision.shadow { &[] } else { &decision.notes },
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use engine::control::rails::Mode;
 use engine::control::view::ClusterView;
 
 use crate::views::FleetView;
@@ -10,7 +11,7 @@ use crate::views::FleetView;
 /// One gauge: its name, what it means, and its value in a cluster.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 6] = [
+const GAUGES: [Gauge; 14] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
     }),
@@ -20,6 +21,28 @@ const GAUGES: [Gauge; 6] = [
     ("fleetwright_cost_usd_per_hour", "What the cluster's machines cost, in dollars per hour.", |c| c.cost.to_string()),
     ("fleetwright_decisions_refused", "Whether the last plan was refused.", |c| {
         u8::from(c.refused.is_some()).to_string()
+    }),
+    ("fleetwright_rails_quarantined", "Whether the cluster's snapshot is not believed.", |c| {
+        u8::from(c.rails.quarantine.is_some()).to_string()
+    }),
+    ("fleetwright_rails_shadow", "Whether decisions are written down and not carried out.", |c| {
+        u8::from(c.rails.mode == Mode::Shadow).to_string()
+    }),
+    ("fleetwright_rails_freezes", "Freezes that concern the cluster.", |c| c.rails.freezes.len().to_string()),
+    ("fleetwright_rails_brake", "Whether nothing is removed in the fleet because launches fail.", |c| {
+        u8::from(c.rails.brake.is_some()).to_string()
+    }),
+    ("fleetwright_rails_launches_held", "Whether launches were held back when last looked at.", |c| {
+        u8::from(c.rails.held_launches.is_some()).to_string()
+    }),
+    ("fleetwright_rails_removals_held", "Whether removals were held back when last looked at.", |c| {
+        u8::from(c.rails.held_removals.is_some()).to_string()
+    }),
+    ("fleetwright_rails_pods_waiting", "Pods that machines were launched for in vain and that wait.", |c| {
+        c.rails.pods_waiting.to_string()
+    }),
+    ("fleetwright_rails_launches_in_window", "Machines launched within the window of the bounds.", |c| {
+        c.rails.launched.to_string()
     }),
 ];
 

@@ -32,6 +32,20 @@ function machineTable(machines) {
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
+// What the safety rails hold back, weightiest first.
+function rails(held) {
+  const lines = [
+    [held.quarantine, "bad", "Quarantine"],
+    ...held.freezes.map((freeze) => [freeze, "busy", "Frozen"]),
+    [held.mode === "shadow" ? "decisions are written down and not carried out" : null, "busy", "Shadow mode"],
+    [held.brake, "bad", "Brake"],
+    [held.heldLaunches, "busy", "Launches wait"],
+    [held.heldRemovals, "busy", "Removals wait"],
+    [held.podsWaiting ? `${held.podsWaiting} pods wait because machines were launched for them in vain` : null, "busy", "Back-off"],
+  ];
+  return lines.filter(([text]) => text).map(([text, kind, title]) => element("p", { text: `${title}: ${text}`, class: kind }));
+}
+
 function cluster(entry) {
   const state = !entry.connected ? ["no agent is connected", "bad"] : entry.synced ? ["connected", "good"] : ["reading", "busy"];
   const card = element("article", { class: "cluster" });
@@ -43,6 +57,7 @@ function cluster(entry) {
     element("span", { text: `${entry.pending} pending`, class: entry.pending ? "busy" : "soft" }),
     element("span", { text: `$${entry.usdPerHour} an hour` })));
   if (entry.refused) card.append(element("p", { text: `The last plan was refused: ${entry.refused}`, class: "bad" }));
+  card.append(...rails(entry.rails));
   if (entry.machines.length) card.append(machineTable(entry.machines));
   return card;
 }

@@ -29,7 +29,10 @@ fn under(freezes: Vec<Freeze>) -> World {
 
 /// Whether anything was launched, and how many of the two machines were drained.
 fn did(world: &World) -> (usize, usize) {
-    (usize::from(!world.done.launches.is_empty()), world.drained().intersection(&[text("m0"), text("m1")].into()).count())
+    (
+        usize::from(!world.done.launches.is_empty()),
+        world.drained().intersection(&[text("m0"), text("m1")].into()).count(),
+    )
 }
 
 #[test]

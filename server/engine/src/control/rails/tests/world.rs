@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::control::{
-    ClaimOrder, Controller, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure, LaunchOrder, Launched,
-    Settings,
+    ClaimOrder, Controller, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure,
+    LaunchOrder, Launched, Settings,
 };
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
@@ -166,6 +166,7 @@ impl World {
             instance_type: text("t.2"),
             zone: text("z"),
             capacity_type: CapacityType::Spot,
+            sold_out: Vec::new(),
             cluster,
             claim,
             attempt,

@@ -1,0 +1,58 @@
+//! `fleetwright freeze`: nothing voluntary happens any more, here or everywhere.
+
+use std::time::Duration;
+
+use clap::Args;
+use fleetwright_proto::v1;
+
+use super::exit::{Failure, Status};
+use super::freezes::scope_name;
+use super::output;
+use super::remote::{ServerFlags, moment, refused};
+
+/// Stop launches and voluntary removals in the fleet, a cluster or a NodePool, on every replica
+#[derive(Debug, Args)]
+pub(crate) struct FreezeFlags {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    /// Why, for whoever finds it frozen
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// End by itself after so long (such as 2h); without it, `fleetwright thaw` ends it
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
+    at_most: Option<Duration>,
+}
+
+/// How far it reaches: the fleet when nothing is said.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ScopeFlags {
+    /// Only this cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// Only this NodePool of the cluster
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    pool: Option<String>,
+}
+
+impl ScopeFlags {
+    /// As the server is told.
+    pub(crate) fn message(self) -> v1::FreezeScope {
+        let (cluster, pool) = (self.cluster.unwrap_or_default(), self.pool.unwrap_or_default());
+        v1::FreezeScope { cluster_name: cluster, pool_name: pool }
+    }
+}
+
+pub(crate) fn run(flags: FreezeFlags) -> Result<Status, Failure> {
+    let duration_ms = flags.at_most.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let request = v1::FreezeRequest { scope: Some(flags.scope.message()), reason: flags.reason, duration_ms };
+    let freeze = flags.server.ask(async |mut client| {
+        let answer = client.freeze(request).await.map_err(refused)?.into_inner();
+        answer.freeze.ok_or_else(|| Failure::internal("the server answered without a freeze"))
+    })?;
+    let scope = scope_name(freeze.scope.as_ref());
+    let end = if freeze.until_ms > 0 { format!(" until {} UTC", moment(freeze.until_ms)) } else { String::new() };
+    output::print_text(&format!("frozen: {scope}{end} (freeze {})\n", freeze.id))?;
+    Ok(Status::Done)
+}

@@ -1,0 +1,141 @@
+//! Commands that ask a running server.
+
+use std::future::Future;
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use fleetwright_proto::v1::fleet_service_client::FleetServiceClient;
+use serde::Serialize;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status as Refusal};
+
+use super::exit::{Failure, Status};
+use super::output;
+
+/// How long a server may take to answer.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Which server.
+#[derive(Debug, Args)]
+pub(crate) struct ServerFlags {
+    /// Address of a server's gRPC endpoint
+    #[arg(long, env = "FLEETWRIGHT_SERVER", default_value = "http://127.0.0.1:7450", value_name = "URL")]
+    server: String,
+}
+
+/// How lists are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+/// A client of the fleet service.
+pub(crate) type Client = FleetServiceClient<Channel>;
+
+impl ServerFlags {
+    /// Connects, asks, and says what came of it.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or what `ask` answers.
+    pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+        runtime.block_on(async { ask(self.connect().await?).await })
+    }
+
+    async fn connect(&self) -> Result<Client, Failure> {
+        let endpoint = Endpoint::from_shared(self.server.clone()).map_err(|error| {
+            Failure::refused(format!("--server {:?} is no address such as http://127.0.0.1:7450: {error}", self.server))
+        })?;
+        let channel = endpoint.timeout(PATIENCE).connect_timeout(PATIENCE).connect().await;
+        let channel = channel.map_err(|error| {
+            let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            Failure::internal(format!("the server at {} cannot be reached: {why}", self.server))
+        })?;
+        Ok(FleetServiceClient::new(channel))
+    }
+}
+
+/// What the server refused, as a command ends with it.
+pub(crate) fn refused(refusal: Refusal) -> Failure {
+    match refusal.code() {
+        Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition | Code::PermissionDenied => {
+            Failure::refused(refusal.message())
+        }
+        code => Failure::internal(format!("the server answered {code:?}: {}", refusal.message())),
+    }
+}
+
+/// Prints `rows` as asked: under these headings, each cell as `cells` says, or as they are.
+///
+/// # Errors
+/// When they cannot be written.
+pub(crate) fn print_rows<R: Serialize, const N: usize>(
+    rows: &[R],
+    format: Format,
+    headings: [&str; N],
+    cells: impl Fn(&R) -> [String; N],
+) -> Result<Status, Failure> {
+    let text = match format {
+        Format::Table => table(headings, rows.iter().map(cells).collect()),
+        Format::Json => json(rows)?,
+        Format::Yaml => serde_saphyr::to_string(&rows).map_err(Failure::internal)?,
+    };
+    output::print(|out| out.write_all(text.as_bytes()))?;
+    Ok(Status::Done)
+}
+
+fn json<R: Serialize>(rows: &[R]) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(rows).map_err(Failure::internal)?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> String {
+    let wide = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([headings[column].len()]).max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(wide);
+    let head = headings.map(str::to_owned);
+    let mut text = String::new();
+    for row in std::iter::once(&head).chain(&rows) {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A moment as people read it, in UTC; empty for never.
+pub(crate) fn moment(ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(ms) {
+        Ok(at) if ms > 0 => at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = vec![["1".to_owned(), "fleet".to_owned()], ["12".to_owned(), "a".to_owned()]];
+        assert_eq!(table(["ID", "SCOPE"], rows), "ID  SCOPE\n1   fleet\n12  a\n");
+    }
+
+    #[test]
+    fn moments_are_told_in_utc() {
+        // 1,000,000,000 s after 1970.
+        assert_eq!((moment(1_000_000_000_000).as_str(), moment(0).as_str()), ("2001-09-09 01:46:40", ""));
+    }
+}

@@ -1,0 +1,100 @@
+//! The table `rails`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use engine::control::rails::settings::{AttemptRule, Bound, BrakeRule, CapRule, QuarantineRule};
+use engine::control::rails::{Mode, RailSettings};
+use engine::model::{MicroUsd, Text};
+
+use super::{ConfigError, Layers};
+
+/// The settings that `layers` amount to; what has no key keeps its default.
+///
+/// # Errors
+/// [`ConfigError::Value`] for the first value that its key does not take.
+pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
+    let base = RailSettings::default();
+    Ok(RailSettings {
+        mode: if layers.choice("rails.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
+        shadow: clusters(&layers.text("rails.shadow-clusters")),
+        quarantine: QuarantineRule {
+            percent: count(layers, "rails.quarantine-percent")?,
+            confirm_ms: millis(layers, "rails.quarantine-confirm")?,
+            ..base.quarantine
+        },
+        launches: CapRule {
+            window_ms: millis(layers, "rails.launch-window")?,
+            cluster: Bound {
+                machines: count(layers, "rails.launches-per-cluster")?,
+                usd_per_hour: dollars(layers, "rails.launch-dollars-per-cluster")?,
+                ..base.launches.cluster
+            },
+            fleet: Bound {
+                machines: count(layers, "rails.launches-per-fleet")?,
+                usd_per_hour: dollars(layers, "rails.launch-dollars-per-fleet")?,
+                ..base.launches.fleet
+            },
+        },
+        removals: CapRule {
+            window_ms: millis(layers, "rails.removal-window")?,
+            cluster: Bound {
+                machines: count(layers, "rails.removals-per-cluster")?,
+                percent: count(layers, "rails.removal-percent-per-cluster")?,
+                ..base.removals.cluster
+            },
+            fleet: Bound {
+                machines: count(layers, "rails.removals-per-fleet")?,
+                percent: count(layers, "rails.removal-percent-per-fleet")?,
+                ..base.removals.fleet
+            },
+        },
+        attempts: AttemptRule {
+            launches: u32::try_from(layers.number("rails.launches-per-pod")?).unwrap_or(u32::MAX),
+            first_wait_ms: millis(layers, "rails.pod-wait")?,
+            ..base.attempts
+        },
+        brake: BrakeRule {
+            window_ms: millis(layers, "rails.brake-window")?,
+            engage_percent: count(layers, "rails.brake-percent")?,
+            release_percent: count(layers, "rails.brake-release-percent")?,
+            ..base.brake
+        },
+        replacement_wait_ms: millis(layers, "rails.replacement-wait")?,
+    })
+}
+
+fn clusters(names: &str) -> BTreeSet<Text> {
+    names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Text::from).collect()
+}
+
+/// A number so large that it bounds nothing is as good as the largest that arithmetic bears.
+fn count(layers: &Layers, path: &'static str) -> Result<usize, ConfigError> {
+    const LARGEST: u64 = 1_000_000_000;
+    Ok(usize::try_from(layers.number(path)?.min(LARGEST)).unwrap_or(usize::MAX))
+}
+
+fn millis(layers: &Layers, path: &'static str) -> Result<i64, ConfigError> {
+    layers.duration(path).map(|wait: Duration| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn dollars(layers: &Layers, path: &'static str) -> Result<MicroUsd, ConfigError> {
+    let amount = i64::try_from(layers.number(path)?).unwrap_or(i64::MAX);
+    Ok(MicroUsd(amount.saturating_mul(1_000_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_keys_are_those_of_the_engine() {
+        let resolved = resolve(&Layers::default()).unwrap();
+        assert_eq!(format!("{resolved:?}"), format!("{:?}", RailSettings::default()));
+    }
+
+    #[test]
+    fn clusters_in_shadow_mode_are_named_with_commas() {
+        assert_eq!(clusters(" a, b,,"), BTreeSet::from([Text::from("a"), Text::from("b")]));
+    }
+}

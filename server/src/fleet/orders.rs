@@ -1,0 +1,118 @@
+//! What people order, and what they ordered before.
+
+use engine::control::Event;
+use engine::model::Text;
+use fleetwright_proto::v1;
+use tonic::{Request, Status};
+use tracing::warn;
+
+use crate::clock;
+use crate::store::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
+use crate::store::{Store, StoreError};
+use crate::views::FleetView;
+
+/// Entries of audit that are listed when nobody says how many, and at most.
+const AUDIT: (u32, u32) = (50, 1_000);
+
+/// Characters of a reason, at most.
+const REASON_MAX: usize = 500;
+
+/// Who asks, as far as is known: the address at the other end.
+pub(super) fn who<T>(request: &Request<T>) -> String {
+    request.remote_addr().map_or_else(|| "unknown peer".to_owned(), |address| format!("peer {address}"))
+}
+
+/// Freezes.
+pub(super) async fn freeze(store: &dyn Store, request: v1::FreezeRequest, by: String) -> Result<v1::Freeze, Status> {
+    let scope = scope(request.scope.unwrap_or_default())?;
+    let reason = request.reason.trim().to_owned();
+    if reason.is_empty() || reason.chars().count() > REASON_MAX {
+        return Err(Status::invalid_argument(format!(
+            "a freeze needs a reason of 1 to {REASON_MAX} characters: whoever finds it must know whom to ask and what for"
+        )));
+    }
+    let now = clock::now().0;
+    let until_ms =
+        (request.duration_ms > 0).then(|| now.saturating_add(i64::try_from(request.duration_ms).unwrap_or(i64::MAX)));
+    let order = FreezeOrder { scope, by, reason, until_ms };
+    let id = store.freeze(&order).await.map_err(unavailable)?;
+    Ok(message(&Freeze { id, since_ms: now, order }))
+}
+
+fn scope(scope: v1::FreezeScope) -> Result<FreezeScope, Status> {
+    match (scope.cluster_name, scope.pool_name) {
+        (cluster, pool) if cluster.is_empty() && pool.is_empty() => Ok(FreezeScope::Fleet),
+        (cluster, pool) if cluster.is_empty() => {
+            Err(Status::invalid_argument(format!("say in which cluster NodePool {pool} is to be frozen")))
+        }
+        (cluster, pool) if pool.is_empty() => Ok(FreezeScope::Cluster(cluster)),
+        (cluster, pool) => Ok(FreezeScope::Pool { cluster, pool }),
+    }
+}
+
+/// Thaws.
+pub(super) async fn thaw(store: &dyn Store, id: i64, by: &str) -> Result<(), Status> {
+    match store.thaw(id, by).await.map_err(unavailable)? {
+        true => Ok(()),
+        false => Err(Status::not_found(format!("there is no freeze {id}; `fleetwright freezes` lists them"))),
+    }
+}
+
+/// What is frozen.
+pub(super) async fn freezes(store: &dyn Store) -> Result<Vec<v1::Freeze>, Status> {
+    let freezes = store.freezes().await.map_err(unavailable)?;
+    Ok(freezes.iter().map(message).collect())
+}
+
+/// What people did.
+pub(super) async fn audit(store: &dyn Store, request: v1::ListAuditRequest) -> Result<Vec<v1::AuditEntry>, Status> {
+    let limit = if request.limit == 0 { AUDIT.0 } else { request.limit.min(AUDIT.1) };
+    let before = (request.before_id > 0).then_some(request.before_id);
+    let rows = store.read_audit(limit, before).await.map_err(unavailable)?;
+    Ok(rows.into_iter().map(audit_message).collect())
+}
+
+/// What tells the control loop that the agent of `cluster` is to be believed, written down before it is told.
+pub(super) async fn release(store: &dyn Store, view: &FleetView, cluster: &str, by: String) -> Result<Event, Status> {
+    let held = view.clusters.get(cluster).and_then(|cluster| cluster.rails.quarantine.clone());
+    let Some((reason, _)) = held else {
+        return Err(Status::failed_precondition(format!(
+            "no snapshot of cluster {cluster:?} is held back here; the replica that decides for the cluster knows"
+        )));
+    };
+    let entry = AuditEntry {
+        at_ms: clock::now().0,
+        who: by,
+        what: "release-quarantine".to_owned(),
+        scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+        detail: reason.to_string(),
+    };
+    store.audit(&entry).await.map_err(unavailable)?;
+    Ok(Event::QuarantineReleased { cluster: Text::from(cluster) })
+}
+
+fn message(freeze: &Freeze) -> v1::Freeze {
+    let (cluster_name, pool_name) = match &freeze.order.scope {
+        FreezeScope::Fleet => (String::new(), String::new()),
+        FreezeScope::Cluster(cluster) => (cluster.clone(), String::new()),
+        FreezeScope::Pool { cluster, pool } => (cluster.clone(), pool.clone()),
+    };
+    v1::Freeze {
+        id: freeze.id,
+        scope: Some(v1::FreezeScope { cluster_name, pool_name }),
+        frozen_by: freeze.order.by.clone(),
+        reason: freeze.order.reason.clone(),
+        since_ms: freeze.since_ms,
+        until_ms: freeze.order.until_ms.unwrap_or(0),
+    }
+}
+
+fn audit_message(row: AuditRow) -> v1::AuditEntry {
+    let AuditEntry { at_ms, who, what, scope, detail } = row.entry;
+    v1::AuditEntry { id: row.id, at_ms, who, what, scope, detail }
+}
+
+fn unavailable(error: StoreError) -> Status {
+    warn!(%error, "an order could not be written down");
+    Status::unavailable(error.to_string())
+}
