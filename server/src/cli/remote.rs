@@ -1,7 +1,6 @@
 //! Commands that ask a running server.
 
 use std::future::Future;
-use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use fleetwright_proto::v1::fleet_service_client::FleetServiceClient;
