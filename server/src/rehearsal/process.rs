@@ -234,6 +234,10 @@ impl Server {
                     let said = self.session(&cluster).refuse(&reason);
                     (cluster, said)
                 }
+                Output::Resync { cluster, reason } => {
+                    let said = self.session(&cluster).ask_again(reason.to_string());
+                    (cluster, said)
+                }
                 Output::Instruct { cluster, id, instruction, deadline } => {
                     stage.tell(|| format!("server {} in {cluster}: {}: {instruction:?}", self.me.process, id.0));
                     let said = self.session(&cluster).instruct(id, *instruction, deadline);
