@@ -76,3 +76,46 @@ fn freeze(row: Row) -> Freeze {
         until: row.order.until_ms.map(Timestamp),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::rails::FreezeOrder;
+
+    async fn heard(events: &mut mpsc::Receiver<SessionEvent>) -> Vec<String> {
+        let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();
+        let SessionEvent::Happened(Event::FreezesChanged { freezes }) = event else { panic!("{event:?}") };
+        freezes.iter().map(|freeze| freeze.sentence().to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn every_replica_hears_of_freezes_and_thaws_and_of_those_before_its_start() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let stop = CancellationToken::new();
+        let mut replicas = Vec::new();
+        for _ in 0..2 {
+            let (events, heard) = mpsc::channel(8);
+            tokio::spawn(follow(Arc::clone(&store), events, stop.clone()));
+            replicas.push(heard);
+        }
+        for replica in &mut replicas {
+            assert!(heard(replica).await.is_empty());
+        }
+        let scope = FreezeScope::Pool { cluster: "c".to_owned(), pool: "p".to_owned() };
+        let order = FreezeOrder { scope, by: "alice".to_owned(), reason: "why".to_owned(), until_ms: None };
+        let id = store.freeze(&order).await.unwrap();
+        let frozen = format!("NodePool p of cluster c is frozen by alice: why (freeze {id})");
+        for replica in &mut replicas {
+            assert_eq!(heard(replica).await, [frozen.clone()]);
+        }
+        let (events, mut late) = mpsc::channel(8);
+        tokio::spawn(follow(Arc::clone(&store), events, stop.clone()));
+        assert_eq!(heard(&mut late).await, [frozen]);
+        store.thaw(id, "bob").await.unwrap();
+        for replica in replicas.iter_mut().chain([&mut late]) {
+            assert!(heard(replica).await.is_empty());
+        }
+        stop.cancel();
+    }
+}

@@ -9,7 +9,7 @@ use e2e::{Folder, Program};
 use crate::{PATIENCE, PROGRAM, fleetwright};
 
 /// One HTTP request without any library: what a browser on the same machine would get.
-fn get(address: &str, path: &str) -> String {
+pub(crate) fn get(address: &str, path: &str) -> String {
     ask(address, path).unwrap_or_else(|error| panic!("{address}{path}: {error}"))
 }
 

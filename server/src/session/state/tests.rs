@@ -183,6 +183,16 @@ fn a_gap_between_deltas_is_noticed() {
 }
 
 #[test]
+fn the_controller_may_ask_for_a_snapshot_and_asks_in_vain_while_one_is_coming() {
+    let mut session = following();
+    assert_eq!(words(&session.ask_again("why".into())), ["resync"]);
+    assert!(session.ask_again("why".into()).is_empty(), "once is enough");
+    hear(&mut session, begin(2));
+    assert!(session.ask_again("why".into()).is_empty(), "it is coming in");
+    assert_eq!(hear(&mut session, end(2, 0, 0)), ["snapshot of 0"]);
+}
+
+#[test]
 fn a_lost_last_delta_is_noticed_by_the_heartbeat() {
     let mut session = following();
     hear(&mut session, delta(1, vec![namespace("a")]));

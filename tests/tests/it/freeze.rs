@@ -1,0 +1,100 @@
+//! `fleetwright freeze`, `freezes`, `thaw` and `audit` against a running server with a cluster that wants machines.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Program, Running};
+use serde_json::Value;
+
+use crate::serve::get;
+use crate::{PATIENCE, PROGRAM, fleetwright};
+
+/// A server: the process, its gRPC address as a URL, its HTTP address.
+fn server() -> (Running, String, String) {
+    let server =
+        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+    let line = server.line_with(&["grpc://", "http://"], PATIENCE);
+    let address = |scheme: &str| {
+        let rest = line.split(scheme).nth(1).unwrap();
+        rest.split([';', '/', ' ', '"']).next().unwrap().to_owned()
+    };
+    let (grpc, http) = (format!("http://{}", address("grpc://")), address("http://"));
+    (server, grpc, http)
+}
+
+fn cluster(http: &str) -> Value {
+    let answer = get(http, "/api/fleet");
+    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+    // The body may come in chunks; the JSON is its one line that begins with a brace.
+    let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
+    let fleet: Value = serde_json::from_str(json).unwrap_or_default();
+    fleet["clusters"][0].clone()
+}
+
+/// Waits until the cluster is as `wanted`.
+fn wait_for(http: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let seen = cluster(http);
+        if wanted(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < end, "waited for {what}; the cluster is\n{seen:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn run(arguments: &[&str]) -> String {
+    let ended = fleetwright(arguments);
+    assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.stderr);
+    ended.stdout
+}
+
+#[test]
+fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
+    let (server, grpc, http) = server();
+    let told = run(&["freeze", "--server", &grpc, "--cluster", "shop", "--reason", "moving the network"]);
+    assert_eq!(told, "frozen: cluster/shop (freeze 1)\n");
+    let agent = Program::new(
+        PROGRAM,
+        &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
+    );
+    let agent = agent.start();
+    let has_decided = |seen: &Value| seen["pending"].as_u64() > Some(0) && seen["rails"]["freezes"][0].is_string();
+    let seen = wait_for(&http, "pods that wait under the freeze", has_decided);
+    assert!(seen["rails"]["freezes"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
+    // The decision that leaves the pods without a place is made under the freeze.
+    let refused = |page: &str| page.contains("is frozen by");
+    wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/api/fleet")));
+    assert_eq!(cluster(&http)["machines"], Value::Array(Vec::new()));
+    assert!(get(&http, "/metrics").contains("fleetwright_rails_freezes{cluster=\"shop\"} 1"));
+
+    let rows: Value = serde_json::from_str(&run(&["freezes", "--server", &grpc, "-o", "json"])).unwrap();
+    assert_eq!((&rows[0]["scope"], &rows[0]["untilMs"]), (&Value::from("cluster/shop"), &Value::Null));
+    assert_eq!(run(&["thaw", "--server", &grpc, "--cluster", "shop"]), "thawed: cluster/shop (freeze 1)\n");
+    wait_for(&http, "machines after the thaw", |seen| seen["machines"].as_array().is_some_and(|all| !all.is_empty()));
+
+    let audit: Value = serde_json::from_str(&run(&["audit", "--server", &grpc, "-o", "json"])).unwrap();
+    let what = |row: usize| (audit[row]["what"].as_str().unwrap_or(""), audit[row]["scope"].as_str().unwrap_or(""));
+    assert_eq!((what(0), what(1)), (("thaw", "cluster/shop"), ("freeze", "cluster/shop")));
+    assert!(audit[1]["who"].as_str().unwrap().starts_with("peer 127.0.0.1"), "{audit:#}");
+    assert_eq!(fleetwright(&["thaw", "--server", &grpc, "--cluster", "shop"]).status, 1);
+    agent.stop(PATIENCE);
+    assert_eq!(server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn orders_that_make_no_sense_are_refused_with_what_to_do() {
+    let (server, grpc, _http) = server();
+    let ended = fleetwright(&["freeze", "--server", &grpc, "--reason", " "]);
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("a freeze needs a reason"), "{}", ended.stderr);
+    let ended = fleetwright(&["quarantine", "release", "nowhere", "--server", &grpc]);
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("no snapshot of cluster \"nowhere\" is held back here"), "{}", ended.stderr);
+    let ended = fleetwright(&["freeze", "--server", &grpc, "--pool", "p", "--reason", "x"]);
+    assert_eq!(ended.status, 2);
+    assert_eq!(server.stop(PATIENCE), 0);
+    let ended = fleetwright(&["freezes", "--server", &grpc]);
+    assert_eq!(ended.status, 3);
+    assert!(ended.stderr.contains("cannot be reached"), "{}", ended.stderr);
+}
