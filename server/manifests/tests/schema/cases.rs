@@ -1,6 +1,6 @@
 //! Objects that an API server accepts, and objects that it refuses: the tables in `tests/fixtures/crds`.
 //!
-//! A file in `accepted/` is a stream of objects. The first document of a file in `refused/` is an object that is accepted; each
+//! A file in `accepted/` is a stream of objects; Karpenter's objects in the manifests of `tests/fixtures` count among them. The first document of a file in `refused/` is an object that is accepted; each
 //! further one is a merge patch (RFC 7386) on it. Comments at its head tell what becomes of the patched object:
 //! `# says: …` is a part of the API server's message, `# when: changed` sends the object as a change of the first one instead of
 //! as a new one, `# crowd: /pointer N` makes N of the first entry of the list or map there, and `# offline: …` tells why reading a file does not refuse it.
@@ -31,6 +31,7 @@ pub struct Refused {
 fn documents(folder: &str) -> Vec<(String, Vec<String>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join(folder);
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "yaml"));
     files.sort();
     let read = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -83,8 +84,11 @@ fn crowded(mut object: Value, crowd: Option<&str>) -> Value {
 
 /// Every object that is accepted, with where it stands.
 pub fn accepted() -> Vec<(String, Value)> {
-    let files = documents("accepted").into_iter();
-    files.flat_map(|(file, documents)| documents.into_iter().map(move |one| (file.clone(), parsed(&one)))).collect()
+    const TODAYS: [&str; 3] = ["karpenter.sh/v1", "karpenter.sh/v1alpha1", "karpenter.k8s.aws/v1"];
+    let files = documents("accepted").into_iter().chain(documents(".."));
+    let objects = files
+        .flat_map(|(file, documents)| documents.into_iter().map(move |document| (file.clone(), parsed(&document))));
+    objects.filter(|(_, object)| TODAYS.iter().any(|version| object["apiVersion"] == *version)).collect()
 }
 
 /// Every object that is refused.
