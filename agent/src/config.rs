@@ -1,201 +1,278 @@
-//! What an agent can be told before it starts: flags, then environment, then file, then defaults.
+//! What an agent can be told before it starts: one table of keys ([`KEYS`]), from which flags, variables, the file's keys and what
+//! `--print-config` prints follow. A value comes from the file, is overridden by the environment, and that by a flag.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod keys;
+mod layers;
 
-use clap::Parser;
-use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// The command line. Every setting can also be an environment variable or a key of the configuration file; a flag
-/// outweighs a variable, a variable the file.
-#[derive(Debug, Clone, Parser, Default)]
-#[command(
-    name = "fleetwright-agent",
-    version,
-    about = "Speaks for one cluster and carries out what the server decides."
-)]
-pub struct Arguments {
-    /// Configuration file (TOML); its keys are the long flags with underscores.
-    #[arg(long, env = "FLEETWRIGHT_AGENT_CONFIG", value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// The server, as http://host:port or https://host:port.
-    #[arg(long, env = "FLEETWRIGHT_AGENT_SERVER", value_name = "URL")]
-    pub server: Option<String>,
-    /// Name of this cluster, unique in the fleet: 1 to 100 letters, digits, '-', '_' and '.'.
-    #[arg(long, env = "FLEETWRIGHT_AGENT_CLUSTER_NAME", value_name = "NAME")]
-    pub cluster_name: Option<String>,
-    /// Cloud region that this cluster's nodes are launched in.
-    #[arg(long, env = "FLEETWRIGHT_AGENT_REGION", value_name = "REGION")]
-    pub region: Option<String>,
-    /// Certificates (PEM file) of the authorities that may vouch for an https server.
-    #[arg(long, env = "FLEETWRIGHT_AGENT_CA_FILE", value_name = "FILE")]
-    pub ca_file: Option<PathBuf>,
-    /// What to log, such as info or fleetwright_agent=debug [default: info].
-    #[arg(long, env = "FLEETWRIGHT_AGENT_LOG", value_name = "FILTER")]
-    pub log: Option<String>,
-    /// How to log: text or json [default: text].
-    #[arg(long, env = "FLEETWRIGHT_AGENT_LOG_FORMAT", value_name = "FORMAT")]
-    pub log_format: Option<String>,
-    /// Print the settings that result, as TOML, and end.
-    #[arg(long)]
-    pub print_config: bool,
-}
-
-/// The keys of the configuration file.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    server: Option<String>,
-    cluster_name: Option<String>,
-    region: Option<String>,
-    ca_file: Option<PathBuf>,
-    log: Option<String>,
-    log_format: Option<String>,
-}
-
-/// How lines of the log are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Settings that are complete and valid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Config {
-    /// The server.
-    pub server: String,
-    /// Name of this cluster.
-    pub cluster_name: String,
-    /// Region; empty when not given.
-    pub region: String,
-    /// Certificates of authorities.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<PathBuf>,
-    /// What to log.
-    pub log: String,
-    /// How to log.
-    pub log_format: LogFormat,
-}
+pub use keys::{KEYS, Key, Kind};
+pub use layers::{Layers, Origin};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be opened.
-    #[error("cannot read the configuration file {path}: {reason}")]
-    Unreadable {
+    /// The file cannot be used.
+    #[error("configuration file {}: {why}", path.display())]
+    File {
         /// Which.
-        path: String,
+        path: PathBuf,
         /// Why.
-        reason: std::io::Error,
+        why: String,
     },
-    /// The file is no TOML, or has a key that does not exist.
-    #[error("cannot use the configuration file {path}: {reason}")]
-    Malformed {
-        /// Which.
-        path: String,
-        /// Why, with line and column.
-        reason: Box<toml::de::Error>,
+    /// A key of the file does not exist.
+    #[error("{origin}: there is no key {key:?}; `fleetwright-agent --help` tells every key")]
+    Unknown {
+        /// Where it was written.
+        origin: Origin,
+        /// The key.
+        key: String,
     },
     /// A setting has no default and no value.
-    #[error("{setting} is not set; use --{flag}, {variable} or `{setting} = \"…\"` in the configuration file")]
+    #[error("{key} is not set; use --{flag}, {variable} or `{key} = \"…\"` in the configuration file")]
     Missing {
-        /// Key in the file.
-        setting: &'static str,
+        /// Key.
+        key: &'static str,
         /// Flag.
         flag: &'static str,
         /// Environment variable.
-        variable: &'static str,
+        variable: String,
     },
     /// A value is not allowed.
-    #[error("{setting} is {value:?}; {allowed}")]
+    #[error("{origin}: {key} is {value:?}; {allowed}")]
     Invalid {
-        /// Key in the file.
-        setting: &'static str,
+        /// Where it was written.
+        origin: Origin,
+        /// Key.
+        key: &'static str,
         /// What was given.
         value: String,
         /// What is allowed.
-        allowed: &'static str,
+        allowed: String,
     },
 }
 
-impl Config {
-    /// The settings that `arguments` and the file they name amount to.
+/// Settings that are complete and valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The server, and how both sides show who they are.
+    pub server: ServerConfig,
+    /// `cluster.name`.
+    pub cluster_name: String,
+    /// `cluster.region`; empty when not given.
+    pub region: String,
+    /// The API server and the agent's place on it.
+    pub kubernetes: KubernetesConfig,
+    /// `log.filter`.
+    pub log_filter: String,
+    /// `log.format` is `json`.
+    pub log_json: bool,
+}
+
+/// The server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerConfig {
+    /// `server.address`.
+    pub address: String,
+    /// Files; read again for every connection.
+    pub credentials: Credentials,
+}
+
+/// Files by which server and agent know each other. They are read again for every connection, so that whoever rotates them need
+/// not restart the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Credentials {
+    /// `server.ca-file`: certificates (PEM) of the authorities that may vouch for the server.
+    pub ca_file: Option<PathBuf>,
+    /// `server.token-file`: the agent's bearer token.
+    pub token_file: Option<PathBuf>,
+    /// `server.client-certificate`: the agent's certificate (PEM).
+    pub client_certificate: Option<PathBuf>,
+    /// `server.client-key`: the key of the certificate (PEM).
+    pub client_key: Option<PathBuf>,
+}
+
+/// The API server and the agent's place on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesConfig {
+    /// `kubernetes.kubeconfig`.
+    pub kubeconfig: Option<PathBuf>,
+    /// `kubernetes.context`.
+    pub context: Option<String>,
+    /// `kubernetes.namespace`.
+    pub namespace: Option<String>,
+    /// `kubernetes.lease`.
+    pub lease: String,
+    /// `kubernetes.lease-duration`.
+    pub lease_duration: Duration,
+    /// `kubernetes.identity`; the host's name when not given.
+    pub identity: Option<String>,
+}
+
+/// A command line, read.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Where each value comes from.
+    pub layers: Layers,
+    /// `--print-config` was given.
+    pub print_config: bool,
+}
+
+impl Invocation {
+    /// Reads the command line `arguments`, the first of which is the program's name, and the environment.
     ///
     /// # Errors
-    /// [`ConfigError`] when a setting is missing or not allowed, or the file cannot be used.
-    pub fn resolve(arguments: &Arguments) -> Result<Self, ConfigError> {
-        let file = arguments.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let given = arguments.clone();
+    /// What is to be printed, with the exit code that it asks for: help, version, or why the arguments cannot be used.
+    pub fn read(
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, InvocationError> {
+        let matches = keys::command().try_get_matches_from(arguments)?;
+        let environment: Vec<(String, String)> = environment.collect();
+        let mut layers = Layers::default();
+        let named = matches.get_one::<PathBuf>(keys::FILE).cloned();
+        let named = named.or_else(|| {
+            let variable = environment.iter().find(|(name, _)| name == keys::FILE_VARIABLE);
+            variable.map(|(_, path)| PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty())
+        });
+        if let Some(path) = named {
+            layers.add_file(&path)?;
+        }
+        layers.add_environment(&environment);
+        for key in KEYS {
+            if let Some(value) = matches.get_one::<String>(key.path) {
+                layers.add(key, value.clone(), Origin::Flag(key.flag));
+            }
+        }
+        Ok(Self { layers, print_config: matches.get_flag(keys::PRINT) })
+    }
+}
+
+/// Why a command line came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum InvocationError {
+    /// Help or version was asked for, or a flag cannot be used.
+    #[error(transparent)]
+    CommandLine(#[from] clap::Error),
+    /// The configuration file cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+impl Config {
+    /// The settings that `layers` amount to.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when a setting is missing or not allowed.
+    pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
         let config = Self {
-            server: given.server.or(file.server).ok_or(missing("server", "server", "FLEETWRIGHT_AGENT_SERVER"))?,
-            cluster_name: given.cluster_name.or(file.cluster_name).ok_or(missing(
-                "cluster_name",
-                "cluster-name",
-                "FLEETWRIGHT_AGENT_CLUSTER_NAME",
-            ))?,
-            region: given.region.or(file.region).unwrap_or_default(),
-            ca_file: given.ca_file.or(file.ca_file),
-            log: given.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
-            log_format: log_format(given.log_format.or(file.log_format))?,
+            server: ServerConfig {
+                address: layers.required("server.address")?,
+                credentials: Credentials {
+                    ca_file: layers.path("server.ca-file"),
+                    token_file: layers.path("server.token-file"),
+                    client_certificate: layers.path("server.client-certificate"),
+                    client_key: layers.path("server.client-key"),
+                },
+            },
+            cluster_name: layers.required("cluster.name")?,
+            region: layers.text("cluster.region"),
+            kubernetes: KubernetesConfig {
+                kubeconfig: layers.path("kubernetes.kubeconfig"),
+                context: layers.optional("kubernetes.context"),
+                namespace: layers.optional("kubernetes.namespace"),
+                lease: layers.text("kubernetes.lease"),
+                lease_duration: layers.duration("kubernetes.lease-duration")?,
+                identity: layers.optional("kubernetes.identity"),
+            },
+            log_filter: layers.text("log.filter"),
+            log_json: layers.text("log.format") == "json",
         };
-        config.check()?;
+        config.check(layers)?;
         Ok(config)
     }
 
     /// Starts the log as the settings say, once for the process. A log that another part of the process has started stays.
     pub fn start_log(&self) {
-        let filter = tracing_subscriber::EnvFilter::new(&self.log);
+        let filter = tracing_subscriber::EnvFilter::new(&self.log_filter);
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        let started = match self.log_format {
-            LogFormat::Text => builder.try_init(),
-            LogFormat::Json => builder.json().try_init(),
-        };
+        let started = if self.log_json { builder.json().try_init() } else { builder.try_init() };
         drop(started);
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
-        if !self.server.starts_with("http://") && !self.server.starts_with("https://") {
-            return Err(invalid("server", &self.server, "write http://host:port or https://host:port"));
-        }
-        if self.server.starts_with("https://") && self.ca_file.is_none() {
-            return Err(invalid("server", &self.server, "an https server needs ca_file, to know whom to believe"));
-        }
+    fn check(&self, layers: &Layers) -> Result<(), ConfigError> {
+        self.check_server(layers)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if self.cluster_name.is_empty() || self.cluster_name.len() > 100 || !self.cluster_name.chars().all(allowed) {
+        if self.cluster_name.len() > 100 || !self.cluster_name.chars().all(allowed) {
             let rule = "a cluster's name has 1 to 100 letters, digits, '-', '_' and '.'";
-            return Err(invalid("cluster_name", &self.cluster_name, rule));
+            return Err(layers.invalid("cluster.name", rule));
         }
-        if tracing_subscriber::EnvFilter::try_new(&self.log).is_err() {
-            return Err(invalid("log", &self.log, "write a level (error, warn, info, debug, trace) or module=level"));
+        if self.kubernetes.lease_duration < SHORTEST_LEASE {
+            return Err(layers.invalid("kubernetes.lease-duration", "a lease lasts at least 3s"));
+        }
+        if tracing_subscriber::EnvFilter::try_new(&self.log_filter).is_err() {
+            let rule = "write a level (error, warn, info, debug, trace) or module=level";
+            return Err(layers.invalid("log.filter", rule));
+        }
+        if !["text", "json"].contains(&layers.text("log.format").as_str()) {
+            return Err(layers.invalid("log.format", "write text or json"));
+        }
+        Ok(())
+    }
+
+    fn check_server(&self, layers: &Layers) -> Result<(), ConfigError> {
+        let ServerConfig { address, credentials } = &self.server;
+        let encrypted = address.starts_with("https://");
+        if !encrypted && !address.starts_with("http://") {
+            return Err(layers.invalid("server.address", "write http://host:port or https://host:port"));
+        }
+        if encrypted && credentials.ca_file.is_none() {
+            let rule = "an https server needs server.ca-file, to know whom to believe";
+            return Err(layers.invalid("server.address", rule));
+        }
+        if credentials.client_certificate.is_some() != credentials.client_key.is_some() {
+            let rule = "server.client-certificate and server.client-key belong together";
+            return Err(layers.invalid("server.client-certificate", rule));
+        }
+        let shows_itself = credentials.token_file.is_some() || credentials.client_certificate.is_some();
+        if shows_itself && !encrypted && !is_loopback(address) {
+            let rule = "credentials travel only over https, or to a server on this machine";
+            return Err(layers.invalid("server.address", rule));
         }
         Ok(())
     }
 }
 
-fn read_file(path: &Path) -> Result<File, ConfigError> {
-    let shown = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|reason| ConfigError::Unreadable { path: shown.clone(), reason })?;
-    toml::from_str(&text).map_err(|reason| ConfigError::Malformed { path: shown, reason: Box::new(reason) })
+/// Shorter leases than this would be lost whenever an API server takes a second to answer.
+const SHORTEST_LEASE: Duration = Duration::from_secs(3);
+
+fn is_loopback(address: &str) -> bool {
+    let host = address.trim_start_matches("http://");
+    ["127.0.0.1:", "localhost:", "[::1]:"].iter().any(|loopback| host.starts_with(loopback))
 }
 
-fn log_format(name: Option<String>) -> Result<LogFormat, ConfigError> {
-    match name.as_deref() {
-        None | Some("text") => Ok(LogFormat::Text),
-        Some("json") => Ok(LogFormat::Json),
-        Some(other) => Err(invalid("log_format", other, "write text or json")),
+/// The settings in force, as a file that would set them, with the origin of each value.
+#[must_use]
+pub fn print(layers: &Layers) -> String {
+    let mut text = String::new();
+    let mut open = "";
+    for key in KEYS {
+        let (table, name) = key.path.split_once('.').unwrap_or(("", key.path));
+        if table != open {
+            let separator = if text.is_empty() { "" } else { "\n" };
+            let _infallible = writeln!(text, "{separator}[{table}]");
+            open = table;
+        }
+        let (value, origin) = layers.get(key.path);
+        let _infallible = match value {
+            "" => writeln!(text, "# {name} is not set"),
+            value => writeln!(text, "{name} = {} # {origin}", toml::Value::from(value)),
+        };
     }
-}
-
-fn missing(setting: &'static str, flag: &'static str, variable: &'static str) -> ConfigError {
-    ConfigError::Missing { setting, flag, variable }
-}
-
-fn invalid(setting: &'static str, value: &str, allowed: &'static str) -> ConfigError {
-    ConfigError::Invalid { setting, value: value.to_owned(), allowed }
+    text
 }
 
 #[cfg(test)]

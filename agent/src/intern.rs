@@ -62,14 +62,14 @@ impl Interner {
         match seen {
             Seen::Pod { mut record, shape, labels, volume_claims } => {
                 record.shape = self.refer(Kind::Shape, &*shape, changes);
-                record.labels = self.refer(Kind::LabelSet, &labels, changes);
+                record.labels = self.refer(Kind::LabelSet, &*labels, changes);
                 record.volume_claims =
                     volume_claims.map(|set| self.refer(Kind::VolumeClaimSet, &set, changes)).unwrap_or_default();
                 push(changes, Change::Pod(*record));
             }
             Seen::DaemonSet { mut record, shape, labels } => {
                 record.shape = self.refer(Kind::Shape, &*shape, changes);
-                record.labels = self.refer(Kind::LabelSet, &labels, changes);
+                record.labels = self.refer(Kind::LabelSet, &*labels, changes);
                 push(changes, Change::DaemonSet(record));
             }
             Seen::Plain(change) => push(changes, *change),
@@ -100,6 +100,8 @@ fn push(changes: &mut Vec<v1::Change>, change: Change) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn pod(name: &str, cpu: &str) -> Seen {
@@ -108,8 +110,8 @@ mod tests {
         let container = v1::Container { resources: Some(resources), ..Default::default() };
         Seen::Pod {
             record: Box::new(v1::PodRecord { name: name.into(), ..Default::default() }),
-            shape: Box::new(v1::PodShape { containers: vec![container], ..Default::default() }),
-            labels: v1::LabelSet::default(),
+            shape: Arc::new(v1::PodShape { containers: vec![container], ..Default::default() }),
+            labels: Arc::default(),
             volume_claims: None,
         }
     }

@@ -4,9 +4,11 @@
 //! and no quantity is computed.
 //!
 //! Reading order: [`port`] (what a cluster must be able to do for us), [`link`] (the conversation, without I/O), [`intern`]
-//! (how what many pods share is sent once), [`run`] (the task that connects the three with a network), [`config`].
+//! (how what many pods share is sent once), [`run`] (the task that connects the three with a network), [`config`]. The port's
+//! implementation for real clusters, and the program, are in `agent/kubernetes`, so that who only simulates clusters builds neither.
 
 pub mod config;
+mod credentials;
 pub mod intern;
 pub mod link;
 pub mod port;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use fleetwright_proto::v1;
 use tokio::sync::mpsc;
@@ -62,9 +63,9 @@ pub enum Seen {
         /// What the pod has for itself.
         record: Box<v1::PodRecord>,
         /// What it may share with others.
-        shape: Box<v1::PodShape>,
+        shape: Arc<v1::PodShape>,
         /// Its labels.
-        labels: v1::LabelSet,
+        labels: Arc<v1::LabelSet>,
         /// What its volumes name; `None` without volumes that matter.
         volume_claims: Option<v1::VolumeClaimSet>,
     },
@@ -73,9 +74,9 @@ pub enum Seen {
         /// Its name.
         record: v1::DaemonSetRecord,
         /// Shape of its template.
-        shape: Box<v1::PodShape>,
+        shape: Arc<v1::PodShape>,
         /// Labels of its template.
-        labels: v1::LabelSet,
+        labels: Arc<v1::LabelSet>,
     },
     /// Any other record, or a removal. Definitions have no place here.
     Plain(Box<v1::change::Change>),

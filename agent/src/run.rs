@@ -13,9 +13,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
+use crate::config::Credentials;
+use crate::credentials::{self, CredentialsError};
 use crate::link::{Link, Output, Speaker};
 use crate::port::{Cluster, ClusterError, Done, Seen};
 
@@ -34,8 +36,8 @@ const OUTGOING: usize = 16;
 pub struct Target {
     /// The server, as `http://host:port` or `https://host:port`.
     pub server: String,
-    /// Certificates (PEM) of the authorities that may vouch for an `https` server.
-    pub authorities: Option<Vec<u8>>,
+    /// Files by which server and agent know each other, read again for every connection.
+    pub credentials: Credentials,
     /// Name of the cluster.
     pub cluster_name: String,
     /// Region; empty when not known.
@@ -64,6 +66,8 @@ enum Parting {
     Stop,
     #[error("cannot connect: {0}")]
     Connect(String),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
     #[error("the server ended the stream: {0}")]
     Refused(Box<tonic::Status>),
     #[error("the server ended the stream")]
@@ -94,6 +98,7 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
     };
     let mut agent = Agent {
         link: Link::new(speaker(&target, &*cluster), epoch, target.seed),
+        credentials: target.credentials.clone(),
         cluster,
         works: JoinSet::new(),
         changes: None,
@@ -143,11 +148,7 @@ fn speaker<C: Cluster>(target: &Target, cluster: &C) -> Speaker {
 fn endpoint(target: &Target) -> Result<Endpoint, RunError> {
     let refuse =
         |error: tonic::transport::Error| RunError::Address { address: target.server.clone(), reason: in_full(&error) };
-    let mut endpoint = Endpoint::from_shared(target.server.clone()).map_err(refuse)?;
-    if let Some(authorities) = &target.authorities {
-        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
-        endpoint = endpoint.tls_config(tls).map_err(refuse)?;
-    }
+    let endpoint = Endpoint::from_shared(target.server.clone()).map_err(refuse)?;
     Ok(endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -157,7 +158,7 @@ fn endpoint(target: &Target) -> Result<Endpoint, RunError> {
 }
 
 /// An error with everything beneath it; the outermost sentence alone rarely names the cause.
-fn in_full(error: &dyn std::error::Error) -> String {
+pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -184,6 +185,7 @@ enum Next {
 
 struct Agent<C> {
     link: Link,
+    credentials: Credentials,
     cluster: Arc<C>,
     /// Instructions that are being carried out, each with its id.
     works: JoinSet<(String, Done)>,
@@ -201,6 +203,7 @@ impl<C: Cluster> Agent<C> {
     }
 
     async fn try_converse(&mut self, endpoint: &Endpoint) -> Result<(), Parting> {
+        let endpoint = credentials::encrypt(endpoint.clone(), &self.credentials)?;
         let channel = endpoint.connect().await.map_err(|error| Parting::Connect(in_full(&error)))?;
         let (say, mut hear) = self.open(channel).await?;
         let mut ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
@@ -235,7 +238,11 @@ impl<C: Cluster> Agent<C> {
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let hello = self.link.connected(now());
         say.send(hello).await.map_err(|_| Parting::Ended)?;
-        let answer = client.connect(ReceiverStream::new(said)).await;
+        let mut request = tonic::Request::new(ReceiverStream::new(said));
+        if let Some(token) = credentials::bearer(&self.credentials)? {
+            request.metadata_mut().insert("authorization", token);
+        }
+        let answer = client.connect(request).await;
         Ok((say, answer.map_err(|status| Parting::Refused(Box::new(status)))?.into_inner()))
     }
 
@@ -308,7 +315,13 @@ mod tests {
     use super::*;
 
     fn target(server: &str) -> Target {
-        Target { server: server.into(), authorities: None, cluster_name: "blue".into(), region: String::new(), seed: 1 }
+        Target {
+            server: server.into(),
+            credentials: Credentials::default(),
+            cluster_name: "blue".into(),
+            region: String::new(),
+            seed: 1,
+        }
     }
 
     #[test]

@@ -2,75 +2,124 @@ use std::io::Write;
 
 use super::*;
 
-fn arguments() -> Arguments {
-    Arguments { server: Some("http://s:1".into()), cluster_name: Some("blue".into()), ..Arguments::default() }
-}
-
 /// A configuration file that is removed with the value.
 struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
     fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("fleetwright-agent-{}-{name}.toml", std::process::id()));
-        fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
         Self(path)
     }
 }
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
+        drop(std::fs::remove_file(&self.0));
     }
 }
 
+fn invoke(flags: &[&str], environment: &[(&str, &str)]) -> Result<Invocation, InvocationError> {
+    let arguments = std::iter::once("fleetwright-agent").chain(flags.iter().copied()).map(OsString::from);
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Invocation::read(arguments, environment)
+}
+
+/// The settings of flags beside an address and a name.
+fn with(flags: &[&str]) -> Result<Config, ConfigError> {
+    let all = [&["--server", "http://s:1", "--cluster-name", "blue"], flags].concat();
+    Config::resolve(&invoke(&all, &[]).unwrap().layers)
+}
+
+fn refusal(flags: &[&str]) -> String {
+    with(flags).unwrap_err().to_string()
+}
+
 #[test]
-fn a_flag_outweighs_the_file_and_the_file_the_default() {
+fn a_flag_outweighs_a_variable_and_a_variable_the_file() {
     let file =
-        TemporaryFile::new("weights", "server = \"http://f:1\"\nregion = \"eu-west-1\"\nlog_format = \"json\"\n");
-    let config = Config::resolve(&Arguments { config: Some(file.0.clone()), ..arguments() }).unwrap();
-    assert_eq!(config.server, "http://s:1");
-    assert_eq!(config.region, "eu-west-1");
-    assert_eq!(config.log_format, LogFormat::Json);
-    assert_eq!(config.log, "info");
+        TemporaryFile::new("weights", "[server]\naddress = \"http://f:1\"\n[cluster]\nname = \"f\"\nregion = \"f\"\n");
+    let path = file.0.to_str().unwrap();
+    let environment = [
+        ("FLEETWRIGHT_AGENT_CONFIG", path),
+        ("FLEETWRIGHT_AGENT_CLUSTER_NAME", "v"),
+        ("FLEETWRIGHT_AGENT_SERVER", "http://v:1"),
+    ];
+    let config = Config::resolve(&invoke(&["--server", "http://s:1"], &environment).unwrap().layers).unwrap();
+    assert_eq!(
+        (config.server.address.as_str(), config.cluster_name.as_str(), config.region.as_str()),
+        ("http://s:1", "v", "f")
+    );
+    assert_eq!((config.log_filter.as_str(), config.kubernetes.lease_duration), ("info", Duration::from_secs(15)));
+}
+
+#[test]
+fn variables_that_kubernetes_makes_for_a_service_of_our_name_are_passed_over() {
+    let environment = [("FLEETWRIGHT_AGENT_SERVICE_HOST", "10.0.0.1"), ("FLEETWRIGHT_AGENT_PORT", "tcp://10.0.0.1:1")];
+    assert!(invoke(&[], &environment).is_ok());
 }
 
 #[test]
 fn what_is_missing_is_named_in_all_three_ways() {
-    let error = Config::resolve(&Arguments { server: None, ..arguments() }).unwrap_err().to_string();
-    for way in ["--server", "FLEETWRIGHT_AGENT_SERVER", "`server = "] {
+    let error = Config::resolve(&invoke(&["--cluster-name", "blue"], &[]).unwrap().layers).unwrap_err().to_string();
+    for way in ["--server", "FLEETWRIGHT_AGENT_SERVER", "`server.address = "] {
         assert!(error.contains(way), "{error}");
     }
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_with_its_value() {
-    let of = |change: fn(&mut Arguments)| {
-        let mut given = arguments();
-        change(&mut given);
-        Config::resolve(&given).unwrap_err().to_string()
-    };
-    assert!(of(|a| a.server = Some("s:1".into())).contains("\"s:1\""));
-    assert!(of(|a| a.server = Some("https://s:1".into())).contains("ca_file"));
-    assert!(of(|a| a.cluster_name = Some("a b".into())).contains("\"a b\""));
-    assert!(of(|a| a.cluster_name = Some(String::new())).contains("1 to 100"));
-    assert!(of(|a| a.log_format = Some("xml".into())).contains("text or json"));
-    assert!(of(|a| a.log = Some("=".into())).contains("module=level"));
+fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
+    for (flags, part) in [
+        (&["--server", "s:1"][..], "flag --server: server.address is \"s:1\""),
+        (&["--server", "https://s:1"], "server.ca-file"),
+        (&["--cluster-name", "a b"], "\"a b\""),
+        (&["--log-format", "xml"], "text or json"),
+        (&["--log", "="], "module=level"),
+        (&["--kubernetes-lease-duration", "soon"], "such as 500ms"),
+        (&["--kubernetes-lease-duration", "2s"], "at least 3s"),
+        (&["--server-client-key", "k"], "belong together"),
+    ] {
+        // A flag that is given twice is refused by the command line; the last pair stands for the first here.
+        let all = [&["--server", "http://s:1", "--cluster-name", "blue"], flags].concat();
+        let mut layers = Layers::default();
+        for pair in all.chunks(2) {
+            let key = KEYS.iter().find(|key| format!("--{}", key.flag) == pair[0]).unwrap();
+            layers.add(key, pair[1].to_owned(), Origin::Flag(key.flag));
+        }
+        let error = Config::resolve(&layers).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn credentials_travel_only_encrypted_or_within_this_machine() {
+    assert!(refusal(&["--server-token-file", "t"]).contains("only over https"));
+    assert!(refusal(&["--server-client-certificate", "c", "--server-client-key", "k"]).contains("only over https"));
+    let local = ["--server", "http://127.0.0.1:1", "--cluster-name", "blue", "--server-token-file", "t"];
+    assert!(Config::resolve(&invoke(&local, &[]).unwrap().layers).is_ok());
 }
 
 #[test]
 fn a_key_that_does_not_exist_is_an_error() {
-    let file = TemporaryFile::new("unknown", "sever = \"http://f:1\"\n");
-    let error = Config::resolve(&Arguments { config: Some(file.0.clone()), ..arguments() }).unwrap_err().to_string();
-    assert!(error.contains("sever"), "{error}");
-    let nowhere = Arguments { config: Some("/nonexistent/agent.toml".into()), ..arguments() };
-    assert!(Config::resolve(&nowhere).unwrap_err().to_string().contains("/nonexistent/agent.toml"));
+    let file = TemporaryFile::new("unknown", "[server]\nadress = \"http://f:1\"\n");
+    let error = invoke(&["--config", file.0.to_str().unwrap()], &[]).unwrap_err().to_string();
+    assert!(error.contains("server.adress"), "{error}");
+    let error = invoke(&["--config", "/nonexistent/agent.toml"], &[]).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/agent.toml"), "{error}");
 }
 
 #[test]
 fn printed_settings_are_read_back_unchanged() {
-    let config = Config::resolve(&arguments()).unwrap();
-    let printed = toml::to_string(&config).unwrap();
-    let file = TemporaryFile::new("printed", &printed);
-    let again = Config::resolve(&Arguments { config: Some(file.0.clone()), ..Arguments::default() }).unwrap();
-    assert_eq!(again, config);
+    let flags = ["--server", "http://s:1", "--cluster-name", "blue", "--region", "eu-west-1", "--log", "debug"];
+    let layers = invoke(&flags, &[]).unwrap().layers;
+    let file = TemporaryFile::new("printed", &print(&layers));
+    let again = invoke(&["--config", file.0.to_str().unwrap()], &[]).unwrap().layers;
+    assert_eq!(Config::resolve(&again).unwrap(), Config::resolve(&layers).unwrap());
+}
+
+#[test]
+fn the_file_that_deployments_start_from_is_valid() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/agent.toml");
+    let layers = invoke(&["--config", path], &[]).unwrap().layers;
+    assert_eq!(Config::resolve(&layers).unwrap().cluster_name, "production-1");
 }

@@ -1,5 +1,7 @@
 //! What a simulated cluster knows, as an agent would have seen it on an API server.
 
+use std::sync::Arc;
+
 use agent::Seen;
 use engine::cluster::{
     ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
@@ -62,8 +64,8 @@ fn pod(record: &PodRecord) -> Seen {
     };
     Seen::Pod {
         record: Box::new(message),
-        shape: Box::new(shape(&record.shape)),
-        labels: v1::LabelSet { labels: pairs(&record.labels) },
+        shape: Arc::new(shape(&record.shape)),
+        labels: Arc::new(v1::LabelSet { labels: pairs(&record.labels) }),
         volume_claims: None,
     }
 }
@@ -151,8 +153,8 @@ fn daemon(record: &DaemonRecord) -> Seen {
             uid: format!("daemon-{}-{}", record.namespace, record.name),
             ..v1::DaemonSetRecord::default()
         },
-        shape: Box::new(shape(&record.shape)),
-        labels: v1::LabelSet { labels: pairs(&record.labels) },
+        shape: Arc::new(shape(&record.shape)),
+        labels: Arc::new(v1::LabelSet { labels: pairs(&record.labels) }),
     }
 }
 

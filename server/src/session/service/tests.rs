@@ -122,7 +122,7 @@ impl World {
         toy.add("first");
         let target = Target {
             server: format!("http://{}", cable.address),
-            authorities: None,
+            credentials: agent::config::Credentials::default(),
             cluster_name: "blue".into(),
             region: String::new(),
             seed: 1,

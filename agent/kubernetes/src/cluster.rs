@@ -1,0 +1,102 @@
+//! A Kubernetes API server behind the agent's port.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::{Cluster, ClusterError, Done, Identity, Observed};
+use fleetwright_proto::v1;
+use tokio::task::JoinSet;
+
+use crate::api::Api;
+use crate::autoscaler;
+use crate::epoch::EpochStore;
+use crate::error::ApiError;
+use crate::hints::{self, Registrations};
+use crate::obey;
+use crate::obey::event::{Events, Said};
+use crate::picture::Picture;
+use crate::watch;
+
+/// A picture that is not complete by then is reported as missing; the next attempt waits again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster.
+pub struct Kubernetes {
+    api: Api,
+    identity: Identity,
+    /// Whoever this process is, for people who read events.
+    instance: String,
+    picture: Arc<Picture>,
+    epochs: EpochStore,
+    events: Events,
+    registrations: Registrations,
+    /// The watches; they end with the cluster.
+    _watches: JoinSet<()>,
+}
+
+impl Kubernetes {
+    /// Begins to watch a cluster. `epochs` is where the highest epoch is kept.
+    #[must_use]
+    pub fn watch(api: Api, identity: Identity, instance: String, epochs: EpochStore) -> Self {
+        let picture = Arc::new(watch::blank());
+        let mut watches = watch::begin(&api, &picture);
+        watches.spawn(autoscaler::look_out(api.clone(), Arc::clone(&picture)));
+        Self {
+            api,
+            identity,
+            instance,
+            picture,
+            epochs,
+            events: Events::default(),
+            registrations: Registrations::default(),
+            _watches: watches,
+        }
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    pub(crate) fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    pub(crate) fn registrations(&self) -> &Registrations {
+        &self.registrations
+    }
+
+    /// Whether this cluster's scheduler honours placement hints.
+    pub(crate) fn may_hint(&self) -> bool {
+        hints::are_honoured(&self.identity.kubernetes_version)
+    }
+
+    pub(crate) async fn say(&self, said: &Said, uid: &str) -> Result<(), ApiError> {
+        self.events.say(&self.api, &self.instance, said, uid).await
+    }
+}
+
+impl Cluster for Kubernetes {
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    async fn observe(&self) -> Result<Observed, ClusterError> {
+        self.picture.observe(PATIENCE).await
+    }
+
+    async fn carry_out(&self, instruction: v1::Instruction) -> Done {
+        obey::obey(self, &instruction).await
+    }
+
+    async fn highest_epoch(&self) -> Result<u64, ClusterError> {
+        self.epochs.read().await.map_err(|error| cannot("read the highest epoch", &error))
+    }
+
+    async fn raise_epoch(&self, epoch: u64) -> Result<(), ClusterError> {
+        self.epochs.raise(epoch).await.map_err(|error| cannot("store the highest epoch", &error))
+    }
+}
+
+fn cannot(tried: &str, error: &ApiError) -> ClusterError {
+    ClusterError { tried: tried.to_owned(), reason: error.to_string() }
+}

@@ -1,0 +1,189 @@
+//! Conditions of an object's status, as Karpenter keeps them: sorted by type, each with the generation that it speaks of, and a
+//! root that sums its dependents up.
+//!
+//! `lastTransitionTime` moves when the status of a condition changes, and only then: timeouts are measured from it, and a reason
+//! that is worded anew must not start them again.
+
+use serde_json::{Map, Value, json};
+
+/// Conditions that `Ready` of a NodeClaim depends on (Karpenter: NodeClaim conditions).
+const DEPENDENTS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+
+/// The root.
+const READY: &str = "Ready";
+
+/// The conditions of one object, while they are being changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conditions {
+    entries: Vec<Value>,
+    generation: i64,
+    now: String,
+}
+
+impl Conditions {
+    /// The conditions of `object`, to be changed at `now` (RFC 3339, seconds).
+    #[must_use]
+    pub fn of(object: &Value, now: String) -> Self {
+        let entries = object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+        Self { entries, generation, now }
+    }
+
+    /// Sets a condition. Returns whether its status was another before.
+    pub fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
+        let mut fields = Map::new();
+        fields.insert("reason".to_owned(), json!(reason));
+        fields.insert("message".to_owned(), json!(message));
+        self.merge(kind, status, fields)
+    }
+
+    /// Sets a condition to True, with its own type as the reason.
+    pub fn set_true(&mut self, kind: &str) -> bool {
+        self.set(kind, "True", kind, "")
+    }
+
+    /// Takes a condition away.
+    pub fn remove(&mut self, kind: &str) {
+        self.entries.retain(|entry| text(entry, "type") != kind);
+    }
+
+    /// Lays entries as the server sends them over what is there. An entry without a status takes its condition away; a condition
+    /// that is not among them stays as it is.
+    pub fn overlay(&mut self, entries: &[Value]) {
+        for entry in entries {
+            let (kind, status) = (text(entry, "type").to_owned(), text(entry, "status").to_owned());
+            if status.is_empty() {
+                self.remove(&kind);
+            } else {
+                self.merge(&kind, &status, entry.as_object().cloned().unwrap_or_default());
+            }
+        }
+    }
+
+    /// The status of a condition; empty without it.
+    #[must_use]
+    pub fn status(&self, kind: &str) -> &str {
+        self.entries.iter().find(|entry| text(entry, "type") == kind).map_or("", |entry| text(entry, "status"))
+    }
+
+    /// Adds the dependents of a NodeClaim that are missing, and makes `Ready` what they amount to.
+    pub fn sum_up_claim(&mut self) {
+        for kind in DEPENDENTS {
+            if self.status(kind).is_empty() {
+                self.set(kind, "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation");
+            }
+        }
+        let unmet: Vec<&str> = DEPENDENTS.into_iter().filter(|kind| self.status(kind) != "True").collect();
+        if unmet.is_empty() {
+            self.set(READY, "True", READY, "");
+            return;
+        }
+        let status = if unmet.iter().any(|kind| self.status(kind) == "False") { "False" } else { "Unknown" };
+        let message = unmet.iter().map(|kind| format!("{kind}={}", self.status(kind))).collect::<Vec<_>>().join(", ");
+        self.set(READY, status, "UnhealthyDependents", &message);
+    }
+
+    /// The list, sorted by type.
+    #[must_use]
+    pub fn into_value(mut self) -> Value {
+        self.entries.sort_by(|a, b| text(a, "type").cmp(text(b, "type")));
+        Value::Array(self.entries)
+    }
+
+    fn merge(&mut self, kind: &str, status: &str, mut fields: Map<String, Value>) -> bool {
+        let known = self.entries.iter().position(|entry| text(entry, "type") == kind);
+        let before = known.map(|at| self.entries.remove(at)).unwrap_or_default();
+        let kept = text(&before, "status") == status;
+        let moment = if kept { text(&before, "lastTransitionTime").to_owned() } else { String::new() };
+        let moment = if moment.is_empty() { self.now.clone() } else { moment };
+        fields.insert("type".to_owned(), json!(kind));
+        fields.insert("status".to_owned(), json!(status));
+        fields.insert("lastTransitionTime".to_owned(), json!(moment));
+        fields.entry("observedGeneration".to_owned()).or_insert_with(|| json!(self.generation));
+        for required in ["reason", "message"] {
+            fields.entry(required.to_owned()).or_insert_with(|| json!(""));
+        }
+        self.entries.push(Value::Object(fields));
+        !kept
+    }
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(object: &Value) -> Conditions {
+        Conditions::of(object, "2026-01-02T00:00:00Z".to_owned())
+    }
+
+    fn launched_yesterday() -> Value {
+        json!({
+            "metadata": { "generation": 2 },
+            "status": { "conditions": [{
+                "type": "Launched", "status": "True", "reason": "Launched", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1,
+            }] },
+        })
+    }
+
+    #[test]
+    fn a_status_that_stays_keeps_its_moment_and_one_that_changes_gets_this_one() {
+        let mut conditions = of(&launched_yesterday());
+        assert!(!conditions.set("Launched", "True", "Again", "in other words"));
+        assert!(conditions.set("Registered", "Unknown", "NodeNotFound", ""));
+        let list = conditions.clone().into_value();
+        assert_eq!(list[0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert_eq!((&list[0]["reason"], &list[0]["observedGeneration"]), (&json!("Again"), &json!(2)));
+        assert_eq!(list[1]["lastTransitionTime"], "2026-01-02T00:00:00Z");
+        assert!(conditions.set("Launched", "False", "Gone", ""));
+        assert_eq!(conditions.into_value()[0]["lastTransitionTime"], "2026-01-02T00:00:00Z");
+    }
+
+    #[test]
+    fn ready_sums_up_what_it_depends_on() {
+        let mut conditions = of(&launched_yesterday());
+        conditions.sum_up_claim();
+        assert_eq!(conditions.status("Ready"), "Unknown");
+        let ready = conditions.clone().into_value()[2].clone();
+        assert_eq!(
+            (&ready["reason"], &ready["message"]),
+            (&json!("UnhealthyDependents"), &json!("Registered=Unknown, Initialized=Unknown"))
+        );
+        conditions.set("Registered", "False", "MultipleNodesFound", "");
+        conditions.sum_up_claim();
+        assert_eq!(conditions.status("Ready"), "False");
+        conditions.set_true("Registered");
+        conditions.set_true("Initialized");
+        conditions.sum_up_claim();
+        assert_eq!(conditions.status("Ready"), "True");
+    }
+
+    #[test]
+    fn the_list_is_sorted_by_type() {
+        let mut conditions = of(&json!({}));
+        for kind in ["VolumesDetached", "Drained", "Launched"] {
+            conditions.set_true(kind);
+        }
+        let kinds: Vec<String> =
+            conditions.into_value().as_array().unwrap().iter().map(|one| text(one, "type").to_owned()).collect();
+        assert_eq!(kinds, ["Drained", "Launched", "VolumesDetached"]);
+    }
+
+    #[test]
+    fn what_the_server_does_not_name_stays_and_what_it_empties_goes() {
+        let mut conditions = of(&launched_yesterday());
+        conditions.set_true("Consolidatable");
+        conditions.overlay(&[
+            json!({ "type": "Drifted", "status": "True", "reason": "NodePoolDrifted" }),
+            json!({ "type": "Consolidatable" }),
+        ]);
+        let list = conditions.into_value();
+        let kinds: Vec<&str> = list.as_array().unwrap().iter().map(|one| text(one, "type")).collect();
+        assert_eq!(kinds, ["Drifted", "Launched"]);
+        assert_eq!(list[0]["message"], "");
+    }
+}

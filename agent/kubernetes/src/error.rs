@@ -1,0 +1,180 @@
+//! Why the API server did not do what it was asked, and what that means for trying again.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+/// What kind of refusal it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no such object or resource (404).
+    NotFound,
+    /// The object has changed since it was read (409, reason `Conflict`).
+    Conflict,
+    /// An object of that name is there (409, reason `AlreadyExists`).
+    AlreadyExists,
+    /// The resource version is too old (410).
+    Gone,
+    /// Too many requests, or a PodDisruptionBudget forbids an eviction (429).
+    TooMany,
+    /// The credentials are not accepted (401): expired, or rotated and not read again yet.
+    Unauthorized,
+    /// The role of the agent does not allow it (403).
+    Forbidden,
+    /// The request breaks a rule of the object's kind (400, 422), or any other refusal for good.
+    Invalid,
+    /// The server has a fault or is starting (5xx).
+    Server,
+    /// There was no answer.
+    Unreachable,
+}
+
+/// A request that was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ApiError {
+    /// What was asked, such as `PATCH /api/v1/nodes/a`.
+    pub tried: String,
+    /// What kind of refusal it is.
+    pub kind: Kind,
+    /// The server's own words, or what the network said.
+    pub message: String,
+    /// How long the server wants to be left alone.
+    pub retry_after: Option<Duration>,
+    /// The answer names a PodDisruptionBudget as the cause.
+    pub budget: bool,
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.tried, self.message)?;
+        match self.kind {
+            Kind::Forbidden => f.write_str("; the agent's role must allow it, see deploy/agent/rbac.yaml"),
+            Kind::Unauthorized => f.write_str("; the agent's credentials are not accepted"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the API server writes into the body of a refusal (`Status` of meta/v1), as far as it matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Status {
+    pub(crate) message: String,
+    pub(crate) reason: String,
+    pub(crate) code: u16,
+    pub(crate) details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Details {
+    pub(crate) retry_after_seconds: u64,
+    pub(crate) causes: Vec<Cause>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Cause {
+    pub(crate) reason: String,
+}
+
+impl ApiError {
+    /// There was no answer, for this reason.
+    pub(crate) fn unreachable(tried: String, reason: impl fmt::Display) -> Self {
+        Self { tried, kind: Kind::Unreachable, message: reason.to_string(), retry_after: None, budget: false }
+    }
+
+    /// The answer was a refusal: its code, its body, and the seconds of its header `Retry-After`.
+    pub(crate) fn refused(tried: String, code: StatusCode, body: &[u8], retry_after: Option<u64>) -> Self {
+        let status: Status = serde_json::from_slice(body).unwrap_or_default();
+        Self::of_status(tried, code, status, retry_after)
+    }
+
+    pub(crate) fn of_status(tried: String, code: StatusCode, status: Status, retry_after: Option<u64>) -> Self {
+        let details = status.details.unwrap_or_default();
+        let in_body = Some(details.retry_after_seconds).filter(|seconds| *seconds > 0);
+        let message = match status.message.as_str() {
+            "" => format!("the API server answers {code}"),
+            message => message.to_owned(),
+        };
+        Self {
+            tried,
+            kind: kind(code, &status.reason),
+            message,
+            retry_after: retry_after.or(in_body).map(Duration::from_secs),
+            budget: details.causes.iter().any(|cause| cause.reason == "DisruptionBudget"),
+        }
+    }
+
+    /// Whether the same request may succeed later without anybody changing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::TooMany | Kind::Server | Kind::Unreachable | Kind::Unauthorized | Kind::Conflict | Kind::Gone
+        )
+    }
+}
+
+fn kind(code: StatusCode, reason: &str) -> Kind {
+    match (code.as_u16(), reason) {
+        (404, _) => Kind::NotFound,
+        (409, "AlreadyExists") => Kind::AlreadyExists,
+        (409, _) => Kind::Conflict,
+        (410, _) => Kind::Gone,
+        (429, _) => Kind::TooMany,
+        (401, _) => Kind::Unauthorized,
+        (403, _) => Kind::Forbidden,
+        (408, _) | (500.., _) => Kind::Server,
+        _ => Kind::Invalid,
+    }
+}
+
+/// An answer of 404 is as good as done for whoever wanted the object away or changed.
+pub(crate) fn gone_is_fine<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind == Kind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, body: &str, header: Option<u64>) -> ApiError {
+        ApiError::refused("GET /x".into(), StatusCode::from_u16(code).unwrap(), body.as_bytes(), header)
+    }
+
+    #[test]
+    fn an_eviction_that_a_budget_forbids_is_told_from_a_busy_server() {
+        let body = r#"{"kind":"Status","status":"Failure","message":"Cannot evict pod as it would violate the pod's disruption budget.",
+            "reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","message":"needs 5"}]},"code":429}"#;
+        let error = refused(429, body, None);
+        assert!(error.budget && error.kind == Kind::TooMany && error.retry_after.is_none());
+        let busy = refused(429, r#"{"reason":"TooManyRequests","details":{"retryAfterSeconds":3}}"#, None);
+        assert!(!busy.budget);
+        assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));
+        // The header outweighs the body.
+        assert_eq!(refused(429, "busy", Some(7)).retry_after, Some(Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn two_kinds_of_409_are_told_apart() {
+        assert_eq!(refused(409, r#"{"reason":"AlreadyExists"}"#, None).kind, Kind::AlreadyExists);
+        assert_eq!(refused(409, r#"{"reason":"Conflict"}"#, None).kind, Kind::Conflict);
+    }
+
+    #[test]
+    fn what_will_not_change_by_waiting_is_not_transient() {
+        for (code, transient) in
+            [(400, false), (401, true), (403, false), (404, false), (422, false), (429, true), (503, true)]
+        {
+            assert_eq!(refused(code, "", None).is_transient(), transient, "{code}");
+        }
+        assert!(refused(403, "{}", None).to_string().contains("rbac.yaml"));
+    }
+}

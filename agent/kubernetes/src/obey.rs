@@ -1,0 +1,204 @@
+//! Instructions, carried out: one attempt after the other until the API server agrees or refuses for good.
+//!
+//! Every action begins by reading what is there and does only what is missing, so an attempt that was cut short anywhere is made
+//! good by the next one, and an instruction that comes twice changes nothing.
+//!
+//! Instructions about a NodeClaim leave their epoch and generation on it ([`OBEYED`]), in an annotation that is written on the
+//! version of the object that was read. A restarted agent knows by it which instructions on this claim are stale; it needs no
+//! memory of its own, and the note goes when the claim goes. Status, finalizers and events of other objects carry none: what the
+//! server computes for them it computes again, and the last writer is right.
+
+pub mod claim;
+pub mod drain;
+pub mod event;
+pub mod node;
+pub mod write;
+
+use std::time::{Duration, Instant};
+
+use agent::Done;
+use agent::link::backoff::Backoff;
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::instruction::Action;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use crate::cluster::Kubernetes;
+use crate::error::{ApiError, Kind};
+use crate::resource::NODE_CLAIM;
+
+/// Annotation of a NodeClaim: epoch and generation of the newest instruction on it that was begun, as `epoch/generation`.
+pub const OBEYED: &str = "fleetwright.dev/obeyed";
+
+/// The finalizer that keeps a NodeClaim and its Node until the machine is gone.
+pub const FINALIZER: &str = "karpenter.sh/termination";
+
+/// Refusals that may pass are waited out for this long. Then the server is told, and decides whether to go on: it may have
+/// changed its mind in the meantime. A drain that has begun goes on for ever: a node that is barred must not be left so because the
+/// API server was away.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// An object that changed under our hands is read again after this long.
+const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+
+/// What an attempt amounts to.
+pub(crate) type Attempt = Result<Done, ApiError>;
+
+/// Carries out `instruction`.
+pub(crate) async fn obey(cluster: &Kubernetes, instruction: &v1::Instruction) -> Done {
+    let begun = Instant::now();
+    let endless = matches!(instruction.action, Some(Action::DrainNode(_)));
+    let mut backoff = Backoff::new(instruction.generation);
+    loop {
+        let error = match attempt(cluster, instruction).await {
+            Ok(done) => return done,
+            Err(error) => error,
+        };
+        if !error.is_transient() || (!endless && begun.elapsed() >= PATIENCE) {
+            return refused(&error);
+        }
+        let wait = match (error.kind, error.retry_after) {
+            (Kind::Conflict, _) => AFTER_CONFLICT,
+            (_, Some(wait)) => wait,
+            (_, None) => Duration::from_millis(backoff.next_wait_ms()),
+        };
+        if error.kind != Kind::Conflict {
+            warn!(id = instruction.id, subject = instruction.subject, %error, retry_in_ms = wait.as_millis(), "cannot obey");
+        }
+        tokio::time::sleep(wait).await;
+    }
+}
+
+async fn attempt(cluster: &Kubernetes, instruction: &v1::Instruction) -> Attempt {
+    let Some(action) = &instruction.action else {
+        return Ok(Done::not(v1::Outcome::Unsupported, "the instruction says nothing that this agent knows"));
+    };
+    match action {
+        Action::CreateNodeClaim(order) => claim::create(cluster, rank(instruction), order).await,
+        Action::MarkLaunched(order) => claim::mark_launched(cluster, rank(instruction), order).await,
+        Action::RegisterNode(order) => node::register(cluster, rank(instruction), order).await,
+        Action::InitializeNode(order) => node::initialize(cluster, rank(instruction), order).await,
+        Action::DrainNode(order) => drain::drain(cluster, rank(instruction), order).await,
+        Action::DeleteNodeClaim(order) => claim::delete(cluster, rank(instruction), order).await,
+        Action::WriteObject(order) => write::write(cluster, order).await,
+        Action::RecordEvent(order) => event::record(cluster, order).await,
+    }
+}
+
+/// The API server refused for good.
+fn refused(error: &ApiError) -> Done {
+    let outcome = if error.kind == Kind::NotFound { v1::Outcome::NotFound } else { v1::Outcome::Failed };
+    Done::not(outcome, error)
+}
+
+/// Epoch and generation: what tells which of two instructions on one subject is newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Rank {
+    epoch: u64,
+    generation: u64,
+}
+
+fn rank(instruction: &v1::Instruction) -> Rank {
+    Rank { epoch: instruction.epoch, generation: instruction.generation }
+}
+
+impl Rank {
+    /// The value of [`OBEYED`].
+    pub(crate) fn note(self) -> String {
+        format!("{}/{}", self.epoch, self.generation)
+    }
+
+    fn read(note: &str) -> Option<Self> {
+        let (epoch, generation) = note.split_once('/')?;
+        Some(Self { epoch: epoch.parse().ok()?, generation: generation.parse().ok()? })
+    }
+
+    /// The newest instruction that `claim` has seen; one without a note has seen none.
+    fn noted(claim: &Value) -> Self {
+        let note = claim.pointer("/metadata/annotations").and_then(|annotations| annotations.get(OBEYED));
+        note.and_then(Value::as_str).and_then(Self::read).unwrap_or_default()
+    }
+}
+
+/// Whether an instruction on a claim may go on.
+pub(crate) enum Admission {
+    /// It may; this is the claim, with the note.
+    Admitted(Value),
+    /// It may not.
+    Refused(Done),
+}
+
+/// Notes on the NodeClaim that the instruction of this rank is begun, unless a newer one was.
+pub(crate) async fn admit(cluster: &Kubernetes, rank: Rank, name: &str) -> Result<Admission, ApiError> {
+    let path = NODE_CLAIM.one("", name);
+    let claim: Value = cluster.api().get(&path).await?;
+    let noted = Rank::noted(&claim);
+    if noted > rank {
+        return Ok(Admission::Refused(stale(noted, name)));
+    }
+    if noted == rank {
+        return Ok(Admission::Admitted(claim));
+    }
+    let patch = json!({ "metadata": {
+        "resourceVersion": claim.pointer("/metadata/resourceVersion"),
+        "annotations": { OBEYED: rank.note() },
+    } });
+    Ok(Admission::Admitted(cluster.api().patch(&path, &patch).await?))
+}
+
+pub(crate) fn stale(noted: Rank, name: &str) -> Done {
+    let why = format!("NodeClaim {name} has seen generation {} of epoch {}", noted.generation, noted.epoch);
+    Done::not(v1::Outcome::Stale, why)
+}
+
+/// A text below `object`; empty without one.
+pub(crate) fn text_at<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A list of texts below `object`.
+pub(crate) fn texts_at(object: &Value, pointer: &str) -> Vec<String> {
+    let list = object.pointer(pointer).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A list below `object`.
+pub(crate) fn list_at(object: &Value, pointer: &str) -> Vec<Value> {
+    object.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+/// Pairs as a JSON object.
+pub(crate) fn map_of(pairs: &[v1::StringPair]) -> Value {
+    Value::Object(pairs.iter().map(|pair| (pair.key.clone(), json!(pair.value))).collect())
+}
+
+/// Quantities as a JSON object.
+pub(crate) fn amounts_of(quantities: &[v1::Quantity]) -> Value {
+    Value::Object(quantities.iter().map(|one| (one.resource.clone(), json!(one.amount))).collect())
+}
+
+/// This moment as conditions write it.
+pub(crate) fn now_in_seconds() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// This moment in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_epoch_outweighs_any_generation() {
+        let noted = |note: &str| Rank::noted(&json!({ "metadata": { "annotations": { OBEYED: note } } }));
+        let rank = Rank { epoch: 3, generation: 7 };
+        assert_eq!(noted(&rank.note()), rank);
+        assert!(noted("2/99") < rank && noted("3/8") > rank && noted("4/1") > rank);
+        // A note that nobody of ours wrote counts for nothing.
+        assert_eq!(noted("seven"), Rank::default());
+        assert_eq!(Rank::noted(&json!({})), Rank::default());
+    }
+}

@@ -1,0 +1,295 @@
+//! Draining a node: bar it, move its pods off in the order that [`order`] says, wait for its volumes.
+//!
+//! A drain needs no server: it goes on by absolute moments, and what it has done stands in the cluster (the taint, the conditions
+//! of the claim, the pods' deletion). One that is begun again after a restart goes on where the cluster stands.
+
+pub(crate) mod order;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use agent::Done;
+use fleetwright_proto::v1;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::claim::write_status;
+use super::event::Said;
+use super::{Admission, Attempt, Rank, admit, list_at, now_ms, text_at};
+use crate::cluster::Kubernetes;
+use crate::conditions::Conditions;
+use crate::error::{ApiError, Kind, gone_is_fine};
+use crate::resource::{NODE, NODE_CLAIM, POD};
+use order::{DISRUPTED, Guest, PodList, Step};
+
+/// The pods are looked at this often (Karpenter: drain retry).
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Also a node without pods takes this long: the scheduler may be binding one that it placed before it saw the taint (Karpenter:
+/// minimum drain time).
+const LEAST_MS: i64 = 5_000;
+/// First and longest wait after an eviction that was refused (Karpenter: eviction queue).
+const REFUSED_MS: (i64, i64) = (100, 10_000);
+/// The least time for which evictions that follow one another are spread when the API server is busy.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// What a drain remembers between two looks.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Pods whose eviction was refused: until when they are left alone, and how long that is.
+    refused: BTreeMap<String, (i64, i64)>,
+}
+
+/// Drains a node.
+pub(super) async fn drain(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNode) -> Attempt {
+    let claim = match admit(cluster, rank, &order.node_claim).await {
+        Ok(Admission::Admitted(claim)) => Some(claim),
+        Ok(Admission::Refused(done)) => return Ok(done),
+        // A node without a claim is drained all the same.
+        Err(error) if error.kind == Kind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if order.node.is_empty() {
+        return Ok(Done::well());
+    }
+    let Some(node) = bar(cluster, &order.node).await? else { return Ok(Done::well()) };
+    let drain = Drain { cluster, claim, node, order };
+    drain.condition("Drained", "Unknown", "Draining", "").await?;
+    let begun = now_ms();
+    if !drain.move_pods(begun).await? {
+        return Ok(Done::well());
+    }
+    drain.condition("Drained", "True", "Drained", "").await?;
+    drain.await_volumes().await?;
+    info!(node = order.node, reason = order.reason, "node is drained");
+    Ok(Done::well())
+}
+
+/// Keeps new pods off a node; `None` when there is no such node.
+async fn bar(cluster: &Kubernetes, name: &str) -> Result<Option<Value>, ApiError> {
+    let path = NODE.one("", name);
+    let Some(node) = gone_is_fine(cluster.api().get::<Value>(&path).await)? else { return Ok(None) };
+    match barring(&node) {
+        Some(patch) => gone_is_fine(cluster.api().patch(&path, &patch).await),
+        None => Ok(Some(node)),
+    }
+}
+
+/// The patch that bars a node: the taint, and the label by which load balancers let go of it.
+fn barring(node: &Value) -> Option<Value> {
+    const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let wanted = json!({ "key": DISRUPTED, "effect": "NoSchedule" });
+    let mut taints = list_at(node, "/spec/taints");
+    let barred = taints.iter().any(|taint| taint["key"] == wanted["key"] && taint["effect"] == wanted["effect"]);
+    let excluded = node.pointer("/metadata/labels").and_then(|labels| labels.get(EXCLUDED)).is_some();
+    if barred && excluded {
+        return None;
+    }
+    // Other effects of the same key go (Karpenter: node termination).
+    taints.retain(|taint| taint["key"] != wanted["key"]);
+    taints.push(wanted);
+    Some(json!({
+        "metadata": {
+            "resourceVersion": node.pointer("/metadata/resourceVersion"),
+            "labels": { EXCLUDED: "karpenter" },
+        },
+        "spec": { "taints": taints },
+    }))
+}
+
+struct Drain<'d> {
+    cluster: &'d Kubernetes,
+    claim: Option<Value>,
+    node: Value,
+    order: &'d v1::DrainNode,
+}
+
+impl Drain<'_> {
+    /// Moves the pods off. Returns whether the node is still there.
+    async fn move_pods(&self, begun: i64) -> Result<bool, ApiError> {
+        let mut progress = Progress::default();
+        loop {
+            if gone_is_fine(self.cluster.api().get::<Value>(&NODE.one("", &self.order.node)).await)?.is_none() {
+                return Ok(false);
+            }
+            let guests = self.guests().await?;
+            let now = now_ms();
+            let step = order::step(&guests, now, self.order.force_at_ms);
+            if step.waits_for.is_empty() && now - begun >= LEAST_MS {
+                return Ok(true);
+            }
+            self.take(&step, &mut progress).await?;
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn guests(&self) -> Result<Vec<Guest>, ApiError> {
+        let mut guests = Vec::new();
+        let mut next = String::new();
+        loop {
+            let node = &self.order.node;
+            let path = format!("{}?fieldSelector=spec.nodeName%3D{node}&limit=250&continue={next}", POD.all());
+            let page: PodList = self.cluster.api().get(&path).await?;
+            let now = now_ms();
+            guests.extend(page.items.iter().map(|pod| order::guest(pod, now)));
+            next = page.metadata.r#continue;
+            if next.is_empty() {
+                return Ok(guests);
+            }
+        }
+    }
+
+    async fn take(&self, step: &Step<'_>, progress: &mut Progress) -> Result<(), ApiError> {
+        for (guest, seconds) in &step.delete {
+            self.delete(guest, *seconds).await?;
+        }
+        for guest in &step.evict {
+            let waits = progress.refused.get(&guest.uid).is_some_and(|(until, _)| now_ms() < *until);
+            if !waits {
+                self.evict(guest, progress).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn evict(&self, guest: &Guest, progress: &mut Progress) -> Result<(), ApiError> {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": { "name": guest.name, "namespace": guest.namespace },
+            "deleteOptions": { "preconditions": { "uid": guest.uid } },
+        });
+        let path = format!("{}/eviction", POD.one(&guest.namespace, &guest.name));
+        let error = match self.cluster.api().post(&path, &eviction).await {
+            Ok(_) => {
+                progress.refused.remove(&guest.uid);
+                return self.say_of_pod(guest, "Evicted", "Evicted pod").await;
+            }
+            Err(error) => error,
+        };
+        match error.kind {
+            // It is gone, or another pod has its name.
+            Kind::NotFound | Kind::Conflict => Ok(()),
+            Kind::TooMany if !error.budget && error.retry_after.is_some() => {
+                tokio::time::sleep(error.retry_after.unwrap_or(BUSY)).await;
+                Ok(())
+            }
+            // More than one budget covers the pod: the API server answers 500 and will go on to until people change that.
+            Kind::TooMany | Kind::Server | Kind::Invalid => {
+                let (first, longest) = REFUSED_MS;
+                let wait = progress.refused.get(&guest.uid).map_or(first, |(_, last)| (2 * last).min(longest));
+                progress.refused.insert(guest.uid.clone(), (now_ms() + wait, wait));
+                let note = format!("Cannot evict pod {}/{}: {}", guest.namespace, guest.name, error.message);
+                self.say_of_node("FailedDraining", &note).await
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn delete(&self, guest: &Guest, seconds: i64) -> Result<(), ApiError> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "gracePeriodSeconds": seconds, "preconditions": { "uid": guest.uid },
+        });
+        match self.cluster.api().delete(&POD.one(&guest.namespace, &guest.name), &options).await {
+            Ok(_) => {
+                warn!(
+                    pod = guest.name,
+                    namespace = guest.namespace,
+                    node = self.order.node,
+                    seconds,
+                    "deleted by deadline"
+                );
+                self.say_of_pod(guest, "Disrupted", "Deleted pod, because its node goes at its deadline").await
+            }
+            Err(error) if matches!(error.kind, Kind::NotFound | Kind::Conflict) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the volumes of pods that moved are off the node. After the deadline the node goes without.
+    async fn await_volumes(&self) -> Result<(), ApiError> {
+        loop {
+            let guests = self.guests().await?;
+            let attached = volumes::awaited(self.cluster, &self.order.node, &guests).await?;
+            if attached.is_empty() {
+                return self.condition("VolumesDetached", "True", "VolumesDetached", "").await;
+            }
+            if self.order.force_at_ms.is_some_and(|deadline| now_ms() >= deadline) {
+                return self.condition("VolumesDetached", "False", "TerminationGracePeriodElapsed", "").await;
+            }
+            let note = format!("Awaiting detachment of {}", attached.join(", "));
+            self.condition("VolumesDetached", "Unknown", "AwaitingVolumeDetachment", &note).await?;
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Writes a condition of the claim, unless it says so already. A claim that is gone has none.
+    async fn condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> Result<(), ApiError> {
+        let Some(claim) = &self.claim else { return Ok(()) };
+        let path = NODE_CLAIM.one("", text_at(claim, "/metadata/name"));
+        let Some(current) = gone_is_fine(self.cluster.api().get::<Value>(&path).await)? else { return Ok(()) };
+        let there = Conditions::of(&current, String::new());
+        if there.status(kind) == status || (kind == "Drained" && there.status(kind) == "True") {
+            return Ok(());
+        }
+        let written = write_status(self.cluster, &current, json!({}), |conditions| {
+            conditions.set(kind, status, reason, message);
+        });
+        gone_is_fine(written.await).map(drop)
+    }
+
+    async fn say_of_pod(&self, guest: &Guest, reason: &str, what: &str) -> Result<(), ApiError> {
+        let why = if self.order.reason.is_empty() { String::new() } else { format!(": {}", self.order.reason) };
+        let said = Said {
+            resource: POD.kind,
+            namespace: guest.namespace.clone(),
+            name: guest.name.clone(),
+            kind: "Normal".to_owned(),
+            reason: reason.to_owned(),
+            note: format!("{what}{why}"),
+        };
+        self.say(&said, &guest.uid).await
+    }
+
+    async fn say_of_node(&self, reason: &str, note: &str) -> Result<(), ApiError> {
+        let said = Said {
+            resource: NODE.kind,
+            namespace: String::new(),
+            name: self.order.node.clone(),
+            kind: "Warning".to_owned(),
+            reason: reason.to_owned(),
+            note: note.to_owned(),
+        };
+        self.say(&said, text_at(&self.node, "/metadata/uid")).await
+    }
+
+    /// An event that cannot be written holds up no drain.
+    async fn say(&self, said: &Said, uid: &str) -> Result<(), ApiError> {
+        if let Err(error) = self.cluster.say(said, uid).await {
+            warn!(%error, "cannot write an event");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_barred_once_and_other_effects_of_the_taint_go() {
+        let node = json!({
+            "metadata": { "resourceVersion": "3", "labels": { "a": "b" } },
+            "spec": { "taints": [{ "key": DISRUPTED, "effect": "NoExecute" }, { "key": "gpu", "effect": "NoSchedule" }] },
+        });
+        let patch = barring(&node).unwrap();
+        assert_eq!(
+            patch["spec"]["taints"],
+            json!([{ "key": "gpu", "effect": "NoSchedule" }, { "key": DISRUPTED, "effect": "NoSchedule" }])
+        );
+        let mut barred = node;
+        barred["spec"]["taints"] = patch["spec"]["taints"].clone();
+        barred["metadata"]["labels"] = patch["metadata"]["labels"].clone();
+        assert_eq!(barring(&barred), None);
+    }
+}

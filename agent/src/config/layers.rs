@@ -1,0 +1,146 @@
+//! Where values come from: defaults, the file, the environment, flags. Later ones win.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::ConfigError;
+use super::keys::{KEYS, Key, find};
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere: the default.
+    Default,
+    /// The configuration file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(variable) => write!(f, "environment variable {variable}"),
+            Self::Flag(flag) => write!(f, "flag --{flag}"),
+        }
+    }
+}
+
+/// The value of every key, and where it comes from.
+#[derive(Debug, Clone)]
+pub struct Layers {
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Default for Layers {
+    fn default() -> Self {
+        let values = KEYS.iter().map(|key| (key.path, (key.default.to_owned(), Origin::Default)));
+        Self { values: values.collect() }
+    }
+}
+
+impl Layers {
+    /// Lays the file on top.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the file cannot be read, is no TOML, or names a key that does not exist.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let unusable = |why: String| ConfigError::File { path: path.to_owned(), why };
+        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| unusable(format!("it is no valid TOML: {error}")))?;
+        let origin = Origin::File(path.to_owned());
+        let mut flat = Vec::new();
+        flatten("", &table, &mut flat);
+        for (name, value) in flat {
+            let key = find(&name).ok_or_else(|| ConfigError::Unknown { origin: origin.clone(), key: name.clone() })?;
+            let Some(value) = value.as_str() else {
+                return Err(unusable(format!("{name} is {value}; write it in quotes, as in {:?}", key.example)));
+            };
+            self.add(key, value.to_owned(), origin.clone());
+        }
+        Ok(())
+    }
+
+    /// Lays environment variables on top. Variables that set nothing are passed over, whatever they are called: Kubernetes makes
+    /// some for every Service, and a Service may be called as we are.
+    pub fn add_environment(&mut self, variables: &[(String, String)]) {
+        for key in KEYS {
+            let variable = key.variable();
+            if let Some((_, value)) = variables.iter().find(|(name, _)| *name == variable) {
+                self.add(key, value.clone(), Origin::Environment(variable));
+            }
+        }
+    }
+
+    /// Lays one value on top.
+    pub fn add(&mut self, key: &'static Key, value: String, origin: Origin) {
+        self.values.insert(key.path, (value, origin));
+    }
+
+    /// The value of a key and where it comes from.
+    #[must_use]
+    pub fn get(&self, path: &str) -> (&str, &Origin) {
+        self.values.get(path).map_or(("", &Origin::Default), |(value, origin)| (value.as_str(), origin))
+    }
+
+    pub(super) fn text(&self, path: &str) -> String {
+        self.get(path).0.to_owned()
+    }
+
+    pub(super) fn optional(&self, path: &str) -> Option<String> {
+        Some(self.text(path)).filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn path(&self, path: &str) -> Option<PathBuf> {
+        self.optional(path).map(PathBuf::from)
+    }
+
+    pub(super) fn required(&self, path: &'static str) -> Result<String, ConfigError> {
+        let key = find(path);
+        self.optional(path).ok_or_else(|| ConfigError::Missing {
+            key: path,
+            flag: key.map_or("", |key| key.flag),
+            variable: key.map(Key::variable).unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn duration(&self, path: &'static str) -> Result<Duration, ConfigError> {
+        let parsed = parse_duration(self.get(path).0);
+        parsed.ok_or_else(|| self.invalid(path, "write a duration such as 500ms, 10s or 2m"))
+    }
+
+    pub(super) fn invalid(&self, path: &'static str, allowed: &str) -> ConfigError {
+        let (value, origin) = self.get(path);
+        ConfigError::Invalid { origin: origin.clone(), key: path, value: value.to_owned(), allowed: allowed.to_owned() }
+    }
+}
+
+fn flatten(prefix: &str, table: &toml::Table, flat: &mut Vec<(String, toml::Value)>) {
+    for (name, value) in table {
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            toml::Value::Table(inner) => flatten(&path, inner, flat),
+            other => flat.push((path, other.clone())),
+        }
+    }
+}
+
+/// Reads `500ms`, `10s`, `2m`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
+}

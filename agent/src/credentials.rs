@@ -1,0 +1,87 @@
+//! The files by which server and agent know each other, as a connection needs them. They are read for every connection: tokens
+//! last an hour, certificates some weeks, the agent years.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use crate::config::Credentials;
+use crate::run::in_full;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CredentialsError {
+    /// A file cannot be read.
+    #[error("cannot read {key} from {}: {reason}", path.display())]
+    Unreadable {
+        /// Setting.
+        key: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: std::io::Error,
+    },
+    /// The token is none.
+    #[error("the token in {} cannot be sent: it is empty, or has characters that no token has", path.display())]
+    Token {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The certificates cannot be used.
+    #[error("cannot use the certificates that server.ca-file and server.client-certificate name: {0}")]
+    Certificates(String),
+}
+
+/// The endpoint with the certificates of both sides.
+pub(crate) fn encrypt(endpoint: Endpoint, credentials: &Credentials) -> Result<Endpoint, CredentialsError> {
+    let Some(ca_file) = &credentials.ca_file else { return Ok(endpoint) };
+    let authorities = read("server.ca-file", ca_file)?;
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
+    if let (Some(certificate), Some(key)) = (&credentials.client_certificate, &credentials.client_key) {
+        let certificate = read("server.client-certificate", certificate)?;
+        tls = tls.identity(Identity::from_pem(certificate, read("server.client-key", key)?));
+    }
+    endpoint.tls_config(tls).map_err(|error| CredentialsError::Certificates(in_full(&error)))
+}
+
+/// The value of the header `authorization`; `None` without a token.
+pub(crate) fn bearer(credentials: &Credentials) -> Result<Option<MetadataValue<Ascii>>, CredentialsError> {
+    let Some(path) = &credentials.token_file else { return Ok(None) };
+    let token = read("server.token-file", path)?;
+    let invalid = || CredentialsError::Token { path: path.clone() };
+    let token = std::str::from_utf8(&token).map_err(|_| invalid())?.trim();
+    if token.is_empty() {
+        return Err(invalid());
+    }
+    let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| invalid())?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, CredentialsError> {
+    fs::read(path).map_err(|reason| CredentialsError::Unreadable { key, path: path.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_again_every_time_and_never_shown() {
+        let path = std::env::temp_dir().join(format!("fleetwright-agent-{}-token", std::process::id()));
+        let credentials = Credentials { token_file: Some(path.clone()), ..Credentials::default() };
+        for token in ["first", "second\n"] {
+            fs::write(&path, token).unwrap();
+            let value = bearer(&credentials).unwrap().unwrap();
+            assert_eq!(value.to_str().unwrap(), format!("Bearer {}", token.trim()));
+            assert!(!format!("{value:?}").contains("first"));
+        }
+        fs::write(&path, " \n").unwrap();
+        assert!(bearer(&credentials).unwrap_err().to_string().contains("empty"));
+        fs::remove_file(&path).unwrap();
+        let error = bearer(&credentials).unwrap_err().to_string();
+        assert!(error.contains("server.token-file") && error.contains(path.to_str().unwrap()), "{error}");
+    }
+}
