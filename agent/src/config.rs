@@ -110,6 +110,8 @@ pub struct KubernetesConfig {
     pub lease_duration: Duration,
     /// `kubernetes.identity`; the host's name when not given.
     pub identity: Option<String>,
+    /// `kubernetes.streaming-lists`.
+    pub streaming_lists: bool,
 }
 
 /// A command line, read.
@@ -187,6 +189,7 @@ impl Config {
                 lease: layers.text("kubernetes.lease"),
                 lease_duration: layers.duration("kubernetes.lease-duration")?,
                 identity: layers.optional("kubernetes.identity"),
+                streaming_lists: layers.switch("kubernetes.streaming-lists")?,
             },
             log_filter: layers.text("log.filter"),
             log_json: layers.text("log.format") == "json",
@@ -269,6 +272,7 @@ pub fn print(layers: &Layers) -> String {
         let (value, origin) = layers.get(key.path);
         let _infallible = match value {
             "" => writeln!(text, "# {name} is not set"),
+            value if key.kind == Kind::Switch => writeln!(text, "{name} = {value} # {origin}"),
             value => writeln!(text, "{name} = {} # {origin}", toml::Value::from(value)),
         };
     }

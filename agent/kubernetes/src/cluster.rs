@@ -35,11 +35,12 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Begins to watch a cluster. `epochs` is where the highest epoch is kept.
+    /// Begins to watch a cluster. `epochs` is where the highest epoch is kept; without `streaming_lists` the API server is asked
+    /// for lists in pages.
     #[must_use]
-    pub fn watch(api: Api, identity: Identity, instance: String, epochs: EpochStore) -> Self {
+    pub fn watch(api: Api, identity: Identity, instance: String, epochs: EpochStore, streaming_lists: bool) -> Self {
         let picture = Arc::new(watch::blank());
-        let mut watches = watch::begin(&api, &picture);
+        let mut watches = watch::begin(&api, &picture, streaming_lists);
         watches.spawn(autoscaler::look_out(api.clone(), Arc::clone(&picture)));
         Self {
             api,

@@ -96,9 +96,9 @@ pub fn blank() -> Picture {
     }))
 }
 
-/// Begins all watches. They end with the returned set.
+/// Begins all watches. They end with the returned set. Without `streaming_lists` what is there is listed in pages from the beginning.
 #[must_use]
-pub fn begin(api: &Api, picture: &Arc<Picture>) -> JoinSet<()> {
+pub fn begin(api: &Api, picture: &Arc<Picture>, streaming_lists: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (number, watched) in (0..).zip(WATCHED) {
         let watcher = Watcher {
@@ -106,7 +106,7 @@ pub fn begin(api: &Api, picture: &Arc<Picture>) -> JoinSet<()> {
             picture: Arc::clone(picture),
             watched,
             seconds: WATCH_SECONDS - number,
-            streams_lists: true,
+            streams_lists: streaming_lists,
             shared: Shared::default(),
             stands_at: None,
             denied_since: None,

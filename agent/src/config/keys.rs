@@ -13,6 +13,8 @@ pub enum Kind {
     File,
     /// A number with a unit: `500ms`, `10s`, `2m`.
     Duration,
+    /// `true` or `false`.
+    Switch,
 }
 
 /// One thing that can be set.
@@ -78,7 +80,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.token-file",
-        "server-token-file",
+        "token-file",
         Kind::File,
         "",
         "/var/run/secrets/fleetwright/token",
@@ -86,7 +88,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.client-certificate",
-        "server-client-certificate",
+        "client-certificate",
         Kind::File,
         "",
         "/etc/fleetwright/tls.crt",
@@ -94,7 +96,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.client-key",
-        "server-client-key",
+        "client-key",
         Kind::File,
         "",
         "/etc/fleetwright/tls.key",
@@ -118,7 +120,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.kubeconfig",
-        "kubernetes-kubeconfig",
+        "kubeconfig",
         Kind::File,
         "",
         "/etc/fleetwright/kubeconfig",
@@ -126,7 +128,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.context",
-        "kubernetes-context",
+        "context",
         Kind::Text,
         "",
         "production-1",
@@ -134,7 +136,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.namespace",
-        "kubernetes-namespace",
+        "namespace",
         Kind::Text,
         "",
         "fleetwright",
@@ -142,7 +144,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.lease",
-        "kubernetes-lease",
+        "lease",
         Kind::Text,
         "fleetwright-agent",
         "fleetwright-agent",
@@ -150,7 +152,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.lease-duration",
-        "kubernetes-lease-duration",
+        "lease-duration",
         Kind::Duration,
         "15s",
         "15s",
@@ -158,11 +160,19 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.identity",
-        "kubernetes-identity",
+        "identity",
         Kind::Text,
         "",
         "fleetwright-agent-0",
         "Name of this replica, unlike that of any other that runs. Absent: the host's name, which in a pod is the pod's.",
+    ),
+    key(
+        "kubernetes.streaming-lists",
+        "streaming-lists",
+        Kind::Switch,
+        "true",
+        "false",
+        "Whether the API server is asked to stream what is there. Without, or where it does not do so, the agent lists in pages: it takes more of the API server's memory.",
     ),
     key(
         "log.filter",
@@ -207,6 +217,7 @@ pub(super) fn command() -> Command {
             Kind::Text => "TEXT",
             Kind::File => "FILE",
             Kind::Duration => "DURATION",
+            Kind::Switch => "BOOLEAN",
         };
         let help = format!("{} ({}){default}", key.meaning, key.path);
         command = command.arg(Arg::new(key.path).long(key.flag).value_name(name).help(help));

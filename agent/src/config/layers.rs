@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::ConfigError;
-use super::keys::{KEYS, Key, find};
+use super::keys::{KEYS, Key, Kind, find};
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +61,12 @@ impl Layers {
         flatten("", &table, &mut flat);
         for (name, value) in flat {
             let key = find(&name).ok_or_else(|| ConfigError::Unknown { origin: origin.clone(), key: name.clone() })?;
-            let Some(value) = value.as_str() else {
-                return Err(unusable(format!("{name} is {value}; write it in quotes, as in {:?}", key.example)));
+            let value = match (key.kind, &value) {
+                (Kind::Switch, toml::Value::Boolean(on)) => on.to_string(),
+                (_, toml::Value::String(text)) => text.clone(),
+                _ => return Err(unusable(format!("{name} is {value}; write it as in {:?}", key.example))),
             };
-            self.add(key, value.to_owned(), origin.clone());
+            self.add(key, value, origin.clone());
         }
         Ok(())
     }
@@ -115,6 +117,10 @@ impl Layers {
     pub(super) fn duration(&self, path: &'static str) -> Result<Duration, ConfigError> {
         let parsed = parse_duration(self.get(path).0);
         parsed.ok_or_else(|| self.invalid(path, "write a duration such as 500ms, 10s or 2m"))
+    }
+
+    pub(super) fn switch(&self, path: &'static str) -> Result<bool, ConfigError> {
+        self.get(path).0.parse().map_err(|_| self.invalid(path, "write true or false"))
     }
 
     pub(super) fn invalid(&self, path: &'static str, allowed: &str) -> ConfigError {

@@ -75,9 +75,10 @@ fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
         (&["--cluster-name", "a b"], "\"a b\""),
         (&["--log-format", "xml"], "text or json"),
         (&["--log", "="], "module=level"),
-        (&["--kubernetes-lease-duration", "soon"], "such as 500ms"),
-        (&["--kubernetes-lease-duration", "2s"], "at least 3s"),
-        (&["--server-client-key", "k"], "belong together"),
+        (&["--lease-duration", "soon"], "such as 500ms"),
+        (&["--lease-duration", "2s"], "at least 3s"),
+        (&["--client-key", "k"], "belong together"),
+        (&["--streaming-lists", "yes"], "true or false"),
     ] {
         // A flag that is given twice is refused by the command line; the last pair stands for the first here.
         let all = [&["--server", "http://s:1", "--cluster-name", "blue"], flags].concat();
@@ -93,9 +94,9 @@ fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
 
 #[test]
 fn credentials_travel_only_encrypted_or_within_this_machine() {
-    assert!(refusal(&["--server-token-file", "t"]).contains("only over https"));
-    assert!(refusal(&["--server-client-certificate", "c", "--server-client-key", "k"]).contains("only over https"));
-    let local = ["--server", "http://127.0.0.1:1", "--cluster-name", "blue", "--server-token-file", "t"];
+    assert!(refusal(&["--token-file", "t"]).contains("only over https"));
+    assert!(refusal(&["--client-certificate", "c", "--client-key", "k"]).contains("only over https"));
+    let local = ["--server", "http://127.0.0.1:1", "--cluster-name", "blue", "--token-file", "t"];
     assert!(Config::resolve(&invoke(&local, &[]).unwrap().layers).is_ok());
 }
 

@@ -195,7 +195,18 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
 
 fn agent(program: &Path, server: &str, kubeconfig: &str, log: PathBuf) -> Process {
     let server = format!("http://{server}");
-    let arguments = ["--server", &server, "--cluster-name", CLUSTER, "--region", REGION, "--kubeconfig", kubeconfig];
+    let arguments = [
+        "--server",
+        &server,
+        "--cluster-name",
+        CLUSTER,
+        "--region",
+        REGION,
+        "--kubeconfig",
+        kubeconfig,
+        "--namespace",
+        AGENT.0,
+    ];
     Process::new("the agent", program.to_owned(), arguments.map(str::to_owned).to_vec(), log)
 }
 

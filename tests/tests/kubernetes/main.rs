@@ -1,5 +1,6 @@
 //! The agent beside a real API server and a real kube-scheduler. `cargo test -p e2e --test kubernetes [-- part of a name]`
 
+mod agent;
 mod crds;
 mod stage;
 
@@ -9,7 +10,10 @@ use std::time::Duration;
 use e2e::kubernetes::suite::{self, Programs, Scenario};
 
 fn main() -> ExitCode {
-    let programs = Programs { server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(), agent: "fleetwright-agent".into() };
+    let programs = Programs {
+        server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(),
+        agent: env!("CARGO_BIN_EXE_fleetwright-e2e-agent").into(),
+    };
     suite::run(
         &programs,
         &[
@@ -21,6 +25,12 @@ fn main() -> ExitCode {
             },
             crds::STORED,
             crds::REFUSED,
+            agent::MACHINE,
+            agent::DEADLINE,
+            agent::PICTURES,
+            agent::OUTLIVE,
+            agent::REPLICAS,
+            agent::EPOCHS,
         ],
     )
 }
