@@ -476,7 +476,8 @@ async fn one_of_two_replicas_works(stage: Arc<Stage>) -> Told {
         duration: Duration::from_secs(3),
     };
     let mut first = tokio::time::timeout(PATIENCE, candidate("first").acquire()).await?;
-    let waiting = tokio::spawn(async move { candidate("second").acquire().await });
+    let second = candidate("second");
+    let waiting = tokio::spawn(async move { second.acquire().await });
     // Two durations: a Lease that was not renewed would have been taken.
     let kept = tokio::time::timeout(Duration::from_secs(6), first.keep()).await;
     ensure!(kept.is_err() && !waiting.is_finished(), "{kept:?}");
