@@ -1,6 +1,7 @@
 //! How many machines were launched for a pod that was bound to none of them. A taint or label that appears only after the
 //! launch makes every machine look right when it is planned and wrong when it has come; without a bound such a pod buys
-//! machines for ever.
+//! machines for ever. So does a pod that cannot be evicted from a node that has to go: its replacement waits for it, is
+//! empty, goes, and is launched again.
 
 use std::collections::BTreeMap;
 

@@ -55,6 +55,10 @@ impl Caps {
 
     /// Forgets what has left the window.
     pub fn forget_past(&mut self, window_ms: i64, now: Timestamp) {
+        // Whatever a cluster has noted, the fleet has: nothing leaves anywhere before it leaves there.
+        if self.fleet.is_empty() || self.fleet.next_leave(window_ms, now) > now {
+            return;
+        }
         self.fleet.forget_past(window_ms, now);
         self.clusters.retain(|_, tally| {
             tally.forget_past(window_ms, now);

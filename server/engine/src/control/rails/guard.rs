@@ -3,7 +3,7 @@
 use super::caps::{Counted, Crowd};
 use super::quarantine::{Extent, Quarantine, suspicion};
 use super::{Held, RailsView};
-use crate::cluster::{ClusterSnapshot, Observation, PodKey};
+use crate::cluster::{ClusterSnapshot, ClusterState, Observation, PodKey, PodRecord};
 use crate::control::ward::{Desk, Ward};
 use crate::control::{Effect, PlannedMachine, Removal, UnplacedPod};
 use crate::input::PlanningInput;
@@ -89,7 +89,9 @@ impl Ward {
     /// Takes pods out of planning for which machines were launched in vain, as long as they wait.
     pub fn hold_pods(&mut self, input: &mut PlanningInput, desk: &Desk<'_>) -> Vec<UnplacedPod> {
         let state = &self.state;
-        self.rails.attempts.keep(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && pod.node.is_none()));
+        self.rails
+            .attempts
+            .keep(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod)));
         if self.rails.attempts.is_empty() {
             return Vec::new();
         }
@@ -175,7 +177,7 @@ impl Ward {
         for name in &planned.pods {
             let Some((namespace, name)) = name.split_once('/') else { continue };
             let key = PodKey { namespace: Text::from(namespace), name: Text::from(name) };
-            if let Some(pod) = self.state.pod(&key).filter(|pod| pod.node.is_none()) {
+            if let Some(pod) = self.state.pod(&key).filter(|pod| lacks_node(&self.state, pod)) {
                 self.rails.attempts.note(&desk.settings.rails.attempts, &key, &pod.uid, desk.now);
             }
         }
@@ -252,6 +254,11 @@ impl Ward {
     pub fn rails_view(&self, rails: &super::Rails, settings: &super::RailSettings) -> RailsView {
         RailsView::of(rails, &self.rails, settings, &self.cluster)
     }
+}
+
+/// Whether the pod waits for a machine: it has no node, or one that is about to go.
+fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
+    pod.node.as_ref().is_none_or(|node| state.is_going_node(node))
 }
 
 fn held_pod(key: &PodKey, held: &Held) -> UnplacedPod {

@@ -1,5 +1,5 @@
 use crate::cluster::testing::{claim, node, on, pod, text};
-use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
+use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, PodRecord};
 use crate::control::rails::Mode;
 use crate::control::rails::settings::{BrakeRule, QuarantineRule};
 use crate::control::{DecisionKind, Event};
@@ -213,6 +213,27 @@ fn sabotage_without_the_bound_such_a_pod_buys_machines_all_the_time() {
     assert!(machines_for_a_pod_that_is_never_bound(0) > 100);
 }
 
+/// For an hour a pod cannot be evicted from a node that was deleted by hand: machines launched to replace it.
+fn replacements_for_a_node_that_cannot_be_drained(launches: u32) -> usize {
+    let mut world = World::with(1, vec![on("m0", pod("p0", 500))], |settings| {
+        settings.rails.attempts.launches = launches;
+    });
+    world.stuck_drains = true;
+    world.see("c", Object::Node(NodeRecord { deleting: true, ..node("m0") }));
+    world.run_to(3_600_000);
+    world.done.launches.len()
+}
+
+#[test]
+fn a_node_that_cannot_be_drained_is_not_replaced_for_ever() {
+    assert_eq!(replacements_for_a_node_that_cannot_be_drained(3), 7);
+}
+
+#[test]
+fn sabotage_without_the_bound_it_is_replaced_all_the_time() {
+    assert!(replacements_for_a_node_that_cannot_be_drained(0) > 100);
+}
+
 #[test]
 fn a_pod_that_waits_is_told_why() {
     let mut world = World::with(0, pending(1), |_| {});
@@ -255,6 +276,34 @@ fn nothing_is_removed_while_launches_fail() {
 #[test]
 fn sabotage_without_the_brake_machines_go_that_cannot_be_had_again() {
     assert_eq!(idle_while_launches_fail(0).drained().len(), 6);
+}
+
+/// Five machines are launched and do not join within 15 min; then six others fall idle.
+fn idle_after_machines_that_never_joined(engage_percent: usize) -> World {
+    let mut world = World::with(6, running(6), |settings| {
+        settings.rails.brake = BrakeRule { engage_percent, ..BrakeRule::default() };
+    });
+    world.never_joins = true;
+    for n in 0..5 {
+        world.see("c", Object::Pod(pod(&format!("new{n}"), 500)));
+    }
+    world.run_to(905_000);
+    for pod in running(6) {
+        world.lose("c", Key::Pod(pod.key));
+    }
+    world.run_to(960_000);
+    world
+}
+
+#[test]
+fn nothing_is_removed_while_machines_do_not_join() {
+    let world = idle_after_machines_that_never_joined(50);
+    assert!(world.drained().is_empty(), "{:?}", world.drained());
+}
+
+#[test]
+fn sabotage_without_the_brake_machines_go_although_none_joins() {
+    assert_eq!(idle_after_machines_that_never_joined(0).drained().len(), 6);
 }
 
 /// A busy node is deleted by hand at 10 s: when was its pod planned, and when was it drained?

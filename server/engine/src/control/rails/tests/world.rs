@@ -59,7 +59,11 @@ pub(super) struct World {
     pub done: Done,
     /// Launches fail for lack of capacity.
     pub no_capacity: bool,
-    /// Decisions take until this moment to be durable.
+    /// Machines are launched and never join.
+    pub never_joins: bool,
+    /// Drains never come to an end.
+    pub stuck_drains: bool,
+    /// Decisions are durable when the store is told to answer.
     pub slow_store: bool,
     waiting: Vec<Decision>,
     claims: BTreeMap<(Text, Text), ClaimRecord>,
@@ -72,7 +76,17 @@ impl World {
         change(&mut settings);
         let controller = Controller::new(settings, one_each);
         let (waiting, claims) = (Vec::new(), BTreeMap::new());
-        Self { controller, now: 0, done: Done::default(), no_capacity: false, slow_store: false, waiting, claims }
+        Self {
+            controller,
+            now: 0,
+            done: Done::default(),
+            no_capacity: false,
+            never_joins: false,
+            stuck_drains: false,
+            slow_store: false,
+            waiting,
+            claims,
+        }
     }
 
     /// A world with the cluster `c`, which has the pool `p`, machines `m0` … in service, and these pods.
@@ -95,6 +109,10 @@ impl World {
 
     pub fn see(&mut self, cluster: &str, object: Object) {
         self.observe(cluster, Observation::upsert(object));
+    }
+
+    pub fn lose(&mut self, cluster: &str, key: Key) {
+        self.observe(cluster, Observation::Delete(key));
     }
 
     fn observe(&mut self, cluster: &str, observation: Observation) {
@@ -186,10 +204,18 @@ impl World {
                     record.provider_id = facts.provider_id;
                     record.labels.extend(facts.labels);
                     seen.push(Observation::upsert(Object::Claim(record.clone())));
-                    seen.push(Observation::upsert(Object::Node(joined(record))));
+                    if !self.never_joins {
+                        seen.push(Observation::upsert(Object::Node(joined(record))));
+                    }
                 }
             }
-            Instruction::Drain { claim, .. } => self.done.drained.push((Timestamp(self.now), claim)),
+            Instruction::Drain { claim, .. } => {
+                let empty = !self.stuck_drains || claim.as_ref() != "m0";
+                self.done.drained.push((Timestamp(self.now), claim));
+                if !empty {
+                    return Vec::new();
+                }
+            }
             Instruction::DeleteClaim { claim, node, .. } => {
                 seen.push(Observation::Delete(Key::Claim(claim)));
                 seen.extend(node.map(|node| Observation::Delete(Key::Node(node))));
