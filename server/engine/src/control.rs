@@ -145,7 +145,7 @@ impl Controller {
                 ward.take_in(event, &mut desk);
             }
             ward.advance(&mut desk);
-            self.rails.machines.insert(ward.cluster.clone(), ward.machines.len());
+            self.rails.machines.insert(ward.cluster.clone(), ward.standing());
             if stirred || (ward.outline(), ward.rails.outline()) != before {
                 effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
             }
@@ -183,7 +183,8 @@ impl Controller {
     #[must_use]
     pub fn view(&self, cluster: &str) -> Option<ClusterView> {
         let ward = self.wards.get(cluster)?;
-        Some(ward.view(self.offerings.len(), ward.rails_view(&self.rails, &self.settings.rails)))
+        let view = ward.view(self.offerings.len(), ward.rails_view(&self.rails, &self.settings.rails));
+        Some(ClusterView { pools: ward.pools_view(&self.rails), ..view })
     }
 
     /// The clusters that this controller knows, by name.

@@ -106,11 +106,15 @@ fn stage(stage: Stage) -> v1::NodeStage {
     }
 }
 
-/// Pools that have machines, with their sums.
+/// Pools, with the sums of their machines. One that was deleted is listed as long as it has machines.
 fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
-    let mut pools = std::collections::BTreeMap::new();
+    let known = cluster.pools.iter().map(|pool| {
+        let (name, not_ready_because) = (pool.name.to_string(), text(pool.closed.as_ref()));
+        (&pool.name, v1::PoolView { name, weight: pool.weight, not_ready_because, ..v1::PoolView::default() })
+    });
+    let mut pools: std::collections::BTreeMap<&Text, v1::PoolView> = known.collect();
     for machine in &cluster.machines {
-        let pool: &mut v1::PoolView = pools.entry(&machine.pool).or_default();
+        let pool = pools.entry(&machine.pool).or_default();
         pool.name = machine.pool.to_string();
         pool.node_count += 1;
         pool.cost_micro_usd += machine.bought.as_ref().map_or(0, |bought| bought.price.0);

@@ -74,7 +74,7 @@ pub(super) struct Rails {
     pub removals: Caps,
     pub brake: Brake,
     pub freezes: Freezes,
-    /// Machines of each cluster.
+    /// Machines of each cluster that nobody has decided to remove.
     pub machines: BTreeMap<ClusterId, usize>,
     /// The moment of the last event.
     pub now: Timestamp,
@@ -93,11 +93,6 @@ impl Rails {
     /// When time alone changes what the whole fleet may do.
     pub fn next_change(&self, settings: &RailSettings) -> Option<Timestamp> {
         [self.brake.next_change(&settings.brake), self.freezes.next_end()].into_iter().flatten().min()
-    }
-
-    /// Machines of the whole fleet.
-    pub fn fleet(&self) -> usize {
-        self.machines.values().sum()
     }
 }
 

@@ -24,6 +24,8 @@ pub struct ClusterView {
     pub pending: usize,
     /// Nodes in the cluster, ours and others.
     pub nodes: usize,
+    /// NodePools, by name.
+    pub pools: Vec<PoolView>,
     /// Our machines, by NodeClaim.
     pub machines: Vec<MachineView>,
     /// What our machines cost per hour.
@@ -36,6 +38,17 @@ pub struct ClusterView {
     pub refused: Option<String>,
     /// What the rails hold back, and why.
     pub rails: RailsView,
+}
+
+/// A NodePool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolView {
+    /// Name.
+    pub name: Text,
+    /// 0 to 100, higher first.
+    pub weight: i32,
+    /// Why nothing is launched from it, whatever pods ask for.
+    pub closed: Option<Text>,
 }
 
 /// One of our machines.

@@ -130,6 +130,7 @@ impl Ward {
             pending: self.state.pods().filter(|pod| pod.is_provisionable()).count(),
             nodes: self.state.nodes().count(),
             cost: MicroUsd(prices.map(|bought| bought.price.0).sum()),
+            pools: Vec::new(),
             machines,
             sold_out,
             decisions: self.recent.iter().cloned().collect(),

@@ -3,7 +3,8 @@
 use super::caps::{Counted, Crowd};
 use super::quarantine::{Extent, Quarantine, suspicion};
 use super::{Held, RailsView};
-use crate::cluster::{ClusterSnapshot, ClusterState, Observation, PodKey, PodRecord};
+use crate::cluster::{ClusterSnapshot, ClusterState, Observation, PodKey, PodRecord, PoolRecord};
+use crate::control::view::PoolView;
 use crate::control::ward::{Desk, Ward};
 use crate::control::{Effect, PlannedMachine, Removal, UnplacedPod};
 use crate::input::PlanningInput;
@@ -240,7 +241,15 @@ impl Ward {
     }
 
     fn crowd(&self, desk: &Desk<'_>) -> Crowd<'_> {
-        Crowd { cluster: &self.cluster, machines: self.machines.len(), fleet: desk.rails.fleet() }
+        let own = self.standing();
+        let others = desk.rails.machines.iter().filter(|(cluster, _)| **cluster != self.cluster);
+        Crowd { cluster: &self.cluster, machines: own, fleet: own + others.map(|(_, count)| count).sum::<usize>() }
+    }
+
+    /// Machines that nobody has decided to remove.
+    pub fn standing(&self) -> usize {
+        let staying = self.machines.values().filter(|machine| machine.leaves.is_none()).count();
+        staying.saturating_sub(self.undecided.values().map(|decision| decision.removals.len()).sum())
     }
 
     /// What the fleet may do has changed: everything is looked at again.
@@ -248,6 +257,20 @@ impl Ward {
         self.changed = true;
         self.last_pass = None;
         self.window.rouse(now);
+    }
+
+    /// What people see of the NodePools, those that are frozen among the closed ones.
+    pub fn pools_view(&self, rails: &super::Rails) -> Vec<PoolView> {
+        let view = |record: &PoolRecord| {
+            let frozen = rails.freezes.of(&self.cluster, &record.pool.name).map(|freeze| freeze.sentence());
+            let closed = frozen.or_else(|| {
+                record.pool.not_ready.as_ref().map(|why| match why {
+                    NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
+                })
+            });
+            PoolView { name: record.pool.name.clone(), weight: record.pool.weight, closed }
+        };
+        self.state.pools().map(view).collect()
     }
 
     /// What people see of the rails here.

@@ -47,6 +47,8 @@ fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
         assert_eq!(did(&world), (0, 0), "{frozen:?}");
         let view = world.controller.view("c").map(|view| view.rails.freezes);
         assert_eq!(view, Some(vec![frozen.sentence()]));
+        let closed = world.controller.view("c").and_then(|view| view.pools[0].closed.clone());
+        assert_eq!(closed, Some(frozen.sentence()));
     }
     let told = freeze(Some("c"), Some("p"), None).sentence();
     assert_eq!(told.as_ref(), "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)");

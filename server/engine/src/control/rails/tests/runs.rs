@@ -191,6 +191,21 @@ fn sabotage_without_the_cap_all_empty_machines_go_at_once() {
     assert_eq!(idle(0).drained().len(), 6);
 }
 
+#[test]
+fn machines_on_their_way_out_do_not_raise_the_share_that_may_go() {
+    let mut world = World::with(20, Vec::new(), |settings| {
+        settings.rails.removals.cluster.free = 2;
+        settings.rails.removals.fleet.percent = 0;
+    });
+    world.stuck = Some("m");
+    world.run_to(60_000);
+    // Something changes, and the empty nodes are looked at again while the drains go on.
+    world.see("c", Object::Pod(on("m19", pod("p0", 500))));
+    world.run_to(120_000);
+    // Half of 20.
+    assert_eq!(world.drained().len(), 10);
+}
+
 /// For an hour every machine that is launched for the pod turns out to be no place for it.
 fn machines_for_a_pod_that_is_never_bound(launches: u32) -> usize {
     let mut world = World::with(0, pending(1), |settings| {
@@ -218,7 +233,7 @@ fn replacements_for_a_node_that_cannot_be_drained(launches: u32) -> usize {
     let mut world = World::with(1, vec![on("m0", pod("p0", 500))], |settings| {
         settings.rails.attempts.launches = launches;
     });
-    world.stuck_drains = true;
+    world.stuck = Some("m0");
     world.see("c", Object::Node(NodeRecord { deleting: true, ..node("m0") }));
     world.run_to(3_600_000);
     world.done.launches.len()

@@ -61,8 +61,8 @@ pub(super) struct World {
     pub no_capacity: bool,
     /// Machines are launched and never join.
     pub never_joins: bool,
-    /// Drains never come to an end.
-    pub stuck_drains: bool,
+    /// Drains of machines whose names begin so never come to an end.
+    pub stuck: Option<&'static str>,
     /// Decisions are durable when the store is told to answer.
     pub slow_store: bool,
     waiting: Vec<Decision>,
@@ -82,7 +82,7 @@ impl World {
             done: Done::default(),
             no_capacity: false,
             never_joins: false,
-            stuck_drains: false,
+            stuck: None,
             slow_store: false,
             waiting,
             claims,
@@ -210,7 +210,7 @@ impl World {
                 }
             }
             Instruction::Drain { claim, .. } => {
-                let empty = !self.stuck_drains || claim.as_ref() != "m0";
+                let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
                 self.done.drained.push((Timestamp(self.now), claim));
                 if !empty {
                     return Vec::new();
