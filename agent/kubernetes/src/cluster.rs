@@ -13,6 +13,7 @@ use crate::epoch::EpochStore;
 use crate::error::ApiError;
 use crate::hints::{self, Registrations};
 use crate::obey;
+use crate::obey::drain::{self, Ordered};
 use crate::obey::event::{Events, Said};
 use crate::picture::Picture;
 use crate::watch;
@@ -30,6 +31,7 @@ pub struct Kubernetes {
     epochs: EpochStore,
     events: Events,
     registrations: Registrations,
+    ordered: Ordered,
     /// The watches; they end with the cluster.
     _watches: JoinSet<()>,
 }
@@ -50,8 +52,19 @@ impl Kubernetes {
             epochs,
             events: Events::default(),
             registrations: Registrations::default(),
+            ordered: Ordered::default(),
             _watches: watches,
         }
+    }
+
+    /// Goes on with the drains that were under way when the replica that worked before ended. Completes when they do.
+    pub async fn go_on_with_drains(self: Arc<Self>) {
+        let mut drains = JoinSet::new();
+        for (node, note) in self.picture.annotated_nodes(drain::NOTE).await {
+            let cluster = Arc::clone(&self);
+            drains.spawn(async move { drain::go_on(&cluster, &node, &note).await });
+        }
+        while drains.join_next().await.is_some() {}
     }
 
     pub(crate) fn api(&self) -> &Api {
@@ -64,6 +77,10 @@ impl Kubernetes {
 
     pub(crate) fn registrations(&self) -> &Registrations {
         &self.registrations
+    }
+
+    pub(crate) fn ordered(&self) -> &Ordered {
+        &self.ordered
     }
 
     /// Whether this cluster's scheduler honours placement hints.

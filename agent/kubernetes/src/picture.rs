@@ -155,6 +155,22 @@ impl Picture {
         }
     }
 
+    /// Nodes with this annotation, each with its value, as soon as nodes have been seen.
+    pub async fn annotated_nodes(&self, annotation: &str) -> Vec<(String, String)> {
+        let mut missing = self.missing.subscribe();
+        // The sender lives as long as this picture.
+        let _seen = missing.wait_for(|missing| !missing.contains_key(&v1::ObjectKind::Node)).await;
+        let inner = self.inner();
+        let nodes = inner.kinds.get(&v1::ObjectKind::Node).into_iter().flat_map(BTreeMap::values);
+        let value = |seen: &Seen| {
+            let Seen::Plain(change) = seen else { return None };
+            let v1::change::Change::Node(record) = &**change else { return None };
+            let pair = record.annotations.iter().find(|pair| pair.key == annotation)?;
+            Some((record.name.clone(), pair.value.clone()))
+        };
+        nodes.filter_map(value).collect()
+    }
+
     /// The PersistentVolume that a claim is bound to; empty when it is not, `None` when there is no such claim.
     #[must_use]
     pub fn volume_of(&self, namespace: &str, claim: &str) -> Option<String> {

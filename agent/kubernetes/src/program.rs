@@ -104,6 +104,8 @@ async fn run(config: &Config) -> anyhow::Result<Ending> {
     };
     let epochs = EpochStore::new(api.clone(), namespace, format!("{lease}-epoch"));
     let cluster = Arc::new(Kubernetes::watch(api, who, identity, epochs, config.kubernetes.streaming_lists));
+    // It ends with the process at the latest, as everything does.
+    tokio::spawn(Arc::clone(&cluster).go_on_with_drains());
     tokio::select! {
         // A lease that is lost outweighs everything else.
         biased;

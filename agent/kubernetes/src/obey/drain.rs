@@ -1,16 +1,19 @@
 //! Draining a node: bar it, move its pods off in the order that [`order`] says, wait for its volumes.
 //!
 //! A drain needs no server: it goes on by absolute moments, and what it has done stands in the cluster (the taint, the conditions
-//! of the claim, the pods' deletion). One that is begun again after a restart goes on where the cluster stands.
+//! of the claim, the pods' deletion). The order itself stands on the Node ([`NOTE`]), so that the replica that works next goes on
+//! with it although there may be no server to say so ([`go_on`]).
 
 pub(crate) mod order;
 mod volumes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::Done;
 use fleetwright_proto::v1;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -33,6 +36,75 @@ const REFUSED_MS: (i64, i64) = (100, 10_000);
 /// The least time for which evictions that follow one another are spread when the API server is busy.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// Annotation of a Node that is drained: the order, as JSON.
+pub(crate) const NOTE: &str = "fleetwright.dev/drain";
+
+/// An order to drain, as it stands on the Node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    claim: String,
+    rank: String,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    force_at_ms: Option<i64>,
+}
+
+/// The nodes that a server has ordered to be drained since this process works. Whoever goes on with an earlier order for one of
+/// them leaves it to that.
+#[derive(Debug, Default)]
+pub struct Ordered(Mutex<BTreeSet<String>>);
+
+impl Ordered {
+    fn add(&self, node: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned());
+    }
+
+    fn has(&self, node: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+}
+
+/// Goes on with a drain by the note that stands on its node, unless a server orders one.
+pub(crate) async fn go_on(cluster: &Kubernetes, node: &str, note: &str) {
+    let Some((rank, order)) = read(node, note) else {
+        warn!(node, note, "cannot read the order to drain that stands on the node");
+        return;
+    };
+    info!(node, reason = order.reason, "going on with a drain that was begun earlier");
+    while !cluster.ordered().has(node) {
+        match carry_on(cluster, rank, &order, true).await {
+            Err(error) if error.is_transient() => {
+                warn!(node, %error, "cannot go on with the drain");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Err(error) => return warn!(node, %error, "giving up the drain; the server has to order it again"),
+            Ok(_) => return,
+        }
+    }
+}
+
+fn read(node: &str, note: &str) -> Option<(Rank, v1::DrainNode)> {
+    let note: Note = serde_json::from_str(note).ok()?;
+    let order = v1::DrainNode {
+        node_claim: note.claim,
+        node: node.to_owned(),
+        force_at_ms: note.force_at_ms,
+        reason: note.reason,
+    };
+    Some((Rank::read(&note.rank)?, order))
+}
+
+fn note(rank: Rank, order: &v1::DrainNode) -> String {
+    let note = Note {
+        claim: order.node_claim.clone(),
+        rank: rank.note(),
+        reason: order.reason.clone(),
+        force_at_ms: order.force_at_ms,
+    };
+    json!(note).to_string()
+}
+
 /// What a drain remembers between two looks.
 #[derive(Debug, Default)]
 struct Progress {
@@ -40,8 +112,14 @@ struct Progress {
     refused: BTreeMap<String, (i64, i64)>,
 }
 
-/// Drains a node.
+/// Drains a node as a server orders it.
 pub(super) async fn drain(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNode) -> Attempt {
+    cluster.ordered().add(&order.node);
+    carry_on(cluster, rank, order, false).await
+}
+
+/// Drains a node from where it stands. One that yields ends as soon as a server orders a drain of the same node.
+async fn carry_on(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNode, yields: bool) -> Attempt {
     let claim = match admit(cluster, rank, &order.node_claim).await {
         Ok(Admission::Admitted(claim)) => Some(claim),
         Ok(Admission::Refused(done)) => return Ok(done),
@@ -52,8 +130,8 @@ pub(super) async fn drain(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNod
     if order.node.is_empty() {
         return Ok(Done::well());
     }
-    let Some(node) = bar(cluster, &order.node).await? else { return Ok(Done::well()) };
-    let drain = Drain { cluster, claim, node, order };
+    let Some(node) = bar(cluster, &order.node, &note(rank, order)).await? else { return Ok(Done::well()) };
+    let drain = Drain { cluster, claim, node, order, yields };
     drain.condition("Drained", "Unknown", "Draining", "").await?;
     let begun = now_ms();
     if !drain.move_pods(begun).await? {
@@ -66,23 +144,24 @@ pub(super) async fn drain(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNod
 }
 
 /// Keeps new pods off a node; `None` when there is no such node.
-async fn bar(cluster: &Kubernetes, name: &str) -> Result<Option<Value>, ApiError> {
+async fn bar(cluster: &Kubernetes, name: &str, note: &str) -> Result<Option<Value>, ApiError> {
     let path = NODE.one("", name);
     let Some(node) = gone_is_fine(cluster.api().get::<Value>(&path).await)? else { return Ok(None) };
-    match barring(&node) {
+    match barring(&node, note) {
         Some(patch) => gone_is_fine(cluster.api().patch(&path, &patch).await),
         None => Ok(Some(node)),
     }
 }
 
-/// The patch that bars a node: the taint, and the label by which load balancers let go of it.
-fn barring(node: &Value) -> Option<Value> {
+/// The patch that bars a node: the taint, the label by which load balancers let go of it, and the order.
+fn barring(node: &Value, note: &str) -> Option<Value> {
     const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
     let wanted = json!({ "key": DISRUPTED, "effect": "NoSchedule" });
     let mut taints = list_at(node, "/spec/taints");
     let barred = taints.iter().any(|taint| taint["key"] == wanted["key"] && taint["effect"] == wanted["effect"]);
     let excluded = node.pointer("/metadata/labels").and_then(|labels| labels.get(EXCLUDED)).is_some();
-    if barred && excluded {
+    let noted = node.pointer("/metadata/annotations").and_then(|annotations| annotations.get(NOTE));
+    if barred && excluded && noted.is_some_and(|noted| noted == note) {
         return None;
     }
     // Other effects of the same key go (Karpenter: node termination).
@@ -92,6 +171,7 @@ fn barring(node: &Value) -> Option<Value> {
         "metadata": {
             "resourceVersion": node.pointer("/metadata/resourceVersion"),
             "labels": { EXCLUDED: "karpenter" },
+            "annotations": { NOTE: note },
         },
         "spec": { "taints": taints },
     }))
@@ -102,13 +182,18 @@ struct Drain<'d> {
     claim: Option<Value>,
     node: Value,
     order: &'d v1::DrainNode,
+    /// It ends when a server orders a drain of the same node.
+    yields: bool,
 }
 
 impl Drain<'_> {
-    /// Moves the pods off. Returns whether the node is still there.
+    /// Moves the pods off. Returns whether the node is still there and this drain's to finish.
     async fn move_pods(&self, begun: i64) -> Result<bool, ApiError> {
         let mut progress = Progress::default();
         loop {
+            if self.yields && self.cluster.ordered().has(&self.order.node) {
+                return Ok(false);
+            }
             if gone_is_fine(self.cluster.api().get::<Value>(&NODE.one("", &self.order.node)).await)?.is_none() {
                 return Ok(false);
             }
@@ -282,7 +367,7 @@ mod tests {
             "metadata": { "resourceVersion": "3", "labels": { "a": "b" } },
             "spec": { "taints": [{ "key": DISRUPTED, "effect": "NoExecute" }, { "key": "gpu", "effect": "NoSchedule" }] },
         });
-        let patch = barring(&node).unwrap();
+        let patch = barring(&node, "order").unwrap();
         assert_eq!(
             patch["spec"]["taints"],
             json!([{ "key": "gpu", "effect": "NoSchedule" }, { "key": DISRUPTED, "effect": "NoSchedule" }])
@@ -290,6 +375,23 @@ mod tests {
         let mut barred = node;
         barred["spec"]["taints"] = patch["spec"]["taints"].clone();
         barred["metadata"]["labels"] = patch["metadata"]["labels"].clone();
-        assert_eq!(barring(&barred), None);
+        barred["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
+        assert_eq!(barring(&barred, "order"), None);
+        assert!(barring(&barred, "another order").is_some());
+    }
+
+    #[test]
+    fn an_order_is_read_back_from_its_note() {
+        let order = |force_at_ms| v1::DrainNode {
+            node_claim: "general-7".into(),
+            node: "n".into(),
+            force_at_ms,
+            reason: "empty".into(),
+        };
+        let rank = Rank::read("3/9").unwrap();
+        for order in [order(None), order(Some(5))] {
+            assert_eq!(read("n", &note(rank, &order)), Some((rank, order)));
+        }
+        assert_eq!(read("n", "true"), None);
     }
 }
