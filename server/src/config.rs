@@ -132,6 +132,8 @@ pub struct ControlConfig {
     pub batch_idle: Duration,
     /// `control.batch-max`: a batch closes at the latest after so long.
     pub batch_max: Duration,
+    /// `control.collect-after`: how long something must be odd before it is garbage; zero collects nothing.
+    pub collect_after: Duration,
     /// `control.preference-policy`.
     pub preferences: PreferencePolicy,
     /// `control.min-values-policy`.
@@ -175,6 +177,7 @@ impl Config {
             control: ControlConfig {
                 batch_idle: layers.duration("control.batch-idle")?,
                 batch_max: layers.duration("control.batch-max")?,
+                collect_after: layers.duration("control.collect-after")?,
                 preferences: match layers.choice("control.preference-policy")? {
                     "Ignore" => PreferencePolicy::Ignore,
                     _ => PreferencePolicy::Respect,

@@ -4,8 +4,10 @@
 //! own in [`works`]; its outcome comes back as one more thing to look at. Here is only the clock.
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
-//! [`records`] (decisions as rows).
+//! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on).
 
+pub(crate) mod fence;
+mod intents;
 mod records;
 pub(crate) mod replica;
 pub(crate) mod works;
@@ -18,6 +20,7 @@ use engine::control::{ClusterId, Controller};
 use engine::model::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -27,11 +30,17 @@ use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
 use crate::store::lease::Lease;
 use crate::views::{FleetView, Publisher};
+use fence::Fence;
 use replica::{Call, Input, Output, Replica};
 use works::Hands;
 
 /// How often the cloud is asked what has happened by itself. A real one tells by a queue that is read as fast.
 const CLOUD_POLL: Duration = Duration::from_millis(250);
+
+/// How long calls that are under way may take to end when the process is told to stop, and how long the store may take to
+/// have the leases back. Together less than a second: agents wait for it.
+const LAST_CALLS: Duration = Duration::from_millis(500);
+const LAST_WORD: Duration = Duration::from_millis(300);
 
 /// What the loop is made of.
 pub(crate) struct ControlLoop<C> {
@@ -47,6 +56,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) lease: LeaseConfig,
     /// What people see.
     pub(crate) publisher: Publisher,
+    /// Between two listings of the cloud's machines; `None` asks for none.
+    pub(crate) listing: Option<Duration>,
 }
 
 /// What to look at next.
@@ -65,7 +76,7 @@ struct Running<C> {
 }
 
 impl<C: CloudProvider + 'static> ControlLoop<C> {
-    /// Runs until `stop`; gives every lease back then.
+    /// Runs until `stop`. Then nothing is decided any more, calls that are under way may end, and every lease is given back.
     ///
     /// # Errors
     /// When a work of the loop panicked: what it was about is not known any more.
@@ -75,6 +86,8 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let renewal = (self.lease.duration / 3).max(Duration::from_millis(100));
+        let mut listings = self.listing.map(tokio::time::interval);
+        let mut changes = self.store.changes();
         let mut running = Running::new(self);
         let mut polls = tokio::time::interval(CLOUD_POLL);
         let mut renewals = tokio::time::interval(renewal);
@@ -86,6 +99,9 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 Some(event) = heard.recv() => Next::Happened(Input::Heard(event)),
                 _ = polls.tick() => Next::Happened(Input::CloudPoll),
                 _ = renewals.tick() => Next::Happened(Input::RenewalDue),
+                // Somebody may want a lease; the next renewal tells.
+                Ok(()) = changes.changed() => Next::Happened(Input::RenewalDue),
+                () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
                 () = tokio::time::sleep(wait) => Next::Happened(Input::Time),
             };
             match next {
@@ -93,17 +109,17 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 Next::Happened(input) => running.happened(input).await,
             }
         }
-        running.release().await;
+        running.end().await;
         Ok(())
     }
 }
 
 impl<C: CloudProvider + 'static> Running<C> {
     fn new(parts: ControlLoop<C>) -> Self {
-        let ControlLoop { controller, sessions, store, cloud, lease, publisher } = parts;
+        let ControlLoop { controller, sessions, store, cloud, lease, publisher, listing: _ } = parts;
         let replica = Replica::new(controller, clock::now().0.unsigned_abs());
         let view = FleetView::default();
-        let hands = Arc::new(Hands { store, cloud, lease });
+        let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new() });
         Self { replica, sessions, hands, publisher, works: JoinSet::new(), view }
     }
 
@@ -143,18 +159,37 @@ impl<C: CloudProvider + 'static> Running<C> {
         });
     }
 
-    /// Takes the cluster's view; says whether there is one.
+    /// Takes the cluster's view, which may be that there is none any more; says whether anything changed.
     fn look_at(&mut self, cluster: ClusterId) -> bool {
-        let view = self.replica.controller().view(&cluster);
-        let found = view.is_some();
-        self.view.clusters.extend(view.map(|view| (cluster, Arc::new(view))));
-        found
+        match self.replica.controller().view(&cluster) {
+            Some(view) => {
+                self.view.clusters.insert(cluster, Arc::new(view));
+                true
+            }
+            None => self.view.clusters.remove(&cluster).is_some(),
+        }
     }
 
-    async fn release(self) {
-        let leases: Vec<Lease> = self.replica.leases().cloned().collect();
-        if let Err(error) = self.hands.store.release_leases(&leases).await {
-            warn!(%error, "leases could not be given back; they run out by themselves");
+    /// A launch whose answer is on its way is written down, so that nobody has to ask again. What comes of it is the
+    /// successor's affair.
+    async fn end(mut self) {
+        let calls = async { while self.works.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_CALLS, calls).await.is_err() {
+            warn!("calls were still under way; their outcomes are asked for again by whoever comes next");
         }
+        let leases: Vec<Lease> = self.replica.leases().cloned().collect();
+        if tokio::time::timeout(LAST_WORD, self.hands.release(&leases)).await.is_err() {
+            warn!("the store does not take the leases back; they run out by themselves");
+        }
+    }
+}
+
+/// The next tick; never, without a ticker.
+async fn due(ticks: Option<&mut Interval>) {
+    match ticks {
+        Some(ticks) => {
+            ticks.tick().await;
+        }
+        None => std::future::pending().await,
     }
 }

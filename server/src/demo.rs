@@ -29,6 +29,7 @@ use crate::store::memory::MemoryStore;
 use books::Books;
 use children::Children;
 
+pub(crate) use agent::SimulatedApi;
 pub(crate) use children::{input_ended, simulated_agent};
 
 /// The region of the demo.

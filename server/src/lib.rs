@@ -2,13 +2,14 @@
 //!
 //! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
 //! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
-//! `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine).
+//! `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine), `crashes` (real servers killed while they buy).
 
 pub mod cli;
 mod clock;
 mod clouds;
 pub mod config;
 mod control_loop;
+mod crashes;
 mod demo;
 mod fleet;
 mod pace;

@@ -1,5 +1,6 @@
 //! The server: sockets, the control loop between them, and an orderly end.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use engine::control::{self, Controller};
+use engine::control::{self, CollectSettings, Controller};
 use engine::input::{PlanningInput, Policy};
 use engine::plan::{Plan, PlanReport};
 use fleetwright_proto::DESCRIPTOR_SET;
@@ -21,7 +22,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Config, LeaseConfig};
+use crate::config::{Config, ControlConfig, LeaseConfig};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
 use crate::session::{self, Sessions};
@@ -60,6 +61,8 @@ pub(crate) struct Server {
     /// Where the page is.
     pub(crate) http: SocketAddr,
     sessions: Sessions,
+    /// Ends the deciding, and tells that it has ended.
+    deciding: (CancellationToken, CancellationToken),
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -116,6 +119,7 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             batch_idle_ms: milliseconds(config.control.batch_idle),
             batch_max_ms: milliseconds(config.control.batch_max),
             rails: config.rails,
+            collect: CollectSettings { after_ms: collect_after(&config.control), ..CollectSettings::default() },
             ..settings()
         },
         lease: config.lease,
@@ -127,17 +131,25 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
 /// What every controller of this program has in common.
 pub(crate) fn settings() -> control::Settings {
     let now = clock::now().0.unsigned_abs();
+    // Every state is made with keys of its own from the system's source of chance.
+    let chance = RandomState::new().hash_one(now);
     control::Settings {
         policy: policy(),
-        // A process makes fewer than a thousand numbers a millisecond, so numbers grow from process to process.
-        first_number: now.saturating_mul(1000),
-        identity: now ^ u64::from(std::process::id()).rotate_left(32),
+        // A process makes fewer than 4096 numbers a millisecond, so numbers grow from process to process; two that start in
+        // the same millisecond begin apart.
+        first_number: now.saturating_mul(4096) | (chance & 4095),
+        identity: chance,
         ..control::Settings::default()
     }
 }
 
 pub(crate) fn policy() -> Policy {
     Policy { well_known_labels: manifests::karpenter::well_known_labels(), ..Policy::default() }
+}
+
+/// How long something must be odd before it is garbage; `None` when nothing is to be collected.
+fn collect_after(config: &ControlConfig) -> Option<i64> {
+    Some(milliseconds(config.collect_after)).filter(|after| *after > 0)
 }
 
 fn milliseconds(duration: Duration) -> i64 {
@@ -173,6 +185,9 @@ impl Server {
         let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone());
         let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store), events.clone());
         let stop = CancellationToken::new();
+        let deciding = (CancellationToken::new(), CancellationToken::new());
+        // Twice in the time after which something odd is garbage, so that it is seen twice by then.
+        let listing = parts.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
         let control = ControlLoop {
             controller: Controller::new(parts.settings, plan),
             sessions: sessions.clone(),
@@ -180,13 +195,18 @@ impl Server {
             cloud: parts.cloud,
             lease: parts.lease,
             publisher,
+            listing,
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(control.run(heard, stop.clone()));
+        let (stop_deciding, decided) = deciding.clone();
+        tasks.spawn(async move {
+            let _ended = decided.drop_guard();
+            control.run(heard, stop_deciding).await
+        });
         tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
         tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), fleet, stop.clone()));
         tasks.spawn(serve_http(http_listener, web::Shown { views, store: parts.store }, stop.clone()));
-        Ok(Self { grpc, http, sessions, stop, tasks })
+        Ok(Self { grpc, http, sessions, deciding, stop, tasks })
     }
 
     /// Completes when a task ends that should not have.
@@ -194,15 +214,25 @@ impl Server {
     /// # Errors
     /// Always: what broke.
     pub(crate) async fn broken(&mut self) -> anyhow::Result<()> {
-        match self.tasks.join_next().await {
+        let ended = tokio::select! {
+            ended = self.tasks.join_next() => ended,
+            fault = self.sessions.broken() => return Err(anyhow!(fault)),
+        };
+        match ended {
             Some(Ok(Err(error))) => Err(error),
             Some(Err(fault)) => Err(anyhow!("a task of the server failed: {fault}")),
             Some(Ok(Ok(()))) | None => Err(anyhow!("a task of the server ended by itself")),
         }
     }
 
-    /// Ends everything: sessions, then the loop (leases are given back), then connections, for at most `grace`.
+    /// Ends everything: the loop first, which gives its leases back within a second, then sessions (agents go to whoever
+    /// takes the leases), then connections, for at most `grace`.
     pub(crate) async fn stop(mut self, grace: Duration) {
+        let (stop_deciding, decided) = &self.deciding;
+        stop_deciding.cancel();
+        if tokio::time::timeout(grace, decided.cancelled()).await.is_err() {
+            warn!("the control loop did not end; its leases run out by themselves");
+        }
         self.stop.cancel();
         let ending = async {
             self.sessions.stop().await;

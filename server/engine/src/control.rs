@@ -7,10 +7,12 @@
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
 //! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`machine`] and `lifecycle` (one machine from
-//! intent to grave), `retire` (empty nodes, interruptions), [`rails`] (what no decision may do),
-//! [`offerings`] (what is sold out), [`view`] (what people see).
+//! intent to grave), `retire` (empty nodes, interruptions), [`rails`] (what no decision may do), [`adopt`] (what a former
+//! process left), [`collect`] (garbage), [`offerings`] (what is sold out), [`view`] (what people see).
 
+pub mod adopt;
 pub mod batch;
+pub mod collect;
 pub mod effect;
 pub mod event;
 mod hints;
@@ -25,6 +27,8 @@ mod route;
 pub mod view;
 mod ward;
 
+pub use adopt::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
+pub use collect::{CollectSettings, ListedInstance, Listing};
 pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, LaunchedFacts,
     PlannedMachine, PodHint, Removal, UnplacedPod,
@@ -74,6 +78,8 @@ pub struct Settings {
     pub rails: RailSettings,
     /// How long an offering that was refused is left alone.
     pub sold_out_ms: i64,
+    /// When garbage is collected.
+    pub collect: CollectSettings,
     /// First number of decisions and instructions; above all numbers of earlier processes.
     pub first_number: u64,
     /// Differs from process to process, so that names of NodeClaims do.
@@ -92,6 +98,7 @@ impl Default for Settings {
             registration_timeout_ms: 15 * 60_000,
             rails: RailSettings::default(),
             sold_out_ms: offerings::SOLD_OUT_MS,
+            collect: CollectSettings::default(),
             first_number: 1,
             identity: 0,
         }
@@ -121,6 +128,10 @@ impl Controller {
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        if let Event::Released { cluster } = event {
+            self.wards.remove(&cluster);
+            return vec![Effect::PublishView { cluster }];
+        }
         let mut effects = Vec::new();
         self.offerings.forget_past(now);
         let stirred = self.settle_rails(&event, now);
@@ -210,6 +221,9 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         | Event::InstructionAcked { cluster, .. }
         | Event::InstructionFailed { cluster, .. }
         | Event::QuarantineReleased { cluster }
+        | Event::Adopted { cluster, .. }
+        | Event::Released { cluster }
+        | Event::Listed { cluster, .. }
         | Event::Interrupted { cluster, .. } => Some(cluster.clone()),
         Event::Launched(launched) => Some(launched.cluster.clone()),
         Event::Recorded { decision } => {

@@ -1,6 +1,9 @@
 //! What is asked of store, cloud and agents, and what can come of it.
 
-use engine::control::{ClusterId, Decision, Event, Instruction, InstructionId, LaunchFailure, LaunchOrder, Launched};
+use engine::control::{
+    ClusterId, DecidedLaunch, Decision, Event, Finding, Instruction, InstructionId, LaunchFailure, LaunchOrder,
+    Launched,
+};
 use engine::model::{CapacityType, Text, Timestamp};
 
 /// Number of a command; the same for every try.
@@ -23,6 +26,26 @@ pub enum Command {
     },
     /// Buy a machine: [`Outcome::Launched`] or [`Outcome::LaunchFailed`].
     Launch(Box<LaunchOrder>),
+    /// Write a further attempt down, then buy a machine in it: as [`Command::Launch`].
+    Relaunch(Box<DecidedLaunch>),
+    /// Look at a machine: [`Outcome::Launched`], or [`Outcome::Done`] when there is none.
+    Describe {
+        /// Where.
+        cluster: ClusterId,
+        /// NodeClaim.
+        claim: Text,
+        /// The attempt that it was launched in.
+        attempt: u32,
+        /// Provider id.
+        provider_id: Text,
+    },
+    /// Close what was written down about a NodeClaim: [`Outcome::Done`].
+    Close {
+        /// Where.
+        cluster: ClusterId,
+        /// NodeClaim.
+        claim: Text,
+    },
     /// Give a machine back: [`Outcome::Begun`] when the cloud has begun, [`Outcome::Done`] when there is no such machine.
     Terminate {
         /// Where.
@@ -41,7 +64,27 @@ impl Command {
             Self::Record(_) => None,
             Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), instruction.claim().clone())),
             Self::Launch(order) => Some((order.cluster.clone(), order.claim.clone())),
-            Self::Terminate { cluster, claim, .. } => Some((cluster.clone(), claim.clone())),
+            Self::Relaunch(decided) => {
+                let order = &decided.machine.launch;
+                Some((order.cluster.clone(), order.claim.clone()))
+            }
+            Self::Terminate { cluster, claim, .. }
+            | Self::Describe { cluster, claim, .. }
+            | Self::Close { cluster, claim } => Some((cluster.clone(), claim.clone())),
+        }
+    }
+
+    /// The cluster that it is about.
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterId {
+        match self {
+            Self::Record(decision) => &decision.cluster,
+            Self::Launch(order) => &order.cluster,
+            Self::Relaunch(decided) => &decided.machine.launch.cluster,
+            Self::Instruct { cluster, .. }
+            | Self::Terminate { cluster, .. }
+            | Self::Describe { cluster, .. }
+            | Self::Close { cluster, .. } => cluster,
         }
     }
 
@@ -50,10 +93,10 @@ impl Command {
     #[must_use]
     pub fn patience_ms(&self) -> i64 {
         match self {
-            Self::Record(_) => 10_000,
+            Self::Record(_) | Self::Close { .. } => 10_000,
             Self::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => 120_000,
-            Self::Instruct { .. } | Self::Terminate { .. } => 30_000,
-            Self::Launch(_) => 60_000,
+            Self::Instruct { .. } | Self::Terminate { .. } | Self::Describe { .. } => 30_000,
+            Self::Launch(_) | Self::Relaunch(_) => 60_000,
         }
     }
 }
@@ -112,6 +155,13 @@ pub enum Step {
         /// Why, for people.
         reason: Text,
     },
+    /// Tell people of something that nobody may put right unasked.
+    Report {
+        /// Where.
+        cluster: ClusterId,
+        /// What.
+        finding: Finding,
+    },
     /// Show what people see of this cluster.
     Publish {
         /// Which.
@@ -128,9 +178,23 @@ pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
             _ => Event::InstructionAcked { cluster: cluster.clone(), instruction: *id },
         }),
         Command::Launch(order) => Some(launch_event(order, outcome)),
+        Command::Relaunch(decided) => Some(launch_event(&decided.machine.launch, outcome)),
+        Command::Describe { cluster, claim, attempt, provider_id } => {
+            let gone = || Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() };
+            Some(described(cluster, claim, *attempt, outcome).unwrap_or_else(gone))
+        }
+        Command::Close { .. } => None,
         Command::Terminate { cluster, provider_id, .. } => (outcome != Outcome::Begun)
             .then(|| Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() }),
     }
+}
+
+/// The facts of a machine that was looked at; `None` when there is none.
+fn described(cluster: &ClusterId, claim: &Text, attempt: u32, outcome: Outcome) -> Option<Event> {
+    let Outcome::Launched { provider_id, instance_type, zone, capacity_type, sold_out } = outcome else { return None };
+    let (cluster, claim) = (cluster.clone(), claim.clone());
+    let launched = Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out };
+    Some(Event::Launched(Box::new(launched)))
 }
 
 fn launch_event(order: &LaunchOrder, outcome: Outcome) -> Event {

@@ -58,7 +58,13 @@ impl Executor {
             Effect::PublishView { cluster } => return vec![Step::Publish { cluster }],
             Effect::Resync { cluster, reason } => return vec![Step::Resync { cluster, reason }],
             Effect::Record(decision) => Command::Record(decision),
+            Effect::Report { cluster, finding } => return vec![Step::Report { cluster, finding }],
             Effect::Launch(order) => Command::Launch(order),
+            Effect::Relaunch(planned) => Command::Relaunch(planned),
+            Effect::Describe { cluster, claim, attempt, provider_id } => {
+                Command::Describe { cluster, claim, attempt, provider_id }
+            }
+            Effect::Close { cluster, claim } => Command::Close { cluster, claim },
             Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },
             Effect::Terminate { cluster, claim, provider_id } => Command::Terminate { cluster, claim, provider_id },
         };
@@ -116,6 +122,13 @@ impl Executor {
         self.run(first?, now)
     }
 
+    /// Drops everything about `cluster`: another process decides for it. What is under way outside ends unheard.
+    pub fn forget(&mut self, cluster: &str) {
+        self.flights.retain(|_, flight| flight.command.cluster().as_ref() != cluster);
+        self.lanes.retain(|(of, _), _| of.as_ref() != cluster);
+        self.ending.retain(|_, (_, command)| command.cluster().as_ref() != cluster);
+    }
+
     /// Listens to what happens anyway: a machine that is gone need not be asked after.
     pub fn heard(&mut self, event: &Event) {
         if let Event::InstanceGone { provider_id, .. } = event {
@@ -148,6 +161,12 @@ impl Executor {
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let flights = self.flights.values().filter_map(Flight::next_moment);
         flights.chain(self.ending.values().map(|(at, _)| *at)).min()
+    }
+
+    /// Whether this command is not answered yet.
+    #[must_use]
+    pub fn awaits(&self, id: CommandId) -> bool {
+        self.flights.contains_key(&id)
     }
 
     /// How many commands are not answered yet, those that wait for their turn included.

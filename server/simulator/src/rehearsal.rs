@@ -246,7 +246,7 @@ impl Rehearsal {
         for step in steps {
             match step {
                 Step::Tell(event) => self.tell(*event),
-                Step::Publish { .. } => {}
+                Step::Publish { .. } | Step::Report { .. } => {}
                 Step::Resync { cluster, .. } => self.show_again(&cluster),
                 Step::Run { id, command, .. } => self.send(id, command),
             }

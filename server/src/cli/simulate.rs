@@ -1,5 +1,6 @@
 //! `fleetwright simulate`: long runs against invariants, each ending with figures.
 
+mod crashes;
 mod faults;
 
 use clap::Subcommand;
@@ -10,10 +11,12 @@ use super::exit::{Failure, Status};
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
+    Crashes(crashes::CrashesFlags),
 }
 
 pub(crate) fn run(command: SimulateCommand) -> Result<Status, Failure> {
     match command {
         SimulateCommand::Faults(flags) => faults::run(&flags),
+        SimulateCommand::Crashes(flags) => crashes::run(flags),
     }
 }

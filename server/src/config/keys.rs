@@ -221,6 +221,14 @@ pub const KEYS: &[Key] = &[
         "A batch closes at the latest after so long (Karpenter's BATCH_MAX_DURATION).",
     ),
     key(
+        "control.collect-after",
+        "control-collect-after",
+        Kind::Duration,
+        "60s",
+        "30s",
+        "How long a machine that nobody has, or a NodeClaim whose machine is gone, must be seen as such before it is removed. 0s removes neither.",
+    ),
+    key(
         "control.preference-policy",
         "control-preference-policy",
         Kind::Choice(&["Respect", "Ignore"]),

@@ -1,7 +1,8 @@
 //! Decisions and launches as rows.
 
-use engine::control::{Decision, DecisionKind, PlannedMachine};
+use engine::control::{DecidedLaunch, Decision, DecisionKind, PlannedMachine};
 
+use super::intents;
 use crate::store::log::{DecisionRow, Entry};
 use crate::store::undertaking::Intent;
 use crate::views;
@@ -17,7 +18,11 @@ pub(super) fn entry(decision: &Decision) -> Entry {
         report: reasons.join("\n"),
         replay: None,
     };
-    Entry { decision: row, intents: decision.machines.iter().map(intent).collect(), ..Entry::default() }
+    Entry {
+        decision: row,
+        intents: decision.machines.iter().map(|machine| intent(decision, machine)).collect(),
+        ..Entry::default()
+    }
 }
 
 fn kind(kind: DecisionKind) -> &'static str {
@@ -28,22 +33,6 @@ fn kind(kind: DecisionKind) -> &'static str {
     }
 }
 
-fn intent(machine: &PlannedMachine) -> Intent {
-    let order = &machine.launch;
-    let options: Vec<_> = order.options.iter().map(|option| [&*option.instance_type, &*option.zone]).collect();
-    let request = serde_json::json!({
-        "pool": &*order.pool,
-        "nodeClass": &*order.node_class,
-        "capacityType": order.capacity_type.as_str(),
-        "options": options,
-        "reservation": order.reservation.as_deref(),
-    });
-    let pods: Vec<&str> = machine.pods.iter().map(|pod| &**pod).collect();
-    Intent {
-        claim: order.claim.to_string(),
-        attempt: order.attempt,
-        token: order.token.to_string(),
-        request: request.to_string().into_bytes(),
-        claim_order: serde_json::json!({ "pods": pods }).to_string(),
-    }
+fn intent(decision: &Decision, machine: &PlannedMachine) -> Intent {
+    intents::encode(&DecidedLaunch { machine: machine.clone(), decision: decision.id, at: decision.at })
 }

@@ -6,21 +6,26 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use cloud::provider::CloudEvent;
-use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId};
+use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState};
+use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, ListedInstance, Listing};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
+use super::intents;
 use crate::session::{Greeting, SessionEvent};
 use crate::store::StoreError;
-use crate::store::lease::{Lease, LeaseAnswer};
+use crate::store::lease::{Lease, LeaseAnswer, Renewal};
 
 /// An instruction that no agent has taken up after this has failed, and the controller thinks again.
 const INSTRUCTION_MS: i64 = 10 * 60_000;
 
 /// Drains wait for pods, as long as their budgets make them.
 const DRAIN_MS: i64 = 24 * 3_600_000;
+
+/// How long a cluster's agent must have been gone before its lease is handed to a replica that asks for it, in milliseconds.
+/// An agent whose connection flickers comes back sooner, and nothing moves.
+const HAND_OVER_MS: i64 = 5_000;
 
 /// Something that happened to this process.
 #[derive(Debug)]
@@ -33,12 +38,18 @@ pub(crate) enum Input {
     Ran { id: CommandId, outcome: Outcome },
     /// The cloud answered [`Call::AskCloud`].
     CloudTold(Vec<CloudEvent>),
-    /// The store answered [`Call::Renew`]: these are lost.
-    Renewed { lost: Vec<Lease> },
+    /// The store answered [`Call::Renew`].
+    Renewed(Renewal),
+    /// The cloud answered [`Call::List`], which was asked at that moment.
+    Listed { asked: Timestamp, answer: Result<Vec<Instance>, CloudError> },
+    /// A call came to its end that nobody waits for.
+    Told,
     /// It is time to ask the cloud.
     CloudPoll,
     /// It is time to prolong every lease.
     RenewalDue,
+    /// It is time to have the cloud list its machines.
+    ListingDue,
     /// Time passed.
     Time,
 }
@@ -67,8 +78,14 @@ pub(crate) enum Call {
     TakeLease { cluster: ClusterId, seen: u64 },
     /// Prolong leases, all at once.
     Renew(Vec<Lease>),
+    /// Give leases back.
+    Release(Vec<Lease>),
+    /// Tell whoever holds the lease of this cluster that its agent is here.
+    AskFor(ClusterId),
     /// Ask the cloud what has happened by itself.
     AskCloud,
+    /// Have the cloud list its machines.
+    List { asked: Timestamp },
     /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
     Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
 }
@@ -90,30 +107,47 @@ pub(crate) struct Replica {
     leases: BTreeMap<ClusterId, Lease>,
     /// The command that waits for an agent's answer to an instruction.
     instructed: BTreeMap<InstructionId, CommandId>,
+    /// What makes each cluster the one that it is, by the word of its agent.
+    uids: BTreeMap<ClusterId, Text>,
+    /// Clusters of ours without an agent, since when.
+    silent: BTreeMap<ClusterId, Timestamp>,
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
+    /// Whether it is still listing.
+    listing: bool,
 }
 
 impl Replica {
     /// A process that has just started. `seed` spreads its retries.
     pub(crate) fn new(controller: Controller, seed: u64) -> Self {
         let executor = Executor::new(seed);
-        Self { controller, executor, leases: BTreeMap::new(), instructed: BTreeMap::new(), asking: false }
+        Self {
+            controller,
+            executor,
+            leases: BTreeMap::new(),
+            instructed: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            silent: BTreeMap::new(),
+            asking: false,
+            listing: false,
+        }
     }
 
     /// Takes in what happened and says what is to be done, in order.
     pub(crate) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         match input {
-            Input::Heard(SessionEvent::Greeted(greeting)) => vec![Output::Call(Self::greeted(greeting))],
+            Input::Heard(SessionEvent::Greeted(greeting)) => vec![Output::Call(self.greeted(greeting))],
             Input::Heard(SessionEvent::Happened(event)) => self.happened(event, now),
-            Input::Leased { cluster, answer } => vec![self.leased(cluster, answer)],
+            Input::Leased { cluster, answer } => self.leased(cluster, answer, now),
             Input::Ran { id, outcome } => self.ran(id, outcome, now),
             Input::CloudTold(events) => {
                 self.asking = false;
                 let events = events.into_iter().filter_map(|event| event_of(event, now));
                 events.flat_map(|event| self.happened(event, now)).collect()
             }
-            Input::Renewed { lost } => lost.iter().filter_map(|lease| self.lost(lease)).collect(),
+            Input::Renewed(renewal) => self.renewed(&renewal, now),
+            Input::Listed { asked, answer } => self.listed(asked, answer, now),
+            Input::Told => Vec::new(),
             Input::CloudPoll => {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()
@@ -121,6 +155,10 @@ impl Replica {
             Input::RenewalDue => {
                 let leases: Vec<Lease> = self.leases.values().cloned().collect();
                 (!leases.is_empty()).then_some(Output::Call(Call::Renew(leases))).into_iter().collect()
+            }
+            Input::ListingDue => {
+                let listing = std::mem::replace(&mut self.listing, true);
+                (!listing).then_some(Output::Call(Call::List { asked: now })).into_iter().collect()
             }
             Input::Time => self.time_passed(now),
         }
@@ -142,39 +180,92 @@ impl Replica {
     }
 
     /// An agent wants to speak: whoever decides for its cluster must hold its lease.
-    fn greeted(greeting: Greeting) -> Call {
+    fn greeted(&mut self, greeting: Greeting) -> Call {
+        self.uids.insert(greeting.cluster.clone(), Text::from(greeting.cluster_uid));
         Call::TakeLease { cluster: greeting.cluster, seen: greeting.highest_epoch }
     }
 
-    fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>) -> Output {
+    fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>, now: Timestamp) -> Vec<Output> {
         match answer {
             Ok(LeaseAnswer::Granted { lease, open }) => {
                 info!(%cluster, epoch = lease.epoch, open_launches = open.intents.len(), "deciding for this cluster");
                 let epoch = lease.epoch;
                 self.leases.insert(cluster.clone(), lease);
-                Output::Accept { cluster, epoch }
+                self.silent.insert(cluster.clone(), now);
+                let uid = self.uids.get(&cluster).cloned().unwrap_or_default();
+                let launches = open.intents.into_iter().map(intents::decode).collect();
+                let mut outputs = self.happened(Event::Adopted { cluster: cluster.clone(), uid, launches }, now);
+                outputs.push(Output::Accept { cluster, epoch });
+                outputs
             }
             Ok(LeaseAnswer::Held { owner, .. }) => {
-                Output::Refuse { cluster, reason: format!("the replica {owner} decides for it") }
+                let reason = format!("the replica {owner} decides for it");
+                vec![Output::Call(Call::AskFor(cluster.clone())), Output::Refuse { cluster, reason }]
             }
             Err(error) => {
                 error!(%cluster, %error, "the lease of a cluster could not be taken");
-                Output::Refuse { cluster, reason: error.to_string() }
+                vec![Output::Refuse { cluster, reason: error.to_string() }]
             }
         }
     }
 
-    /// `None` when the lease has been taken again since.
-    fn lost(&mut self, lease: &Lease) -> Option<Output> {
-        let cluster = Text::from(lease.scope.cluster_name()?);
-        self.leases.get(&cluster).filter(|held| *held == lease)?;
+    /// Forgets the clusters whose leases are lost, and hands over those that another replica wants and whose agent is gone.
+    fn renewed(&mut self, renewal: &Renewal, now: Timestamp) -> Vec<Output> {
+        let mut outputs: Vec<Output> = renewal.lost.iter().flat_map(|lease| self.give_up(lease, now)).collect();
+        for (lease, by) in &renewal.wanted {
+            let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
+            let silent = self.silent.get(&cluster).is_some_and(|since| now.millis_since(*since) >= HAND_OVER_MS);
+            if silent && self.leases.get(&cluster) == Some(lease) {
+                info!(%cluster, by, "its agent has gone there: the cluster is handed over");
+                outputs.extend(self.give_up(lease, now));
+                outputs.push(Output::Call(Call::Release(vec![lease.clone()])));
+            }
+        }
+        outputs
+    }
+
+    /// Nothing when the lease has been taken again since.
+    fn give_up(&mut self, lease: &Lease, now: Timestamp) -> Vec<Output> {
+        let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
+        if self.leases.get(&cluster) != Some(lease) {
+            return Vec::new();
+        }
         warn!(%cluster, epoch = lease.epoch, "this replica decides for the cluster no more");
         self.leases.remove(&cluster);
-        Some(Output::Refuse { cluster, reason: "another replica decides for it".to_owned() })
+        self.silent.remove(&cluster);
+        self.executor.forget(&cluster);
+        let executor = &self.executor;
+        self.instructed.retain(|_, command| executor.awaits(*command));
+        let mut outputs = self.happened(Event::Released { cluster: cluster.clone() }, now);
+        outputs.push(Output::Refuse { cluster, reason: "another replica decides for it".to_owned() });
+        outputs
+    }
+
+    /// Each cluster hears of its own machines; a listing that failed is heard as one that is not complete.
+    fn listed(&mut self, asked: Timestamp, answer: Result<Vec<Instance>, CloudError>, now: Timestamp) -> Vec<Output> {
+        self.listing = false;
+        let complete = answer.is_ok();
+        let all = answer.unwrap_or_else(|error| {
+            warn!(%error, "the cloud does not list its machines; nothing is concluded from that");
+            Vec::new()
+        });
+        let mut by_cluster: BTreeMap<ClusterId, Vec<ListedInstance>> =
+            self.leases.keys().map(|cluster| (cluster.clone(), Vec::new())).collect();
+        for instance in all {
+            if let Some(machines) = by_cluster.get_mut(&instance.cluster) {
+                machines.push(listed_instance(instance));
+            }
+        }
+        let told = by_cluster.into_iter().flat_map(|(cluster, instances)| {
+            let listing = Box::new(Listing { asked, complete, instances });
+            self.happened(Event::Listed { cluster, listing }, now)
+        });
+        told.collect()
     }
 
     /// Takes in what a session or the cloud tells. The answer to an instruction ends its command first.
     fn happened(&mut self, event: Event, now: Timestamp) -> Vec<Output> {
+        self.note_agent(&event, now);
         let steps = match &event {
             Event::InstructionAcked { instruction, .. } => self.answered(*instruction, Outcome::Done, now),
             Event::InstructionFailed { instruction, reason, .. } => {
@@ -187,6 +278,18 @@ impl Replica {
             self.decide(event, now)
         });
         self.follow(steps, now)
+    }
+
+    fn note_agent(&mut self, event: &Event, now: Timestamp) {
+        match event {
+            Event::AgentConnected { cluster } => {
+                self.silent.remove(cluster);
+            }
+            Event::AgentDisconnected { cluster } => {
+                self.silent.insert(cluster.clone(), now);
+            }
+            _ => {}
+        }
     }
 
     /// `None` when no command waits for that answer.
@@ -230,6 +333,7 @@ impl Replica {
                 }
                 Step::Tell(event) => queue.extend(self.decide(*event, now)),
                 Step::Resync { cluster, reason } => outputs.push(Output::Resync { cluster, reason }),
+                Step::Report { cluster, finding } => warn!(%cluster, "{finding}"),
                 Step::Publish { cluster } => outputs.push(Output::Show(cluster)),
             }
         }
@@ -237,13 +341,14 @@ impl Replica {
     }
 
     fn lease_for(&self, command: &Command) -> Option<Lease> {
-        let cluster = match command {
-            Command::Record(decision) => &decision.cluster,
-            Command::Launch(order) => &order.cluster,
-            Command::Instruct { cluster, .. } | Command::Terminate { cluster, .. } => cluster,
-        };
-        self.leases.get(cluster).cloned()
+        self.leases.get(command.cluster()).cloned()
     }
+}
+
+fn listed_instance(instance: Instance) -> ListedInstance {
+    let ends = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
+    let Instance { provider_id, cluster_uid, claim, .. } = instance;
+    ListedInstance { provider_id, cluster_uid, claim, ends }
 }
 
 fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {

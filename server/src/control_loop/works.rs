@@ -1,19 +1,19 @@
 //! Calls that wait for somebody, and what becomes of their answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, LaunchRequest, instance_id};
-use engine::control::{Decision, LaunchOrder};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, LaunchRequest, instance_id};
+use engine::control::{DecidedLaunch, Decision, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
 
-use super::records;
+use super::fence::Fence;
 use super::replica::{Call, Input};
+use super::{intents, records};
 use crate::config::LeaseConfig;
-use crate::store::Store;
-use crate::store::lease::{Lease, Scope};
+use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::undertaking::Settlement;
+use crate::store::{Store, StoreError};
 
 /// What calls are made with.
 pub(crate) struct Hands<C> {
@@ -23,6 +23,8 @@ pub(crate) struct Hands<C> {
     pub(crate) cloud: Arc<C>,
     /// Ownership of clusters.
     pub(crate) lease: LeaseConfig,
+    /// Whether leases may still be acted on.
+    pub(crate) fence: Fence,
 }
 
 impl<C: CloudProvider + 'static> Hands<C> {
@@ -30,18 +32,64 @@ impl<C: CloudProvider + 'static> Hands<C> {
     pub(crate) async fn make(&self, call: Call) -> Input {
         match call {
             Call::TakeLease { cluster, seen } => {
-                let answer = self
-                    .store
-                    .take_lease(&Scope::cluster(&cluster), &self.lease.owner, seen, self.lease.duration)
-                    .await;
+                let answer = self.take_lease(&cluster, seen).await;
                 Input::Leased { cluster, answer }
             }
-            Call::Renew(leases) => Input::Renewed { lost: renew(&*self.store, &leases, self.lease.duration).await },
-            Call::AskCloud => Input::CloudTold(cloud_events(&*self.cloud).await),
-            Call::Run { id, command, lease, .. } => {
-                let errand = Errand { store: &*self.store, cloud: &*self.cloud, lease };
-                Input::Ran { id, outcome: errand.run(command).await }
+            Call::Renew(leases) => Input::Renewed(self.renew(&leases).await),
+            Call::Release(leases) => {
+                self.release(&leases).await;
+                Input::Told
             }
+            Call::AskFor(cluster) => {
+                if let Err(error) = self.store.ask_for(&Scope::cluster(&cluster), &self.lease.owner).await {
+                    warn!(%cluster, %error, "its holder could not be told that the cluster's agent is here");
+                }
+                Input::Told
+            }
+            Call::AskCloud => Input::CloudTold(cloud_events(&*self.cloud).await),
+            Call::List { asked } => Input::Listed { asked, answer: self.cloud.list_all().await },
+            Call::Run { id, command, lease, .. } => {
+                let outcome = match lease.filter(|lease| self.fence.allows(lease)) {
+                    Some(lease) => {
+                        let errand = Errand { store: &*self.store, cloud: &*self.cloud, fence: &self.fence, lease };
+                        errand.run(command).await
+                    }
+                    None => again("the cluster's lease is not held, or may have run out"),
+                };
+                Input::Ran { id, outcome }
+            }
+        }
+    }
+
+    async fn take_lease(&self, cluster: &str, seen: u64) -> Result<LeaseAnswer, StoreError> {
+        let (asked, LeaseConfig { owner, duration }) = (self.fence.now(), &self.lease);
+        let answer = self.store.take_lease(&Scope::cluster(cluster), owner, seen, *duration).await;
+        if let Ok(LeaseAnswer::Granted { lease, .. }) = &answer {
+            self.fence.extend(lease, asked, *duration);
+        }
+        answer
+    }
+
+    /// Prolongs leases. A store that does not answer takes nothing away; the fence closes when a lease has run out.
+    async fn renew(&self, leases: &[Lease]) -> Renewal {
+        let asked = self.fence.now();
+        match self.store.renew_leases(leases, self.lease.duration).await {
+            Ok(renewal) => {
+                let held = leases.iter().filter(|lease| !renewal.lost.contains(lease));
+                held.for_each(|lease| self.fence.extend(lease, asked, self.lease.duration));
+                renewal
+            }
+            Err(error) => {
+                warn!(%error, "leases could not be renewed; trying again");
+                Renewal::default()
+            }
+        }
+    }
+
+    /// Gives leases back.
+    pub(crate) async fn release(&self, leases: &[Lease]) {
+        if let Err(error) = self.store.release_leases(leases).await {
+            warn!(%error, "leases could not be given back; they run out by themselves");
         }
     }
 }
@@ -50,8 +98,9 @@ impl<C: CloudProvider + 'static> Hands<C> {
 struct Errand<'h, C> {
     store: &'h dyn Store,
     cloud: &'h C,
-    /// The lease of the command's cluster, if this replica holds it.
-    lease: Option<Lease>,
+    fence: &'h Fence,
+    /// The lease of the command's cluster.
+    lease: Lease,
 }
 
 impl<C: CloudProvider> Errand<'_, C> {
@@ -59,6 +108,9 @@ impl<C: CloudProvider> Errand<'_, C> {
         match command {
             Command::Record(decision) => self.record(&decision).await,
             Command::Launch(order) => self.launch(&order).await,
+            Command::Relaunch(decided) => self.relaunch(&decided).await,
+            Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
+            Command::Close { claim, .. } => self.close(&claim).await,
             Command::Terminate { provider_id, .. } => self.terminate(&provider_id).await,
             // Instructions go through the sessions, which keep them until they are answered.
             Command::Instruct { .. } => again("an instruction is no errand"),
@@ -66,10 +118,47 @@ impl<C: CloudProvider> Errand<'_, C> {
     }
 
     async fn record(&self, decision: &Decision) -> Outcome {
-        let Some(lease) = &self.lease else { return again("the cluster's lease is not held") };
-        match self.store.record(lease, &records::entry(decision)).await {
+        match self.store.record(&self.lease, &records::entry(decision)).await {
             Ok(()) => Outcome::Done,
             Err(error) => again(error),
+        }
+    }
+
+    async fn close(&self, claim: &str) -> Outcome {
+        match self.store.close_intents(&self.lease, &[claim.to_owned()]).await {
+            Ok(()) => Outcome::Done,
+            Err(error) => again(error),
+        }
+    }
+
+    /// Writes the next attempt down, after the end of the one before it, and makes it.
+    async fn relaunch(&self, decided: &DecidedLaunch) -> Outcome {
+        let order = &decided.machine.launch;
+        let ended = Settlement::Failed { why: "another attempt follows".to_owned() };
+        let before = order.attempt.saturating_sub(1);
+        if let Err(error) = self.store.settle(&self.lease, &order.claim, before, &ended).await {
+            return again(error);
+        }
+        if let Err(error) = self.store.begin_attempt(&self.lease, &intents::encode(decided)).await {
+            return again(error);
+        }
+        if !self.fence.allows(&self.lease) {
+            return again("the cluster's lease may have run out");
+        }
+        self.launch(order).await
+    }
+
+    async fn describe(&self, provider_id: &str) -> Outcome {
+        match self.cloud.describe(instance_id(provider_id)).await {
+            Ok(instance) if instance.state != InstanceState::Terminated => Outcome::Launched {
+                provider_id: instance.provider_id,
+                instance_type: instance.instance_type,
+                zone: instance.zone,
+                capacity_type: instance.capacity_type,
+                sold_out: Vec::new(),
+            },
+            Ok(_) | Err(CloudError::NotFound { .. }) => Outcome::Done,
+            Err(error) => later(&error),
         }
     }
 
@@ -98,9 +187,7 @@ impl<C: CloudProvider> Errand<'_, C> {
             Outcome::LaunchFailed(failure) => Settlement::Failed { why: format!("{failure:?}") },
             _ => return,
         };
-        if let Some(lease) = &self.lease
-            && let Err(error) = self.store.settle(lease, &order.claim, order.attempt, &settlement).await
-        {
+        if let Err(error) = self.store.settle(&self.lease, &order.claim, order.attempt, &settlement).await {
             warn!(cluster = %order.cluster, claim = %order.claim, %error, "the end of a launch could not be written down");
         }
     }
@@ -132,16 +219,4 @@ async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
         warn!(%error, "the cloud does not tell what has happened; asking again");
         Vec::new()
     })
-}
-
-/// Prolongs leases; answers those that are lost. A store that does not answer takes nothing away until a lease has run
-/// out and been taken, and then every write is refused.
-async fn renew(store: &dyn Store, leases: &[Lease], duration: Duration) -> Vec<Lease> {
-    match store.renew_leases(leases, duration).await {
-        Ok(renewal) => renewal.lost,
-        Err(error) => {
-            warn!(%error, "leases could not be renewed; trying again");
-            Vec::new()
-        }
-    }
 }

@@ -27,7 +27,7 @@ const CHANGES_BEHIND: usize = 4096;
 const STEP: Duration = Duration::from_millis(100);
 
 /// A simulated cluster, as its agent meets it.
-pub(super) struct SimulatedApi {
+pub(crate) struct SimulatedApi {
     name: String,
     world: Mutex<World>,
     /// Something was done to the simulation that it must tell of.
@@ -45,7 +45,7 @@ struct World {
 }
 
 impl SimulatedApi {
-    pub(super) fn new(name: &str, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
+    pub(crate) fn new(name: &str, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
         let world = World { cluster, manifests, watcher: None, drains: BTreeMap::new(), highest_epoch: 0 };
         Self { name: name.to_owned(), world: Mutex::new(world), moved: Notify::new() }
     }
@@ -56,14 +56,14 @@ impl SimulatedApi {
     }
 
     /// Looks at the simulation or changes it; what follows is told to the agent.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut SimulatedCluster) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut SimulatedCluster) -> T) -> T {
         let result = act(&mut self.world().cluster);
         self.moved.notify_one();
         result
     }
 
     /// Lets the simulation live, for ever.
-    pub(super) async fn drive(&self) {
+    pub(crate) async fn drive(&self) {
         loop {
             let next = self.world().step();
             let wait = next.map_or(STEP, |at| Duration::from_millis(at.millis_since(clock::now()).unsigned_abs()));

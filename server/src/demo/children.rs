@@ -112,7 +112,13 @@ pub(crate) async fn simulated_agent(server: String, name: String, seed: u64, rep
     let mut cluster = SimulatedCluster::new(script::settings(seed));
     cluster.add_daemon(script::daemon());
     let api = Arc::new(SimulatedApi::new(&name, cluster, script::manifests()));
-    let target = Target { server, credentials: ::agent::config::Credentials::default(), cluster_name: name, region: REGION.to_owned(), seed };
+    let target = Target {
+        server,
+        credentials: ::agent::config::Credentials::default(),
+        cluster_name: name,
+        region: REGION.to_owned(),
+        seed,
+    };
     let stop = end_of_input()?;
     tokio::select! {
         () = api.drive() => {}

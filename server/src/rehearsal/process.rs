@@ -15,6 +15,7 @@ use super::outside::Incarnation;
 use super::port::Port;
 use super::stage::{ForAgent, ForProcess, Stage};
 use crate::config::LeaseConfig;
+use crate::control_loop::fence::Fence;
 use crate::control_loop::replica::{Call, Input, Output, Replica};
 use crate::control_loop::works::Hands;
 use crate::session::state::Output as Said;
@@ -27,6 +28,8 @@ const BEAT_MS: i64 = 5_000;
 const LEASE_MS: i64 = 30_000;
 /// Between two prolongations: a third, as in a server.
 const RENEW_MS: i64 = LEASE_MS / 3;
+/// Between two listings: half of the time after which something odd is garbage, as in a server.
+const LIST_MS: i64 = 30_000;
 /// A loop never turns faster than this.
 const LEAST_WAIT_MS: i64 = 5;
 
@@ -80,6 +83,7 @@ impl Process {
         self.server = Some(server);
         stage.send_process(BEAT_MS, me, ForProcess::Beat);
         stage.send_process(RENEW_MS, me, ForProcess::Renew);
+        stage.send_process(LIST_MS, me, ForProcess::List);
     }
 
     pub(super) fn take(&mut self, what: ForProcess, stage: &mut Stage) {
@@ -120,6 +124,9 @@ impl Server {
         let first_number = clock.0.unsigned_abs().saturating_add(1).saturating_mul(1000);
         let settings = control::Settings { identity, first_number, ..blueprint.settings.clone() };
         let port = Arc::new(Port::new(Arc::clone(&stage.outside), me, blueprint.off));
+        // Rehearsed clocks run forward; a process that stands still finds that time has passed.
+        let clockwork = Arc::clone(&stage.outside.clockwork);
+        let fence = Fence::on(move || [Duration::from_millis(clockwork.now().0.unsigned_abs()); 2]);
         let lease = LeaseConfig {
             owner: format!("server-{}", me.process),
             duration: Duration::from_millis(LEASE_MS.unsigned_abs()),
@@ -129,7 +136,7 @@ impl Server {
             replica: Replica::new(Controller::new(settings, blueprint.planner), identity),
             sessions: BTreeMap::new(),
             wires: BTreeMap::new(),
-            hands: Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease }),
+            hands: Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease, fence }),
             port,
             works: BTreeMap::new(),
             next_work: 0,
@@ -174,6 +181,10 @@ impl Server {
                     self.perform(&cluster, said, clock, offset_ms, stage);
                 }
                 stage.send_process(BEAT_MS, self.me, ForProcess::Beat);
+            }
+            ForProcess::List => {
+                self.happened(Input::ListingDue, clock, offset_ms, stage);
+                stage.send_process(LIST_MS, self.me, ForProcess::List);
             }
             ForProcess::Renew => {
                 self.happened(Input::RenewalDue, clock, offset_ms, stage);
@@ -287,5 +298,8 @@ fn brief(command: &Command) -> String {
         Command::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
         Command::Terminate { cluster, claim, provider_id } => format!("terminate {provider_id}, {claim} of {cluster}"),
         Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
+        Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
+        Command::Describe { cluster, provider_id, .. } => format!("look at {provider_id} of {cluster}"),
+        Command::Close { cluster, claim } => format!("close {claim} of {cluster}"),
     }
 }

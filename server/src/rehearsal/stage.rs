@@ -76,6 +76,8 @@ pub(super) enum ForProcess {
     Beat,
     /// Leases are prolonged.
     Renew,
+    /// It is time to list what the cloud has.
+    List,
     /// The cloud may have told something.
     Fetch,
 }

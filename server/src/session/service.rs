@@ -16,7 +16,7 @@ use engine::model::Timestamp;
 use fleetwright_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_proto::{MAX_MESSAGE_BYTES, v1};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -74,6 +74,8 @@ struct Shared {
     next_stream: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// What a cluster's task died of.
+    fault: watch::Sender<Option<String>>,
 }
 
 impl Sessions {
@@ -89,6 +91,7 @@ impl Sessions {
             next_stream: AtomicU64::new(1),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            fault: watch::channel(None).0,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -129,6 +132,20 @@ impl Sessions {
         self.order(cluster, Order::Instruct { id, instruction: Box::new(instruction), deadline }).await;
     }
 
+    /// Completes when the task of a cluster has died, with what it died of. Nobody hears that cluster's agent any more, so the
+    /// process had better end and begin anew.
+    pub async fn broken(&self) -> String {
+        let mut faults = self.shared.fault.subscribe();
+        loop {
+            let fault = faults.borrow_and_update().clone();
+            match fault {
+                Some(fault) => return fault,
+                None if faults.changed().await.is_err() => std::future::pending().await,
+                None => {}
+            }
+        }
+    }
+
     /// Ends all streams and waits until every task has ended. Agents connect to another server, or again later.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
@@ -165,7 +182,12 @@ impl Sessions {
             shared.read_pools.clone(),
         );
         let (seat, task) = cluster::Task::new(session, shared.events.clone(), shared.stop.clone());
-        shared.tasks.spawn(task.run());
+        let (watched, of) = (Arc::clone(shared), Arc::clone(cluster));
+        shared.tasks.spawn(async move {
+            if let Err(fault) = tokio::spawn(task.run()).await {
+                watched.fault.send_replace(Some(format!("the task of cluster {of} failed: {fault}")));
+            }
+        });
         clusters.insert(Arc::clone(cluster), seat.clone());
         Ok(seat)
     }

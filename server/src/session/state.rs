@@ -182,6 +182,8 @@ impl Session {
     /// The control loop does not want this cluster's agent here.
     pub fn refuse(&mut self, reason: &str) -> Vec<Output> {
         let mut outputs = self.closed();
+        // Whoever decides now has its own instructions; ours must never be sent under a later epoch.
+        self.outbox = Outbox::new(self.cluster.clone());
         outputs.push(Output::HangUp(format!("cluster {} is refused: {reason}", self.cluster)));
         outputs
     }

@@ -1,6 +1,7 @@
 //! One binary for all end-to-end tests: what a user would type, and what they would see.
 
 mod bad_input;
+mod crashes;
 mod demo;
 mod freeze;
 mod plan;

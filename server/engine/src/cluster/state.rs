@@ -247,6 +247,15 @@ impl ClusterState {
         self.expected.insert(claim.name.clone(), claim);
     }
 
+    /// What may be expected of the machine of a NodeClaim that the cluster shows and that is not launched yet.
+    pub fn foresee(&mut self, claim: &Text, expected: &ClaimRecord) {
+        self.version += 1;
+        if let Some(claim) = self.claims.get_mut(claim).filter(|claim| claim.provider_id.is_empty()) {
+            claim.capacity = expected.capacity.clone();
+            claim.allocatable = expected.allocatable.clone();
+        }
+    }
+
     /// The machine of a NodeClaim is there: what is known of it, ahead of the cluster's own word.
     pub fn note_launch(&mut self, claim: &Text, facts: &LaunchedFacts) {
         self.version += 1;

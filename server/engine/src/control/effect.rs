@@ -1,6 +1,6 @@
 //! What is to be done. Effects are exact: whoever carries one out has nothing left to choose.
 
-use super::{ClusterId, DecisionId};
+use super::{ClusterId, DecidedLaunch, DecisionId, Finding};
 use crate::cluster::PodKey;
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
@@ -36,6 +36,33 @@ pub enum Effect {
         cluster: ClusterId,
         /// Why, for people.
         reason: Text,
+    },
+    /// Buy a machine in a further attempt, which is written down first; answered as [`Effect::Launch`].
+    Relaunch(Box<DecidedLaunch>),
+    /// Look at a machine that was bought; answered by `Launched`, or by `InstanceGone` when there is none.
+    Describe {
+        /// Where.
+        cluster: ClusterId,
+        /// The NodeClaim that it was launched for.
+        claim: Text,
+        /// In which attempt.
+        attempt: u32,
+        /// Its provider id.
+        provider_id: Text,
+    },
+    /// Nothing is under way for a NodeClaim any more: close what was written down. Not answered.
+    Close {
+        /// Where.
+        cluster: ClusterId,
+        /// NodeClaim.
+        claim: Text,
+    },
+    /// Tell people. Not answered.
+    Report {
+        /// Where.
+        cluster: ClusterId,
+        /// What.
+        finding: Finding,
     },
     /// What people see of this cluster has changed; read it with [`Controller::view`](super::Controller::view).
     PublishView {

@@ -1,7 +1,7 @@
 //! What can happen.
 
 use super::rails::Freeze;
-use super::{ClusterId, DecisionId, InstructionId};
+use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text};
 
@@ -84,6 +84,27 @@ pub enum Event {
     QuarantineReleased {
         /// Where.
         cluster: ClusterId,
+    },
+    /// The cluster's lease was taken: it is in our care from here on. Comes before its agent is welcome.
+    Adopted {
+        /// Which.
+        cluster: ClusterId,
+        /// What makes it this cluster; empty when nobody has said.
+        uid: Text,
+        /// What its former keeper left under way.
+        launches: Vec<OpenLaunch>,
+    },
+    /// The cluster's lease is lost or given back: everything about it is forgotten.
+    Released {
+        /// Which.
+        cluster: ClusterId,
+    },
+    /// The cloud has listed the cluster's machines.
+    Listed {
+        /// Whose.
+        cluster: ClusterId,
+        /// What.
+        listing: Box<Listing>,
     },
     /// Time passed.
     Tick,

@@ -5,7 +5,7 @@
 
 use super::machine::{Bought, Machine, Stage};
 use super::ward::{Desk, Ward};
-use super::{Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
+use super::{DecidedLaunch, Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::promise::NOMINATION_MS;
 use crate::cluster::{ClaimRecord, NodeRecord};
@@ -135,6 +135,7 @@ impl Ward {
             Stage::Finalising => {
                 self.machines.remove(&claim);
                 self.state.forget_claim(&claim);
+                self.close(&claim, desk);
             }
             _ => {}
         }
@@ -150,6 +151,7 @@ impl Ward {
         if machine.stage == Stage::Creating {
             self.machines.remove(&claim);
             self.state.forget_claim(&claim);
+            self.close(&claim, desk);
             self.refused = Some(format!("NodeClaim {claim} could not be created: {reason}"));
             self.retry = Some(again);
         } else {
@@ -158,13 +160,20 @@ impl Ward {
         }
     }
 
-    fn launch(&mut self, claim: &Text, desk: &mut Desk<'_>) {
-        let Some(machine) = self.machines.get(claim) else { return };
-        let Some(planned) = &machine.planned else { return };
-        let mut order = planned.launch.clone();
-        order.attempt = machine.attempt;
-        order.token = order::token(claim, machine.attempt);
-        desk.effects.push(Effect::Launch(Box::new(order)));
+    /// Has the machine of `claim` bought, or asks again what came of it.
+    pub fn launch(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        if let Some(decided) = self.attempt_of(claim, desk.now) {
+            desk.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
+        }
+    }
+
+    /// The orders of `claim` for its present attempt.
+    fn attempt_of(&self, claim: &Text, at: Timestamp) -> Option<DecidedLaunch> {
+        let machine = self.machines.get(claim)?;
+        let mut planned = machine.planned.clone()?;
+        planned.launch.attempt = machine.attempt;
+        planned.launch.token = order::token(claim, machine.attempt);
+        Some(DecidedLaunch { machine: planned, decision: machine.decision?, at })
     }
 
     /// A machine was launched.
@@ -209,7 +218,8 @@ impl Ward {
             }
             LaunchFailure::Refused { retryable: true, .. } if machine.leaves.is_none() && attempt < MAX_ATTEMPTS => {
                 machine.attempt += 1;
-                self.launch(claim, desk);
+                let again = self.attempt_of(claim, now).map(|decided| Effect::Relaunch(Box::new(decided)));
+                desk.effects.extend(again);
             }
             LaunchFailure::Refused { code, message, .. } => {
                 let reason = format!("the cloud refuses the launch: {code}: {message}");

@@ -126,9 +126,17 @@ fn offering_of<'k>(kind: &'k InstanceType, zone: &str, capacity_type: CapacityTy
 /// What may be expected of the machine before it is bought: room that every option has, and of what it takes from the
 /// pool's limits the most that any option takes.
 pub(super) fn expected(planned: &PlannedMachine, node: &PlannedNode, pool: &NodePool, now: Timestamp) -> ClaimRecord {
+    expected_of(planned, kinds(pool, node), now)
+}
+
+fn expected_of<'k>(
+    planned: &PlannedMachine,
+    kinds: impl Iterator<Item = &'k InstanceType>,
+    now: Timestamp,
+) -> ClaimRecord {
     let mut capacity = Resources::new();
     let mut allocatable: Option<Resources> = None;
-    for kind in kinds(pool, node) {
+    for kind in kinds {
         capacity.raise_to(&kind.capacity);
         allocatable = Some(match allocatable {
             None => kind.allocatable.clone(),
@@ -154,6 +162,14 @@ pub(super) fn expected(planned: &PlannedMachine, node: &PlannedNode, pool: &Node
         termination_grace_period_ms: order.termination_grace_period_ms,
         ..ClaimRecord::default()
     }
+}
+
+/// What may be expected of a machine whose order comes from an earlier process: as [`expected`], for the types that the
+/// order names.
+pub(super) fn expected_again(planned: &PlannedMachine, pool: Option<&NodePool>, now: Timestamp) -> ClaimRecord {
+    let types = pool.map_or(&[][..], |pool| &pool.catalogue.types);
+    let named: BTreeSet<&Text> = planned.launch.options.iter().map(|option| &option.instance_type).collect();
+    expected_of(planned, types.iter().filter(|kind| named.contains(&kind.name)), now)
 }
 
 /// What the pool's catalogue says of a machine that was bought: facts for its NodeClaim, and its price.

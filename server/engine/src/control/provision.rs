@@ -150,7 +150,11 @@ impl Ward {
             self.state.promises.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
         for planned in &decision.machines {
             let claim = &planned.claim.name;
-            if self.machines.get(claim).is_none_or(|machine| machine.stage != Stage::Deciding) {
+            let Some(machine) = self.machines.get(claim) else {
+                self.close(claim, desk);
+                continue;
+            };
+            if machine.stage != Stage::Deciding {
                 continue;
             }
             let wanted = planned.pods.is_empty() || awaited.contains(claim);
@@ -161,12 +165,14 @@ impl Ward {
                 desk.rails.launches.forget(&self.cluster, claim);
                 self.machines.remove(claim);
                 self.state.forget_claim(claim);
+                self.close(claim, desk);
                 self.window.rouse(desk.now);
             }
         }
     }
 
-    fn still_holds(&self, id: DecisionId, planned: &PlannedMachine, desk: &Desk<'_>) -> bool {
+    /// Whether what was decided may still be begun.
+    pub fn still_holds(&self, id: DecisionId, planned: &PlannedMachine, desk: &Desk<'_>) -> bool {
         let claim = &planned.claim.name;
         let Some(machine) = self.machines.get(claim) else { return false };
         let Some(pool) = self.state.pool(&planned.claim.pool) else { return false };

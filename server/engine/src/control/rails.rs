@@ -122,8 +122,10 @@ impl WardRails {
 pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
     let cluster = match effect {
         Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
+        Effect::Close { .. } | Effect::Describe { .. } | Effect::Report { .. } => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
         Effect::Launch(order) => &order.cluster,
+        Effect::Relaunch(decided) => &decided.machine.launch.cluster,
     };
     settings.mode_of(cluster) == Mode::Act
 }

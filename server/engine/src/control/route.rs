@@ -15,8 +15,11 @@ impl Ward {
                 }
             }
             Event::QuarantineReleased { .. } => {
+                self.legacy.vouch();
                 if let Some(observation) = self.release_quarantine() {
                     self.observe(observation, desk);
+                } else if self.state.is_synced() {
+                    self.take_up(desk);
                 }
             }
             Event::AgentConnected { .. } => self.connected = true,
@@ -31,7 +34,9 @@ impl Ward {
             Event::InstructionAcked { instruction, .. } => self.acked(instruction, desk),
             Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
-            Event::Tick | Event::FreezesChanged { .. } => return,
+            Event::Adopted { uid, launches, .. } => self.take_over(uid, launches),
+            Event::Listed { listing, .. } => self.collect(&listing, desk),
+            Event::Tick | Event::Released { .. } | Event::FreezesChanged { .. } => return,
         }
         self.changed = true;
     }
@@ -51,14 +56,17 @@ impl Ward {
             if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_)));
         let whole = matches!(observation, Observation::Snapshot(_));
         self.state.apply(observation, now);
+        if !lone_pod {
+            self.adopt_claims(now);
+        }
+        if whole {
+            self.take_up(desk);
+        }
         match pod {
             Some(key) => self.note_pod(&key, now),
             None if whole => self.note_all_pods(now),
             None if structural => self.window.rouse(now),
             None => {}
-        }
-        if !lone_pod {
-            self.adopt_claims(now);
         }
         if whole {
             self.recount_launches(desk);

@@ -7,7 +7,7 @@ use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Timestamp};
 use crate::plan::PlannedNode;
 
 /// One machine of the cheapest type that is to be had, for all pods; none when nothing is to be had.
-fn one_machine(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+pub(super) fn one_machine(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
     let types = &input.pools[0].catalogue.types;
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let Some(kind) = types.iter().position(|kind| kind.offerings[0].available) else {
@@ -30,7 +30,7 @@ fn one_machine(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
     Ok((Plan { nodes: vec![node], order: pods, ..Plan::default() }, PlanReport::default()))
 }
 
-fn controller_with(snapshot: ClusterSnapshot) -> Controller {
+pub(super) fn controller_with(snapshot: ClusterSnapshot) -> Controller {
     let mut controller = Controller::new(Settings::default(), one_machine);
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
@@ -58,7 +58,7 @@ fn decided(effects: &[Effect]) -> Vec<&Decision> {
     decisions.collect()
 }
 
-fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
+pub(super) fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
     let told = effects.iter().filter_map(|effect| match effect {
         Effect::Instruct { id, instruction, .. } => Some((*id, instruction.as_ref())),
         _ => None,
@@ -66,9 +66,10 @@ fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
     told.collect()
 }
 
-fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
+pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
     let orders = effects.iter().filter_map(|effect| match effect {
         Effect::Launch(order) => Some(order.as_ref()),
+        Effect::Relaunch(decided) => Some(&decided.machine.launch),
         _ => None,
     });
     orders.collect()
@@ -81,6 +82,12 @@ fn decision_for_a(controller: &mut Controller) -> Decision {
     decided(&effects)[0].clone()
 }
 
+/// The decision for `pod` alone.
+pub(super) fn see_and_plan(controller: &mut Controller, pod: PodRecord) -> Decision {
+    see_pod(controller, 2_000, pod);
+    decided(&controller.handle(Event::Tick, Timestamp(3_000)))[0].clone()
+}
+
 fn recorded(controller: &mut Controller, decision: &Decision, at: i64) -> Vec<Effect> {
     controller.handle(Event::Recorded { decision: decision.id }, Timestamp(at))
 }
@@ -90,7 +97,7 @@ fn acked(controller: &mut Controller, instruction: InstructionId, at: i64) -> Ve
 }
 
 /// The order for `a`, with its NodeClaim created at 5 s.
-fn order_for_a(controller: &mut Controller) -> LaunchOrder {
+pub(super) fn order_for_a(controller: &mut Controller) -> LaunchOrder {
     let decision = decision_for_a(controller);
     let effects = recorded(controller, &decision, 4_000);
     let (create, _) = instructions(&effects)[0];

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::adopt::Legacy;
 use super::batch::Window;
+use super::collect::Collection;
 use super::machine::{Machine, Stage};
 use super::offerings::OfferingMemory;
 use super::rails::{Rails, RailsView, WardRails};
@@ -45,6 +47,10 @@ pub(super) struct Ward {
     /// What makes the cluster this one; empty until its lease is taken.
     pub uid: Text,
     pub connected: bool,
+    /// What is taken up when the cluster shows itself.
+    pub legacy: Legacy,
+    /// What was odd in listings of the cloud.
+    pub collection: Collection,
     pub state: ClusterState,
     pub window: Window,
     /// What the rails know of it.

@@ -19,9 +19,11 @@ impl Rehearsal {
     fn latency(&self, command: &Command) -> i64 {
         let die = self.dice.child("latency").child_number(self.happenings);
         die.between(match command {
-            Command::Record(_) => STORE_MS,
+            Command::Record(_) | Command::Close { .. } => STORE_MS,
             Command::Instruct { .. } => AGENT_MS,
-            Command::Launch(_) | Command::Terminate { .. } => CLOUD_MS,
+            Command::Launch(_) | Command::Relaunch(_) | Command::Terminate { .. } | Command::Describe { .. } => {
+                CLOUD_MS
+            }
         })
     }
 
@@ -42,6 +44,9 @@ impl Rehearsal {
                 Some(Outcome::Done)
             }
             Command::Launch(order) => Some(self.launch(order)),
+            Command::Relaunch(decided) => Some(self.launch(&decided.machine.launch)),
+            Command::Describe { provider_id, .. } => Some(self.describe(provider_id)),
+            Command::Close { .. } => Some(Outcome::Done),
             Command::Terminate { provider_id, .. } => Some(self.terminate(provider_id)),
             Command::Instruct { cluster, instruction, .. } => self.instruct(id, cluster, instruction),
         };
@@ -68,6 +73,19 @@ impl Rehearsal {
                 Some(failure) => Outcome::LaunchFailed(failure),
                 None => again(&error),
             },
+        }
+    }
+
+    fn describe(&self, provider_id: &Text) -> Outcome {
+        match self.cloud.describe(provider_id) {
+            Ok(instance) => Outcome::Launched {
+                provider_id: instance.provider_id.clone(),
+                instance_type: instance.instance_type.clone(),
+                zone: instance.zone.clone(),
+                capacity_type: instance.capacity_type,
+                sold_out: Vec::new(),
+            },
+            Err(_) => Outcome::Done,
         }
     }
 

@@ -149,9 +149,14 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) -> Vec<Event> {
         let now = Timestamp(self.now);
-        self.done.acts += usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. }));
+        self.done.acts += usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. }));
         match effect {
-            Effect::PublishView { .. } => Vec::new(),
+            Effect::PublishView { .. } | Effect::Close { .. } | Effect::Report { .. } => Vec::new(),
+            Effect::Relaunch(decided) => {
+                self.done.launches.push((now, decided.machine.launch.clone()));
+                vec![self.launch(&decided.machine.launch)]
+            }
+            Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone { cluster, provider_id }],
             Effect::Resync { cluster, .. } => {
                 self.done.resyncs.push((now, cluster));
                 Vec::new()

@@ -1,0 +1,331 @@
+//! Taking up what a former process left under way: a process died, or a lease changed hands.
+//!
+//! What was promised to the outside comes as [`OpenLaunch`]es before the first snapshot is believed; the snapshot says how far
+//! each had come, and the machine goes on from there under its old name and token:
+//!
+//! | row | NodeClaim in the cluster | what follows |
+//! |---|---|---|
+//! | open | shows a machine | nothing: it is found like any other |
+//! | open | shows none | the same launch again, with the same token |
+//! | open | is not there, pods wait | it is created again, under the same name |
+//! | open | nobody waits, or it is being deleted | it is removed; a machine that was bought for it is collected |
+//! | launched | shows none | the machine is looked at, and its facts are written into the NodeClaim |
+//! | launched | is not there | the machine is given back |
+//! | failed | | the NodeClaim is removed |
+//!
+//! A NodeClaim without a row of ours is reported and never touched.
+
+use std::collections::BTreeSet;
+
+use super::machine::{Machine, Stage};
+use super::ward::{Desk, Ward};
+use super::{ClusterId, DecisionId, Effect, Instruction, PlannedMachine, order};
+use crate::cluster::promise::Target;
+use crate::cluster::{ClaimRecord, PodKey};
+use crate::model::{Text, Timestamp};
+
+/// How long a token is trusted to give the machine that it gave before, in milliseconds. EC2 remembers tokens for a day at
+/// least; past half of that a repeated launch might buy a second machine, so the first is collected instead.
+const TOKEN_LIFE_MS: i64 = 12 * 3_600_000;
+
+/// So many machines may have gone while nobody looked.
+const FEW_MACHINES: usize = 3;
+
+/// Taint of a Node that is being drained.
+const DISRUPTED: &str = "karpenter.sh/disrupted";
+
+/// A launch that was written down and not finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenLaunch {
+    /// NodeClaim.
+    pub claim: Text,
+    /// The latest attempt, from 1.
+    pub attempt: u32,
+    /// Where it stands.
+    pub state: LaunchState,
+    /// What was decided. `None` for a launch that succeeded, which nobody sends again, and for one that cannot be read.
+    pub planned: Option<Box<DecidedLaunch>>,
+}
+
+/// Where a launch stands, as far as it was written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchState {
+    /// The cloud may have been called; nobody knows with what result.
+    Open,
+    /// A machine came of it.
+    Launched {
+        /// Its provider id.
+        provider_id: Text,
+    },
+    /// No machine came of it, for good.
+    Failed {
+        /// What the cloud said.
+        why: Text,
+    },
+}
+
+/// A launch as it was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedLaunch {
+    /// The exact orders; the launch is the one of the latest attempt.
+    pub machine: PlannedMachine,
+    /// The decision.
+    pub decision: DecisionId,
+    /// When it was made.
+    pub at: Timestamp,
+}
+
+/// Something that is wrong and that nobody may put right unasked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// A NodeClaim says that it is ours, has no machine, and nothing was written down about it.
+    ClaimWithoutRow {
+        /// NodeClaim.
+        claim: Text,
+    },
+    /// What was written down about a launch cannot be read.
+    UnreadableLaunch {
+        /// NodeClaim.
+        claim: Text,
+    },
+    /// Most of the machines that were written down have no NodeClaim in the first snapshot.
+    ClaimsMissing {
+        /// So many have none.
+        missing: usize,
+        /// Of so many.
+        of: usize,
+    },
+    /// A machine has the name of this cluster and the UID of another.
+    ForeignInstance {
+        /// Its provider id.
+        provider_id: Text,
+        /// The UID that it has.
+        cluster_uid: Text,
+    },
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ClaimWithoutRow { claim } => {
+                write!(f, "NodeClaim {claim} has no machine and was not written down by any server: it is left alone")
+            }
+            Self::UnreadableLaunch { claim } => {
+                write!(f, "what was written down about NodeClaim {claim} cannot be read: it is left alone")
+            }
+            Self::ClaimsMissing { missing, of } => write!(
+                f,
+                "{missing} of {of} machines that were bought have no NodeClaim in what the agent shows: nothing is given back \
+                 until it shows them, or until somebody releases the cluster's quarantine"
+            ),
+            Self::ForeignInstance { provider_id, cluster_uid } => write!(
+                f,
+                "machine {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is left alone"
+            ),
+        }
+    }
+}
+
+/// What is to be taken up once the cluster has shown itself.
+#[derive(Debug, Default)]
+pub(super) struct Legacy {
+    /// Whether a lease was taken since the last snapshot.
+    taken: bool,
+    /// A person vouches for what the agent shows.
+    vouched: bool,
+    launches: Vec<OpenLaunch>,
+}
+
+impl Legacy {
+    /// Whether a snapshot is awaited that tells how far things had come.
+    pub fn is_open(&self) -> bool {
+        self.taken
+    }
+
+    /// A person vouches for what the agent shows.
+    pub fn vouch(&mut self) {
+        self.vouched = true;
+    }
+}
+
+impl Ward {
+    /// The cluster is in our care from here on, with what its former keeper left under way.
+    pub fn take_over(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
+        if !uid.is_empty() {
+            self.uid = uid;
+        }
+        self.legacy = Legacy { taken: true, vouched: false, launches };
+    }
+
+    /// The cluster has shown itself: what was left under way goes on from where it stands.
+    pub fn take_up(&mut self, desk: &mut Desk<'_>) {
+        // In shadow mode nothing is done; who takes the cluster out of it starts a process that takes things up.
+        if !self.legacy.taken || self.is_shadow(desk) {
+            return;
+        }
+        if let Some(finding) = self.claims_missing(desk) {
+            return self.report(finding, desk);
+        }
+        let Legacy { launches, .. } = std::mem::take(&mut self.legacy);
+        self.collection.begin(desk.now);
+        let rows: BTreeSet<Text> = launches.iter().map(|launch| launch.claim.clone()).collect();
+        for launch in launches {
+            self.take_up_launch(launch, desk);
+        }
+        self.go_on_draining(desk);
+        self.report_claims_without(&rows, desk);
+    }
+
+    /// A first snapshot has no earlier one to be measured by; the rows are what it is measured by. One that lacks most of the
+    /// machines is no reason to give them back.
+    fn claims_missing(&self, desk: &Desk<'_>) -> Option<Finding> {
+        let bought = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
+        let rows: Vec<&OpenLaunch> = self.legacy.launches.iter().filter(bought).collect();
+        let known = |claim: &Text| self.state.has_seen_claim(claim) || self.machines.contains_key(claim);
+        let (missing, of) = (rows.iter().filter(|launch| !known(&launch.claim)).count(), rows.len());
+        let most = missing >= FEW_MACHINES && missing * 2 > of;
+        (most && !self.legacy.vouched && !desk.settings.collect.believe_partial)
+            .then_some(Finding::ClaimsMissing { missing, of })
+    }
+
+    fn take_up_launch(&mut self, launch: OpenLaunch, desk: &mut Desk<'_>) {
+        let OpenLaunch { claim, attempt, state, planned } = launch;
+        if self.machines.contains_key(&claim) {
+            // What waited for its machine still does.
+            let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
+            self.promise_again(&claim, &pods, desk.now);
+            return;
+        }
+        match (state, planned) {
+            (LaunchState::Launched { provider_id }, _) => self.take_up_machine(claim, attempt, provider_id, desk),
+            (LaunchState::Failed { why }, planned) => {
+                self.insert_left(&claim, attempt, planned, desk.now);
+                self.finalise(&claim, &Text::from(format!("the launch failed: {why}")), desk);
+            }
+            (LaunchState::Open, Some(decided)) => self.take_up_open(claim, attempt, decided, desk),
+            (LaunchState::Open, None) => self.report(Finding::UnreadableLaunch { claim }, desk),
+        }
+    }
+
+    /// Nobody knows whether the cloud was called for `claim`.
+    fn take_up_open(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, desk: &mut Desk<'_>) {
+        let seen = self.state.has_seen_claim(&claim);
+        let deleting = self.state.claim(&claim).is_some_and(|record| record.deleting);
+        let wanted = self.promise_again(&claim, &decided.machine.pods, desk.now);
+        let fresh = desk.now.millis_since(decided.at) < TOKEN_LIFE_MS;
+        let planned = decided.machine.clone();
+        let id = decided.decision;
+        self.insert_left(&claim, attempt, Some(decided), desk.now);
+        self.expect_left(&planned, seen, desk.now);
+        if deleting || !wanted || !fresh || !(seen || self.still_holds(id, &planned, desk)) {
+            self.finalise(
+                &claim,
+                &Text::from("it was not bought when its server ended, and nobody waits for it"),
+                desk,
+            );
+            self.window.rouse(desk.now);
+        } else if seen {
+            self.enter(&claim, Stage::Launching, desk.now);
+            self.launch(&claim, desk);
+        } else {
+            self.enter(&claim, Stage::Creating, desk.now);
+            self.instruct(Instruction::CreateClaim(planned.claim), desk);
+        }
+    }
+
+    /// A machine was bought for `claim`, and the cluster does not know it.
+    fn take_up_machine(&mut self, claim: Text, attempt: u32, provider_id: Text, desk: &mut Desk<'_>) {
+        let seen = self.state.has_seen_claim(&claim);
+        self.insert_left(&claim, attempt, None, desk.now);
+        if let Some(machine) = self.machines.get_mut(&claim) {
+            machine.provider_id = provider_id.clone();
+        }
+        if seen {
+            self.enter(&claim, Stage::Launching, desk.now);
+            desk.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
+        } else {
+            if let Some(machine) = self.machines.get_mut(&claim) {
+                machine.leaves = Some(Text::from("its NodeClaim is gone"));
+            }
+            self.give_back(&claim, desk);
+        }
+    }
+
+    fn insert_left(&mut self, claim: &Text, attempt: u32, decided: Option<Box<DecidedLaunch>>, now: Timestamp) {
+        let mut machine = match decided {
+            Some(decided) => {
+                let pool = self.state.pool(&decided.machine.claim.pool);
+                let revision = pool.map(|record| record.revision.clone()).unwrap_or_default();
+                Machine::decided(decided.machine, decided.decision, revision, now)
+            }
+            None => {
+                let unknown = ClaimRecord { name: claim.clone(), ..ClaimRecord::default() };
+                Machine::found(self.state.claim(claim).unwrap_or(&unknown), None, now)
+            }
+        };
+        machine.attempt = attempt;
+        self.machines.insert(claim.clone(), machine);
+    }
+
+    /// The room of a machine that is on its way counts again.
+    fn expect_left(&mut self, planned: &PlannedMachine, seen: bool, now: Timestamp) {
+        let pool = self.state.pool(&planned.claim.pool).map(|record| &record.pool);
+        let expected = order::expected_again(planned, pool, now);
+        if seen {
+            self.state.foresee(&planned.claim.name, &expected);
+        } else {
+            self.state.expect_claim(expected);
+        }
+    }
+
+    /// Gives room on `claim` to those of `pods` that still wait; says whether anybody does, or whether it was for nobody.
+    fn promise_again(&mut self, claim: &Text, pods: &[Text], now: Timestamp) -> bool {
+        let keys = pods.iter().filter_map(|pod| {
+            let (namespace, name) = pod.split_once('/')?;
+            Some(PodKey { namespace: Text::from(namespace), name: Text::from(name) })
+        });
+        let waiting: Vec<PodKey> =
+            keys.filter(|key| self.state.pod(key).is_some_and(|pod| self.state.is_demand(pod, now))).collect();
+        let wanted = pods.is_empty() || !waiting.is_empty();
+        for key in waiting {
+            self.state.promises.give(key, Target::Claim(claim.clone()), None);
+        }
+        wanted
+    }
+
+    /// A Node that was being drained goes on being drained.
+    fn go_on_draining(&mut self, desk: &mut Desk<'_>) {
+        let drained = |claim: &&Text| {
+            let node = self.state.node_of_claim(claim);
+            node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
+        };
+        let going: Vec<Text> = self.machines.keys().filter(drained).cloned().collect();
+        for claim in going {
+            self.dismiss(&claim, &Text::from("its removal had begun"), None, desk);
+        }
+    }
+
+    fn report_claims_without(&self, rows: &BTreeSet<Text>, desk: &mut Desk<'_>) {
+        let strangers = self.state.claims().filter(|claim| {
+            claim.ours
+                && claim.provider_id.is_empty()
+                && !rows.contains(&claim.name)
+                && !self.machines.contains_key(&claim.name)
+        });
+        for claim in strangers {
+            self.report(Finding::ClaimWithoutRow { claim: claim.name.clone() }, desk);
+        }
+    }
+
+    pub fn report(&self, finding: Finding, desk: &mut Desk<'_>) {
+        desk.effects.push(Effect::Report { cluster: self.cluster.clone(), finding });
+    }
+
+    /// Nothing is under way for `claim` any more: what was written down about it is closed.
+    pub fn close(&self, claim: &Text, desk: &mut Desk<'_>) {
+        desk.effects.push(Effect::Close { cluster: ClusterId::clone(&self.cluster), claim: claim.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

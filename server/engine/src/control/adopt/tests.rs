@@ -1,0 +1,218 @@
+use super::super::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
+use super::super::{Controller, Event, InstructionId, LaunchOrder, Launched, Settings};
+use super::*;
+use crate::cluster::testing::{claim, node, pod, pool, text};
+use crate::cluster::{ClusterSnapshot, Observation};
+use crate::model::{CapacityType, Effect as TaintEffect, Taint};
+
+fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
+    ClusterSnapshot { pools: vec![pool()], ..snapshot }
+}
+
+/// What an earlier process had decided for the pod `a`, at 3 s.
+fn decided() -> DecidedLaunch {
+    let mut earlier = controller_with(cluster(ClusterSnapshot::default()));
+    let decision = see_and_plan(&mut earlier, pod("a", 500));
+    DecidedLaunch { machine: decision.machines[0].clone(), decision: decision.id, at: Timestamp(3_000) }
+}
+
+fn open(decided: &DecidedLaunch) -> OpenLaunch {
+    let claim = decided.machine.claim.name.clone();
+    OpenLaunch { claim, attempt: 1, state: LaunchState::Open, planned: Some(Box::new(decided.clone())) }
+}
+
+fn launched(decided: &DecidedLaunch, provider_id: &str) -> OpenLaunch {
+    let claim = decided.machine.claim.name.clone();
+    let state = LaunchState::Launched { provider_id: text(provider_id) };
+    OpenLaunch { claim, attempt: 1, state, planned: None }
+}
+
+/// The NodeClaim of `decided` as the cluster shows it before it is launched.
+fn created(decided: &DecidedLaunch) -> ClaimRecord {
+    let order = &decided.machine.claim;
+    ClaimRecord { name: order.name.clone(), pool: order.pool.clone(), ours: true, ..ClaimRecord::default() }
+}
+
+/// A process that takes the cluster over at 100 s with `launches` left, and then sees `snapshot`.
+fn successor(launches: Vec<OpenLaunch>, snapshot: ClusterSnapshot) -> (Controller, Vec<Effect>) {
+    successor_with(Settings { identity: 2, first_number: 1_000, ..Settings::default() }, launches, snapshot)
+}
+
+fn successor_with(
+    settings: Settings,
+    launches: Vec<OpenLaunch>,
+    snapshot: ClusterSnapshot,
+) -> (Controller, Vec<Effect>) {
+    let mut controller = Controller::new(settings, one_machine);
+    let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches };
+    let mut effects = controller.handle(adopted, Timestamp(100_000));
+    effects.extend(controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(100_000)));
+    let observation = Observation::Snapshot(Box::new(cluster(snapshot)));
+    effects.extend(controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(100_100)));
+    (controller, effects)
+}
+
+fn waiting_for_a() -> ClusterSnapshot {
+    ClusterSnapshot { pods: vec![pod("a", 500)], ..ClusterSnapshot::default() }
+}
+
+fn acked(controller: &mut Controller, instruction: InstructionId) -> Vec<Effect> {
+    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(101_000))
+}
+
+fn closed(effects: &[Effect]) -> Vec<&Text> {
+    let closed = effects.iter().filter_map(|effect| match effect {
+        Effect::Close { claim, .. } => Some(claim),
+        _ => None,
+    });
+    closed.collect()
+}
+
+fn findings(effects: &[Effect]) -> Vec<&Finding> {
+    let findings = effects.iter().filter_map(|effect| match effect {
+        Effect::Report { finding, .. } => Some(finding),
+        _ => None,
+    });
+    findings.collect()
+}
+
+/// Plans that the controller makes for the pods of the snapshot, up to 111 s.
+fn planned_again(controller: &mut Controller) -> usize {
+    let effects = controller.handle(Event::Tick, Timestamp(111_000));
+    effects.iter().filter(|effect| matches!(effect, Effect::Record(_))).count()
+}
+
+#[test]
+fn a_claim_without_a_machine_is_launched_again_with_the_same_bytes() {
+    let decided = decided();
+    let claims = vec![created(&decided)];
+    let (mut controller, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
+    let again: Vec<&LaunchOrder> = orders(&effects);
+    assert_eq!(again, [&decided.machine.launch]);
+    assert_eq!(planned_again(&mut controller), 0, "the pod has its room already");
+}
+
+#[test]
+fn a_claim_that_was_never_created_is_created_under_its_old_name_and_then_launched() {
+    let decided = decided();
+    let (mut controller, effects) = successor(vec![open(&decided)], waiting_for_a());
+    let told = instructions(&effects);
+    assert!(
+        matches!(told.as_slice(), [(_, Instruction::CreateClaim(order))] if *order == decided.machine.claim),
+        "{told:?}"
+    );
+    assert!(orders(&effects).is_empty());
+    let effects = acked(&mut controller, told[0].0);
+    assert_eq!(orders(&effects), [&decided.machine.launch]);
+    assert_eq!(planned_again(&mut controller), 0);
+}
+
+#[test]
+fn what_nobody_waits_for_is_removed_and_closed() {
+    let decided = decided();
+    let (mut controller, effects) = successor(vec![open(&decided)], ClusterSnapshot::default());
+    let told = instructions(&effects);
+    let name = &decided.machine.claim.name;
+    assert!(matches!(told.as_slice(), [(_, Instruction::DeleteClaim { claim, .. })] if claim == name), "{told:?}");
+    assert!(orders(&effects).is_empty());
+    let effects = acked(&mut controller, told[0].0);
+    assert_eq!(closed(&effects), [name]);
+}
+
+#[test]
+fn a_token_that_the_cloud_may_have_forgotten_is_not_sent_again() {
+    let decided = DecidedLaunch { at: Timestamp(100_100 - TOKEN_LIFE_MS), ..decided() };
+    let claims = vec![created(&decided)];
+    let (_, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
+    assert!(orders(&effects).is_empty());
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]));
+}
+
+#[test]
+fn a_machine_that_the_cluster_does_not_know_is_looked_at_and_written_into_its_claim() {
+    let decided = decided();
+    let claims = vec![created(&decided)];
+    let left = vec![launched(&decided, "aws:///z/i-9")];
+    let (mut controller, effects) = successor(left, ClusterSnapshot { claims, ..waiting_for_a() });
+    let looked = effects.iter().any(|effect| {
+        matches!(effect, Effect::Describe { provider_id, attempt: 1, .. } if provider_id.as_ref() == "aws:///z/i-9")
+    });
+    assert!(looked, "{effects:?}");
+    let there = Launched {
+        cluster: text("c"),
+        claim: decided.machine.claim.name.clone(),
+        attempt: 1,
+        provider_id: text("aws:///z/i-9"),
+        instance_type: text("t.2"),
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        sold_out: Vec::new(),
+    };
+    let effects = controller.handle(Event::Launched(Box::new(there)), Timestamp(101_000));
+    let told = instructions(&effects);
+    assert!(matches!(told.as_slice(), [(_, Instruction::MarkLaunched { .. })]), "{told:?}");
+}
+
+#[test]
+fn a_machine_whose_claim_is_gone_is_given_back() {
+    let decided = decided();
+    let (_, effects) = successor(vec![launched(&decided, "aws:///z/i-9")], ClusterSnapshot::default());
+    let ended = effects.iter().any(
+        |effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.as_ref() == "aws:///z/i-9"),
+    );
+    assert!(ended, "{effects:?}");
+}
+
+#[test]
+fn a_claim_without_a_row_is_reported_and_left_alone() {
+    let stranger = ClaimRecord { provider_id: Text::default(), ..claim("m7") };
+    let (_, effects) = successor(Vec::new(), ClusterSnapshot { claims: vec![stranger], ..ClusterSnapshot::default() });
+    assert_eq!(findings(&effects), [&Finding::ClaimWithoutRow { claim: text("m7") }]);
+    assert!(instructions(&effects).is_empty() && orders(&effects).is_empty());
+}
+
+#[test]
+fn a_drain_that_had_begun_goes_on() {
+    let mut tainted = node("m0");
+    tainted.taints.push(Taint { key: text(DISRUPTED), value: Text::default(), effect: TaintEffect::NoSchedule });
+    let snapshot = ClusterSnapshot { claims: vec![claim("m0")], nodes: vec![tainted], ..ClusterSnapshot::default() };
+    let (_, effects) = successor(Vec::new(), snapshot);
+    let told = instructions(&effects);
+    assert!(matches!(told.as_slice(), [(_, Instruction::Drain { claim, .. })] if claim.as_ref() == "m0"), "{told:?}");
+}
+
+#[test]
+fn a_cluster_that_is_given_away_is_forgotten() {
+    let mut controller = controller_with(cluster(ClusterSnapshot::default()));
+    let order = order_for_a(&mut controller);
+    let effects = controller.handle(Event::Released { cluster: text("c") }, Timestamp(6_000));
+    assert!(matches!(effects.as_slice(), [Effect::PublishView { .. }]));
+    assert!(controller.view("c").is_none());
+    // An answer that comes late finds nobody.
+    let late = Event::LaunchFailed {
+        cluster: text("c"),
+        claim: order.claim,
+        attempt: 1,
+        failure: super::super::LaunchFailure::NoCapacity { sold_out: Vec::new() },
+    };
+    assert!(instructions(&controller.handle(late, Timestamp(7_000))).is_empty());
+}
+
+#[test]
+fn a_first_snapshot_without_most_of_the_machines_gives_nothing_back_until_somebody_vouches_for_it() {
+    let row = |name: &str| {
+        let state = LaunchState::Launched { provider_id: Text::from(format!("aws:///z/i-{name}")) };
+        OpenLaunch { claim: text(name), attempt: 1, state, planned: None }
+    };
+    let rows: Vec<OpenLaunch> = ["m0", "m1", "m2"].into_iter().map(row).collect();
+    let ended = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Terminate { .. })).count();
+    let (mut controller, effects) = successor(rows.clone(), ClusterSnapshot::default());
+    assert_eq!((ended(&effects), findings(&effects)), (0, vec![&Finding::ClaimsMissing { missing: 3, of: 3 }]));
+    let effects = controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(102_000));
+    assert_eq!(ended(&effects), 3);
+    // Sabotage: without the guard an empty picture costs every machine.
+    let mut settings = Settings::default();
+    settings.collect.believe_partial = true;
+    let (_, effects) = successor_with(settings, rows, ClusterSnapshot::default());
+    assert_eq!(ended(&effects), 3);
+}

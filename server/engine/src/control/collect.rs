@@ -1,0 +1,167 @@
+//! Garbage, both ways: machines that are paid for and that nobody has, and NodeClaims whose machine is gone.
+//!
+//! Only a complete listing says anything, and only the second time: a listing lags behind launches and terminations, so what
+//! is odd is remembered and acted on when a later listing, at least the collection period after the first, shows the same
+//! (Karpenter collects after 30 seconds, with one listing). A Node that its kubelet reports ready is not gone, whatever the
+//! listing lacks. A machine with another cluster's UID is reported and never touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::adopt::Finding;
+use super::machine::Stage;
+use super::ward::{Desk, Ward};
+use super::{Effect, machine::Machine};
+use crate::model::{Text, Timestamp};
+
+/// When garbage is collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CollectSettings {
+    /// How long something must be odd before it is garbage, in milliseconds; `None` collects nothing.
+    pub after_ms: Option<i64>,
+    /// Whether conclusions are drawn from listings that are not complete, and from first snapshots that lack most of the
+    /// machines. For tests that show what follows.
+    pub believe_partial: bool,
+}
+
+impl Default for CollectSettings {
+    fn default() -> Self {
+        Self { after_ms: Some(60_000), believe_partial: false }
+    }
+}
+
+/// The machines of one cluster, as the cloud lists them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// When the listing was asked for.
+    pub asked: Timestamp,
+    /// Whether it is whole.
+    pub complete: bool,
+    /// Machines that have the cluster's name and are not gone.
+    pub instances: Vec<ListedInstance>,
+}
+
+/// A machine of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedInstance {
+    /// Provider id.
+    pub provider_id: Text,
+    /// UID of the cluster that it was bought for; empty when it has none.
+    pub cluster_uid: Text,
+    /// NodeClaim that it was bought for.
+    pub claim: Text,
+    /// It is going down already.
+    pub ends: bool,
+}
+
+/// What was odd in earlier listings.
+#[derive(Debug, Default)]
+pub(super) struct Collection {
+    /// Listings from before this say nothing about what has been taken up since.
+    since: Timestamp,
+    /// Machines that nobody has, since when; by provider id.
+    orphans: BTreeMap<Text, Timestamp>,
+    /// Orphans that are being given back.
+    ending: BTreeSet<Text>,
+    /// Machines of ours that the listing lacks, since when; by NodeClaim.
+    missing: BTreeMap<Text, Timestamp>,
+    /// Told already.
+    reported: BTreeSet<Text>,
+}
+
+impl Collection {
+    /// Begins anew: everything was just looked at.
+    pub fn begin(&mut self, now: Timestamp) {
+        *self = Self { since: now, ..Self::default() };
+    }
+}
+
+impl Ward {
+    /// The cloud has listed the machines of this cluster.
+    pub fn collect(&mut self, listing: &Listing, desk: &mut Desk<'_>) {
+        let CollectSettings { after_ms, believe_partial } = desk.settings.collect;
+        let Some(after_ms) = after_ms else { return };
+        let whole = listing.complete || believe_partial;
+        let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
+        if held || !whole || !self.is_ready() || self.legacy.is_open() || listing.asked < self.collection.since {
+            return;
+        }
+        self.collect_orphans(listing, after_ms, desk);
+        self.collect_claims(listing, after_ms, desk);
+    }
+
+    fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+        let mut orphans = BTreeMap::new();
+        for instance in listing.instances.iter().filter(|instance| !instance.ends) {
+            if instance.cluster_uid != self.uid {
+                self.report_foreign(instance, desk);
+            } else if !self.is_had(instance) {
+                let since = self.collection.orphans.get(&instance.provider_id).copied().unwrap_or(listing.asked);
+                orphans.insert(instance.provider_id.clone(), since);
+                if listing.asked.millis_since(since) >= after_ms {
+                    self.end_orphan(instance, desk);
+                }
+            }
+        }
+        self.collection.ending.retain(|id| orphans.contains_key(id));
+        self.collection.orphans = orphans;
+    }
+
+    /// Whether somebody has this machine, or may turn out to: its launch is still being asked about.
+    fn is_had(&self, instance: &ListedInstance) -> bool {
+        let known = |machine: &Machine| machine.provider_id == instance.provider_id || machine.provider_id.is_empty();
+        self.machines.get(&instance.claim).is_some_and(known)
+            || self.claim_of_instance(&instance.provider_id).is_some()
+            || self.state.claims().any(|claim| claim.provider_id == instance.provider_id)
+    }
+
+    fn end_orphan(&mut self, instance: &ListedInstance, desk: &mut Desk<'_>) {
+        let provider_id = instance.provider_id.clone();
+        if self.collection.ending.insert(provider_id.clone()) {
+            let (cluster, claim) = (self.cluster.clone(), instance.claim.clone());
+            desk.effects.push(Effect::Terminate { cluster, claim, provider_id });
+        }
+    }
+
+    fn report_foreign(&mut self, instance: &ListedInstance, desk: &mut Desk<'_>) {
+        let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
+        if self.collection.reported.insert(provider_id.clone()) {
+            self.report(Finding::ForeignInstance { provider_id, cluster_uid }, desk);
+        }
+    }
+
+    fn collect_claims(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+        let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+        let lacks = |machine: &&Machine| {
+            self.should_be_listed(machine, listing.asked, after_ms) && !listed.contains(&machine.provider_id)
+        };
+        let missing: BTreeMap<Text, Timestamp> = (self.machines.values().filter(lacks))
+            .map(|machine| {
+                let since = self.collection.missing.get(&machine.claim).copied().unwrap_or(listing.asked);
+                (machine.claim.clone(), since)
+            })
+            .collect();
+        let gone = missing.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
+        let gone: Vec<Text> =
+            gone.filter_map(|(claim, _)| Some(self.machines.get(claim)?.provider_id.clone())).collect();
+        self.collection.missing = missing;
+        for provider_id in gone {
+            self.instance_gone(&provider_id, desk);
+        }
+    }
+
+    /// Whether a listing that was asked for at `asked` has no excuse to lack the machine.
+    fn should_be_listed(&self, machine: &Machine, asked: Timestamp, after_ms: i64) -> bool {
+        let old = asked.millis_since(machine.since) >= after_ms;
+        let lives = || self.state.node_of_claim(&machine.claim).is_some_and(|node| node.ready);
+        match machine.stage {
+            Stage::Deciding | Stage::Creating | Stage::Launching | Stage::Finalising => false,
+            Stage::Terminating => !machine.provider_id.is_empty(),
+            Stage::Joining | Stage::Registered | Stage::InService | Stage::Draining => {
+                old && !machine.provider_id.is_empty() && !lives()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

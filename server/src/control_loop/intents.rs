@@ -1,0 +1,217 @@
+//! Launches as rows, and back: whoever takes a cluster over sends the very same orders.
+//!
+//! A row is JSON that this program writes and later ones read: a field that is added has a default, none changes its
+//! meaning. Engine types are spelt out here by hand, so that a change of theirs changes no row.
+
+use engine::control::{
+    ClaimOrder, DecidedLaunch, DecisionId, LaunchOption, LaunchOrder, LaunchState, OpenLaunch, PlannedMachine,
+};
+use engine::model::taints::Effect;
+use engine::model::{
+    CapacityType, Labels, MicroUsd, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::store::undertaking::{Intent, IntentState, OpenIntent, Settlement};
+
+/// What is sent to the cloud.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    cluster: String,
+    cluster_uid: String,
+    pool: String,
+    node_class: String,
+    capacity_type: String,
+    /// Instance type, zone, price in millionths of a dollar per hour.
+    options: Vec<(String, String, i64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reservation: Option<String>,
+}
+
+/// What is created in the cluster, and why.
+#[derive(Serialize, Deserialize)]
+struct Claim {
+    decision: u64,
+    at: i64,
+    reason: String,
+    pods: Vec<String>,
+    pool: String,
+    node_class: String,
+    labels: Vec<(String, String)>,
+    /// Key, value, effect.
+    taints: Vec<(String, String, String)>,
+    startup_taints: Vec<(String, String, String)>,
+    requirements: Vec<Wanted>,
+    requests: Vec<(String, i64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expire_after_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    termination_grace_period_ms: Option<i64>,
+}
+
+/// A requirement as the conjunction of simple ones.
+#[derive(Serialize, Deserialize)]
+struct Wanted {
+    key: String,
+    all: Vec<(String, Vec<String>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    min_values: Option<u32>,
+}
+
+/// The row of a launch.
+pub(super) fn encode(decided: &DecidedLaunch) -> Intent {
+    let order = &decided.machine.launch;
+    let request = serde_json::to_vec(&request(order));
+    let claim_order = serde_json::to_string(&claim(decided));
+    Intent {
+        claim: order.claim.to_string(),
+        attempt: order.attempt,
+        token: order.token.to_string(),
+        // Both are made of texts and numbers alone, which always have a JSON.
+        request: request.unwrap_or_default(),
+        claim_order: claim_order.unwrap_or_default(),
+    }
+}
+
+fn request(order: &LaunchOrder) -> Request {
+    let option = |option: &LaunchOption| (option.instance_type.to_string(), option.zone.to_string(), option.price.0);
+    Request {
+        cluster: order.cluster.to_string(),
+        cluster_uid: order.cluster_uid.to_string(),
+        pool: order.pool.to_string(),
+        node_class: order.node_class.to_string(),
+        capacity_type: order.capacity_type.as_str().to_owned(),
+        options: order.options.iter().map(option).collect(),
+        reservation: order.reservation.as_ref().map(Text::to_string),
+    }
+}
+
+fn claim(decided: &DecidedLaunch) -> Claim {
+    let PlannedMachine { claim, pods, reason, .. } = &decided.machine;
+    let pair = |(key, value): (&Text, &Text)| (key.to_string(), value.to_string());
+    Claim {
+        decision: decided.decision.0,
+        at: decided.at.0,
+        reason: reason.to_string(),
+        pods: pods.iter().map(Text::to_string).collect(),
+        pool: claim.pool.to_string(),
+        node_class: claim.node_class.to_string(),
+        labels: claim.labels.iter().map(pair).collect(),
+        taints: taints(&claim.taints),
+        startup_taints: taints(&claim.startup_taints),
+        requirements: claim.requirements.iter().map(wanted).collect(),
+        requests: claim.requests.iter().map(|(name, amount)| (name.to_string(), amount)).collect(),
+        expire_after_ms: claim.expire_after_ms,
+        termination_grace_period_ms: claim.termination_grace_period_ms,
+    }
+}
+
+fn taints(taints: &[Taint]) -> Vec<(String, String, String)> {
+    let triple = |taint: &Taint| (taint.key.to_string(), taint.value.to_string(), taint.effect.as_str().to_owned());
+    taints.iter().map(triple).collect()
+}
+
+fn wanted(requirement: &Requirement) -> Wanted {
+    let mut all = Vec::new();
+    let mut add = |operator: Operator, values: Vec<String>| all.push((operator.as_str().to_owned(), values));
+    let (least, most) = requirement.bounds();
+    match requirement.finite_values() {
+        Some(values) if values.is_empty() && requirement.allows_absence() => add(Operator::DoesNotExist, Vec::new()),
+        Some(values) => add(Operator::In, values.iter().map(Text::to_string).collect()),
+        None => {
+            add(Operator::NotIn, requirement.excluded_values().map(Text::to_string).collect());
+            if !requirement.allows_absence() {
+                add(Operator::Exists, Vec::new());
+            }
+        }
+    }
+    if let Some(least) = least {
+        add(Operator::Gte, vec![least.to_string()]);
+    }
+    if let Some(most) = most {
+        add(Operator::Lte, vec![most.to_string()]);
+    }
+    Wanted { key: requirement.key().to_string(), all, min_values: requirement.min_values() }
+}
+
+/// What a row says. A launch whose orders cannot be read comes without them.
+pub(super) fn decode(open: OpenIntent) -> OpenLaunch {
+    let OpenIntent { intent, state } = open;
+    let (state, awaited) = match state {
+        IntentState::Open => (LaunchState::Open, true),
+        IntentState::Settled(Settlement::Launched { provider_id }) => {
+            (LaunchState::Launched { provider_id: provider_id.into() }, false)
+        }
+        IntentState::Settled(Settlement::Failed { why }) => (LaunchState::Failed { why: why.into() }, true),
+    };
+    let planned = if awaited { read(&intent).map(Box::new) } else { None };
+    OpenLaunch { claim: intent.claim.into(), attempt: intent.attempt, state, planned }
+}
+
+fn read(intent: &Intent) -> Option<DecidedLaunch> {
+    let request: Request = serde_json::from_slice(&intent.request).ok()?;
+    let claim: Claim = serde_json::from_str(&intent.claim_order).ok()?;
+    let (decision, at) = (DecisionId(claim.decision), Timestamp(claim.at));
+    let (pods, reason) =
+        (claim.pods.iter().map(|pod| Text::from(pod.as_str())).collect(), claim.reason.as_str().into());
+    let launch = read_order(intent, request)?;
+    let claim = read_claim(&intent.claim, claim)?;
+    Some(DecidedLaunch { machine: PlannedMachine { claim, launch, pods, reason }, decision, at })
+}
+
+fn read_order(intent: &Intent, request: Request) -> Option<LaunchOrder> {
+    let paid = [CapacityType::Spot, CapacityType::OnDemand, CapacityType::Reserved];
+    let option = |(instance_type, zone, price): (String, String, i64)| LaunchOption {
+        instance_type: instance_type.into(),
+        zone: zone.into(),
+        price: MicroUsd(price),
+    };
+    Some(LaunchOrder {
+        cluster: request.cluster.into(),
+        cluster_uid: request.cluster_uid.into(),
+        claim: intent.claim.as_str().into(),
+        attempt: intent.attempt,
+        token: intent.token.as_str().into(),
+        pool: request.pool.into(),
+        node_class: request.node_class.into(),
+        capacity_type: paid.into_iter().find(|kind| kind.as_str() == request.capacity_type)?,
+        options: request.options.into_iter().map(option).collect(),
+        reservation: request.reservation.map(Text::from),
+    })
+}
+
+fn read_claim(name: &str, claim: Claim) -> Option<ClaimOrder> {
+    Some(ClaimOrder {
+        name: name.into(),
+        pool: claim.pool.into(),
+        node_class: claim.node_class.into(),
+        labels: claim.labels.into_iter().map(|(key, value)| (Text::from(key), Text::from(value))).collect::<Labels>(),
+        taints: read_taints(claim.taints)?,
+        startup_taints: read_taints(claim.startup_taints)?,
+        requirements: claim.requirements.into_iter().map(read_wanted).collect::<Option<Requirements>>()?,
+        requests: claim.requests.into_iter().map(|(name, amount)| (Text::from(name), amount)).collect::<Resources>(),
+        expire_after_ms: claim.expire_after_ms,
+        termination_grace_period_ms: claim.termination_grace_period_ms,
+    })
+}
+
+fn read_taints(taints: Vec<(String, String, String)>) -> Option<Vec<Taint>> {
+    let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
+    let read = |(key, value, effect): (String, String, String)| {
+        let effect = effects.into_iter().find(|known| known.as_str() == effect)?;
+        Some(Taint { key: key.into(), value: value.into(), effect })
+    };
+    taints.into_iter().map(read).collect()
+}
+
+fn read_wanted(wanted: Wanted) -> Option<Requirement> {
+    let read = |(operator, values): (String, Vec<String>)| {
+        Some(Requirement::new(&wanted.key, Operator::parse(&operator)?, values.into_iter().map(Text::from)))
+    };
+    let all: Option<Vec<Requirement>> = wanted.all.into_iter().map(read).collect();
+    let joined = all?.into_iter().reduce(|one, other| one.intersection(&other))?;
+    Some(joined.with_min_values(wanted.min_values))
+}
+
+#[cfg(test)]
+mod tests;

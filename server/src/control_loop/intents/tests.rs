@@ -1,0 +1,119 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn text() -> impl Strategy<Value = Text> {
+    "[a-z0-9./\"é-]{0,12}".prop_map(Text::from)
+}
+
+fn requirement() -> impl Strategy<Value = Requirement> {
+    let simple =
+        (0..Operator::ALL.len(), prop::collection::btree_set("[a-c]|[0-9]{1,3}", 0..4)).prop_map(|(at, values)| {
+            let operator = Operator::ALL[at];
+            let values = values.into_iter().map(Text::from);
+            // The ordering operators take one integer; presence takes nothing.
+            match operator {
+                Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
+                    let number = values.filter(|value| value.parse::<i64>().is_ok()).take(1).collect::<Vec<_>>();
+                    Requirement::new("k", operator, number)
+                }
+                Operator::Exists | Operator::DoesNotExist => Requirement::new("k", operator, []),
+                _ => Requirement::new("k", operator, values),
+            }
+        });
+    let several = prop::collection::vec(simple, 1..4);
+    (several, prop::option::of(1_u32..5)).prop_map(|(several, min)| {
+        let joined = several.into_iter().reduce(|one, other| one.intersection(&other));
+        joined.unwrap_or_else(|| Requirement::new("k", Operator::Exists, [])).with_min_values(min)
+    })
+}
+
+fn taint() -> impl Strategy<Value = Taint> {
+    let effect = prop_oneof![Just(Effect::NoSchedule), Just(Effect::PreferNoSchedule), Just(Effect::NoExecute)];
+    (text(), text(), effect).prop_map(|(key, value, effect)| Taint { key, value, effect })
+}
+
+fn order() -> impl Strategy<Value = LaunchOrder> {
+    let paid = prop_oneof![Just(CapacityType::Spot), Just(CapacityType::OnDemand), Just(CapacityType::Reserved)];
+    let option = (text(), text(), any::<i64>()).prop_map(|(instance_type, zone, price)| LaunchOption {
+        instance_type,
+        zone,
+        price: MicroUsd(price),
+    });
+    let names = (text(), text(), text(), text(), text(), text());
+    let rest = (1_u32..9, paid, prop::collection::vec(option, 0..4), prop::option::of(text()));
+    (names, rest).prop_map(|((cluster, cluster_uid, claim, token, pool, node_class), rest)| {
+        let (attempt, capacity_type, options, reservation) = rest;
+        LaunchOrder {
+            cluster,
+            cluster_uid,
+            claim,
+            attempt,
+            token,
+            pool,
+            node_class,
+            capacity_type,
+            options,
+            reservation,
+        }
+    })
+}
+
+fn claim_order() -> impl Strategy<Value = ClaimOrder> {
+    let labels =
+        prop::collection::btree_map(text(), text(), 0..3).prop_map(|pairs| pairs.into_iter().collect::<Labels>());
+    let taints = || prop::collection::vec(taint(), 0..3);
+    let requests = prop::collection::btree_map(text(), 1_i64..1 << 40, 0..3);
+    let requests = requests.prop_map(|amounts| amounts.into_iter().collect::<Resources>());
+    let times = (prop::option::of(any::<i64>()), prop::option::of(any::<i64>()));
+    (text(), text(), labels, taints(), taints(), requirement(), requests, times).prop_map(|parts| {
+        let (pool, node_class, labels, taints, startup_taints, requirement, requests, times) = parts;
+        ClaimOrder {
+            name: Text::default(),
+            pool,
+            node_class,
+            labels,
+            taints,
+            startup_taints,
+            requirements: Requirements::from_iter([requirement]),
+            requests,
+            expire_after_ms: times.0,
+            termination_grace_period_ms: times.1,
+        }
+    })
+}
+
+fn decided() -> impl Strategy<Value = DecidedLaunch> {
+    let pods = prop::collection::vec(text(), 0..4);
+    (order(), claim_order(), pods, text(), any::<u64>(), any::<i64>()).prop_map(|parts| {
+        let (launch, claim, pods, reason, decision, at) = parts;
+        let claim = ClaimOrder { name: launch.claim.clone(), ..claim };
+        let machine = PlannedMachine { claim, launch, pods, reason };
+        DecidedLaunch { machine, decision: DecisionId(decision), at: Timestamp(at) }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_open_launch_is_the_same_after_a_crash(decided in decided()) {
+        let row = OpenIntent { intent: encode(&decided), state: IntentState::Open };
+        let read = decode(row);
+        prop_assert_eq!(read.planned.as_deref(), Some(&decided));
+        prop_assert_eq!((read.claim, read.attempt), (decided.machine.launch.claim, decided.machine.launch.attempt));
+    }
+}
+
+#[test]
+fn a_row_that_nobody_can_read_comes_without_orders() {
+    let intent = Intent {
+        claim: "web-1".to_owned(),
+        attempt: 1,
+        token: "web-1-1".to_owned(),
+        request: b"{}".to_vec(),
+        claim_order: "from another program".to_owned(),
+    };
+    let read = decode(OpenIntent { intent, state: IntentState::Open });
+    assert_eq!((read.state, read.planned), (LaunchState::Open, None));
+}

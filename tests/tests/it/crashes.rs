@@ -1,0 +1,37 @@
+//! `fleetwright simulate crashes`: servers killed while they buy leak nothing and buy nothing twice. Without a PostgreSQL on
+//! this machine these tests say so and prove nothing.
+
+use std::time::Duration;
+
+use e2e::{Ended, Postgres, Program};
+
+use crate::PROGRAM;
+
+/// A kill takes some seconds, and a busy machine several times that.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+fn crashes(arguments: &[&str]) -> Option<Ended> {
+    let Some(postgres) = Postgres::find_or_start() else {
+        eprintln!("skipped: no PostgreSQL is installed and DATABASE_URL is not set");
+        return None;
+    };
+    let all = ["simulate", "crashes", "-o", "json", "--database-url", postgres.url()];
+    let ended = Program::new(PROGRAM, &[&all[..], arguments].concat()).run(PATIENCE);
+    Some(ended)
+}
+
+#[test]
+fn twenty_kills_leak_no_machine_and_buy_none_twice() {
+    let Some(ended) = crashes(&["--times", "20", "--cut-every", "10"]) else { return };
+    assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
+    for said in ["\"kills\": 20", "\"leaked\": []", "\"doubled\": []", "\"databaseCuts\": 2"] {
+        assert!(ended.stdout.contains(said), "{said} is missing in:\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn with_a_cloud_that_ignores_tokens_the_same_kills_buy_machines_twice() {
+    let Some(ended) = crashes(&["--times", "6", "--cut-every", "0", "--without-tokens"]) else { return };
+    assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
+    assert!(!ended.stdout.contains("\"doubled\": []"), "{}", ended.stdout);
+}
