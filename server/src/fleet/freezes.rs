@@ -107,7 +107,7 @@ mod tests {
         let id = store.freeze(&order).await.unwrap();
         let frozen = format!("NodePool p of cluster c is frozen by alice: why (freeze {id})");
         for replica in &mut replicas {
-            assert_eq!(heard(replica).await, [frozen.clone()]);
+            assert_eq!(heard(replica).await, std::slice::from_ref(&frozen));
         }
         let (events, mut late) = mpsc::channel(8);
         tokio::spawn(follow(Arc::clone(&store), events, stop.clone()));
