@@ -32,8 +32,8 @@ CREATE TABLE signals (
 );
 INSERT INTO signals (name, version) VALUES ('freezes', 0), ('leases', 0);
 
--- A launch, by attempt, written before the cloud is called. Rows are updated twice in their life; the request is kept out
--- of line from its first byte on, so that an update does not write it again.
+-- A launch, by attempt, written before the cloud is called. Rows are updated twice in their life, and an update writes the
+-- whole row: what never changes, and is far longer, has a table of its own.
 CREATE TEMPORARY TABLE first_intents ON COMMIT DROP AS SELECT * FROM intents;
 DROP TABLE intents;
 CREATE TABLE intents (
@@ -41,8 +41,6 @@ CREATE TABLE intents (
     claim        text        NOT NULL,
     attempt      integer     NOT NULL CHECK (attempt > 0),
     token        text        NOT NULL,
-    request      bytea       NOT NULL,
-    claim_order  text        NOT NULL,
     state        text        NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'launched', 'failed')),
     provider_id  text        CHECK ((provider_id IS NOT NULL) = (state = 'launched')),
     why          text        CHECK ((why IS NOT NULL) = (state = 'failed')),
@@ -50,12 +48,22 @@ CREATE TABLE intents (
     settled_at   timestamptz CHECK ((settled_at IS NULL) = (state = 'open')),
     closed_at    timestamptz,
     PRIMARY KEY (scope, claim, attempt)
-) WITH (toast_tuple_target = 128, fillfactor = 80);
+) WITH (fillfactor = 80);
+CREATE TABLE launch_requests (
+    scope        text        NOT NULL,
+    claim        text        NOT NULL,
+    attempt      integer     NOT NULL,
+    request      bytea       NOT NULL,
+    claim_order  text        NOT NULL,
+    PRIMARY KEY (scope, claim, attempt)
+);
 -- One attempt of a claim is alive at a time; also what comes back with the lease.
 CREATE UNIQUE INDEX intents_alive ON intents (scope, claim) WHERE closed_at IS NULL;
 CREATE INDEX intents_closed ON intents (closed_at) WHERE closed_at IS NOT NULL;
-INSERT INTO intents (scope, claim, attempt, token, request, claim_order, state, provider_id, why, created_at, settled_at)
-SELECT 'cluster/' || cluster, claim, 1, token, convert_to(request, 'UTF8'), '',
+INSERT INTO launch_requests (scope, claim, attempt, request, claim_order)
+SELECT 'cluster/' || cluster, claim, 1, convert_to(request, 'UTF8'), '' FROM first_intents;
+INSERT INTO intents (scope, claim, attempt, token, state, provider_id, why, created_at, settled_at)
+SELECT 'cluster/' || cluster, claim, 1, token,
        CASE WHEN outcome IS NULL THEN 'open' WHEN outcome LIKE 'launched %' THEN 'launched' ELSE 'failed' END,
        CASE WHEN outcome LIKE 'launched %' THEN substr(outcome, 10) END,
        CASE WHEN outcome NOT LIKE 'launched %' THEN outcome END,
@@ -73,7 +81,7 @@ CREATE TABLE instructions (
     outcome      text,
     ended_at     timestamptz CHECK ((ended_at IS NULL) = (outcome IS NULL)),
     PRIMARY KEY (scope, id)
-) WITH (toast_tuple_target = 128);
+);
 CREATE INDEX instructions_alive ON instructions (scope) WHERE ended_at IS NULL;
 CREATE INDEX instructions_ended ON instructions (ended_at) WHERE ended_at IS NOT NULL;
 

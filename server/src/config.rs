@@ -62,8 +62,8 @@ pub enum ConfigError {
 pub struct Config {
     /// Addresses.
     pub listen: Listen,
-    /// `store.database-url`: PostgreSQL; `None` keeps everything in memory.
-    pub database_url: Option<String>,
+    /// What survives a crash.
+    pub store: StoreConfig,
     /// The cloud.
     pub cloud: CloudConfig,
     /// When and how to decide.
@@ -87,6 +87,25 @@ pub struct Listen {
     pub grpc: SocketAddr,
     /// `listen.http`: the page, metrics, health.
     pub http: SocketAddr,
+}
+
+/// What survives a crash.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// `store.database-url`: PostgreSQL.
+    pub database_url: Option<String>,
+    /// `store.data-dir`: the folder of a PostgreSQL of our own.
+    pub data_dir: PathBuf,
+    /// `store.memory`: without a database, keep everything in memory.
+    pub memory: bool,
+    /// `store.migrate`: whether the schema may be brought up to date.
+    pub migrate: bool,
+    /// `store.connections`, at most.
+    pub connections: u32,
+    /// `store.keep-log`.
+    pub keep_log: Duration,
+    /// `store.keep-ended`.
+    pub keep_ended: Duration,
 }
 
 /// `cloud.provider`.
@@ -157,7 +176,15 @@ impl Config {
     pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
         Ok(Self {
             listen: Listen { grpc: layers.address("listen.grpc")?, http: layers.address("listen.http")? },
-            database_url: layers.optional("store.database-url"),
+            store: StoreConfig {
+                database_url: layers.optional("store.database-url"),
+                data_dir: PathBuf::from(layers.text("store.data-dir")),
+                memory: layers.switch("store.memory")?,
+                migrate: layers.switch("store.migrate")?,
+                connections: u32::try_from(layers.number("store.connections")?).unwrap_or(u32::MAX),
+                keep_log: layers.duration("store.keep-log")?,
+                keep_ended: layers.duration("store.keep-ended")?,
+            },
             cloud: CloudConfig {
                 provider: match layers.choice("cloud.provider")? {
                     "ec2" => Provider::Ec2,

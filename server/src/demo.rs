@@ -25,6 +25,7 @@ use engine::control;
 use crate::clouds;
 use crate::config::LeaseConfig;
 use crate::serve::{self, Parts, Server};
+use crate::store::log::Retention;
 use crate::store::memory::MemoryStore;
 use books::Books;
 use children::Children;
@@ -140,6 +141,8 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
         grpc: loopback(0),
         http: loopback(plan.port),
         store: Arc::new(MemoryStore::new()),
+        own: None,
+        retention: Retention::default(),
         cloud,
         settings: control::Settings {
             batch_idle_ms: 500,

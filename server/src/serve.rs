@@ -26,9 +26,9 @@ use crate::config::{Config, ControlConfig, LeaseConfig};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
 use crate::session::{self, Sessions};
-use crate::store::Store;
-use crate::store::memory::MemoryStore;
-use crate::store::postgres::PostgresStore;
+use crate::store::log::Retention;
+use crate::store::own::OwnServer;
+use crate::store::{Store, housekeeping, opening};
 use crate::{clock, clouds, fleet, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
@@ -42,6 +42,10 @@ pub(crate) struct Parts<C = ClockedCloud> {
     pub(crate) http: SocketAddr,
     /// What survives.
     pub(crate) store: Arc<dyn Store>,
+    /// The PostgreSQL below it, when it is this server's own.
+    pub(crate) own: Option<OwnServer>,
+    /// How long the store keeps things.
+    pub(crate) retention: Retention,
     /// Where machines come from.
     pub(crate) cloud: Arc<C>,
     /// Who decides.
@@ -65,6 +69,7 @@ pub(crate) struct Server {
     deciding: (CancellationToken, CancellationToken),
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
+    own: Option<OwnServer>,
 }
 
 /// Runs a server by `config` until the process is asked to stop.
@@ -98,17 +103,13 @@ pub(crate) async fn start<C: CloudProvider + 'static>(
 }
 
 async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<Parts<C>> {
-    let store: Arc<dyn Store> = match &config.database_url {
-        Some(url) => Arc::new(PostgresStore::connect(url).await?),
-        None => {
-            warn!("no database is configured: leases, intents and decisions are lost with this process");
-            Arc::new(MemoryStore::new())
-        }
-    };
+    let (store, own) = opening::open(&config).await?;
     Ok(Parts {
         grpc: config.listen.grpc,
         http: config.listen.http,
         store,
+        own,
+        retention: Retention { log: config.store.keep_log, ended: config.store.keep_ended },
         cloud: Arc::new(cloud),
         settings: control::Settings {
             policy: Policy {
@@ -204,9 +205,10 @@ impl Server {
             control.run(heard, stop_deciding).await
         });
         tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
+        tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
         tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), fleet, stop.clone()));
         tasks.spawn(serve_http(http_listener, web::Shown { views, store: parts.store }, stop.clone()));
-        Ok(Self { grpc, http, sessions, deciding, stop, tasks })
+        Ok(Self { grpc, http, sessions, deciding, stop, tasks, own: parts.own })
     }
 
     /// Completes when a task ends that should not have.
@@ -240,6 +242,10 @@ impl Server {
         };
         if tokio::time::timeout(grace, ending).await.is_err() {
             warn!("connections were still open after {} s and are cut", grace.as_secs());
+        }
+        drop(self.tasks);
+        if let Some(Err(error)) = self.own.as_mut().map(OwnServer::stop) {
+            warn!(%error, "the server's own PostgreSQL goes on running");
         }
     }
 }

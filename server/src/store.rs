@@ -11,12 +11,18 @@
 //! - **Harmless twice.** A write whose answer was lost is repeated, by the store itself and by its callers; the second time
 //!   changes nothing.
 //!
+//! [`opening`] chooses between them; [`own`] starts a PostgreSQL where nobody has given one; [`housekeeping`] lets go of what
+//! is old.
+//!
 //! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
 //! are replayed from), [`rails`] (offerings, freezes, audit).
 
+pub(crate) mod housekeeping;
 pub mod lease;
 pub mod log;
 pub mod memory;
+pub(crate) mod opening;
+pub mod own;
 pub mod postgres;
 pub mod rails;
 pub mod undertaking;

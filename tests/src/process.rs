@@ -36,7 +36,9 @@ impl Program {
     #[must_use]
     pub fn new(path: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(path);
-        command.args(arguments).env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A server under test keeps nothing on this machine unless its test says where.
+        command.args(arguments).env_clear().env("FLEETWRIGHT_STORE_MEMORY", "true");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { command, input: Vec::new() }
     }
 

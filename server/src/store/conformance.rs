@@ -6,15 +6,14 @@
 mod leases;
 mod log;
 mod rails;
-mod server;
 mod undertakings;
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use super::lease::{Lease, LeaseAnswer, Open, Scope};
 use super::log::{DecisionRow, Entry};
 use super::memory::MemoryStore;
+use super::own::OwnServer;
 use super::postgres::PostgresStore;
 use super::undertaking::Intent;
 use super::{Store, StoreError};
@@ -28,19 +27,12 @@ async fn the_store_in_memory_keeps_every_promise() {
 
 #[tokio::test]
 async fn the_store_in_postgres_keeps_every_promise() {
-    let Some(server) = server::find_or_start() else {
-        // Written past the test harness, which shows what a passing test prints only when asked.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED the_store_in_postgres_keeps_every_promise: no DATABASE_URL and no postgres binary here"
-        );
-        return;
-    };
-    let store = PostgresStore::connect(server.url()).await.unwrap();
+    let Some((url, _server)) = database("the_store_in_postgres_keeps_every_promise") else { return };
+    let store = PostgresStore::connect(&url).await.unwrap();
     // A database that outlives the test may hold clusters of an earlier run; names of this run are its own.
     let run = format!("run-{}", std::process::id());
     all(&store, &run).await;
-    let again = PostgresStore::connect(server.url()).await;
+    let again = PostgresStore::connect(&url).await;
     assert!(again.is_ok(), "migrations that have run already are left alone");
 }
 
@@ -48,6 +40,24 @@ async fn the_store_in_postgres_keeps_every_promise() {
 async fn a_store_without_fences_breaks_a_promise() {
     let ended = tokio::spawn(async { all(&MemoryStore::unfenced(), "unfenced").await }).await;
     assert!(ended.is_err(), "the suite must notice a store that takes writes of replicas that lost their lease");
+}
+
+/// The database of `DATABASE_URL`, else a throw-away one; says so when there is neither.
+fn database(test: &str) -> Option<(String, Option<OwnServer>)> {
+    if let Some(url) = std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) {
+        return Some((url, None));
+    }
+    let Some(server) = OwnServer::throwaway().unwrap() else {
+        skipped(test);
+        return None;
+    };
+    Some((server.url(), Some(server)))
+}
+
+/// Written past the test harness, which shows what a passing test prints only when asked.
+pub(super) fn skipped(test: &str) {
+    let told = format_args!("SKIPPED {test}: no DATABASE_URL and no postgres binary here\n");
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), told);
 }
 
 async fn all(store: &dyn Store, run: &str) {

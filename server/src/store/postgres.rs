@@ -282,3 +282,6 @@ impl Store for PostgresStore {
         repeated(move || schema::found(&self.pool))
     }
 }
+
+#[cfg(test)]
+mod tests;

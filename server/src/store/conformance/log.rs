@@ -1,1 +1,135 @@
-pub(super) async fn all(_: &dyn crate::store::Store, _: &str) {}
+//! Decisions come back as they were written, with everything that they are replayed from.
+
+use std::time::Duration;
+
+use super::{HOUR, cluster, decision, granted, lost_and_held, refused};
+use crate::clock;
+use crate::store::Store;
+use crate::store::lease::Scope;
+use crate::store::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, Replay, Retention};
+
+pub(super) async fn all(store: &dyn Store, run: &str) {
+    decisions_come_back_latest_first(store, &cluster(run, "decisions"), &cluster(run, "decisions-too")).await;
+    what_a_replay_needs_comes_back_with_the_decision(store, &cluster(run, "replay")).await;
+    a_segment_is_read_in_order(store, &cluster(run, "segment")).await;
+    contents_are_kept_once(store, run).await;
+    decisions_that_change_nothing_are_counted(store, &cluster(run, "quiet")).await;
+    a_replica_that_lost_its_lease_logs_nothing(store, &cluster(run, "fenced-log")).await;
+    what_is_old_goes_and_what_is_young_stays(store, &cluster(run, "prune")).await;
+}
+
+fn chunk(segment: u64, first_sequence: u64, last_sequence: u64) -> LogChunk {
+    let bytes = vec![first_sequence.to_le_bytes()[0]; 3000];
+    LogChunk { segment, first_sequence, last_sequence, at_ms: 1_763_765_432_123, bytes }
+}
+
+fn blob(run: &str, tag: u8) -> Blob {
+    let mut hash = [tag; 32];
+    hash.iter_mut().zip(run.bytes().rev()).for_each(|(byte, letter)| *byte ^= letter);
+    Blob { hash: BlobHash(hash), kind: "catalogue".to_owned(), bytes: vec![tag; 70_000] }
+}
+
+fn of(scope: &Scope, limit: u32, before: Option<u64>) -> DecisionFilter {
+    DecisionFilter { scope: Some(scope.clone()), limit, before }
+}
+
+async fn numbers(store: &dyn Store, filter: &DecisionFilter) -> Vec<u64> {
+    store.decisions(filter).await.unwrap().iter().map(|stored| stored.decision.number).collect()
+}
+
+async fn decisions_come_back_latest_first(store: &dyn Store, scope: &Scope, other: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let (beside, _) = granted(store, other, "a", HOUR).await;
+    // Above every number of the other promises, so that reading over all clusters finds these first.
+    let base = 1_000_000 * clock::now().0.unsigned_abs();
+    for (lease, number) in [(&lease, base + 1), (&beside, base + 2), (&lease, base + 3), (&lease, base + 4)] {
+        store.record(lease, &decision(number)).await.unwrap();
+        store.record(lease, &decision(number)).await.unwrap();
+    }
+    assert_eq!(numbers(store, &of(scope, 2, None)).await, [base + 4, base + 3]);
+    assert_eq!(numbers(store, &of(scope, 10, Some(base + 4))).await, [base + 3, base + 1]);
+    let everywhere = DecisionFilter { scope: None, limit: 3, before: Some(base + 4) };
+    assert_eq!(numbers(store, &everywhere).await, [base + 3, base + 2, base + 1]);
+    let one = store.decision(base + 2).await.unwrap();
+    assert_eq!(one.len(), 1);
+    assert_eq!((&one[0].scope, one[0].epoch, &one[0].decision), (other, 1, &decision(base + 2).decision));
+}
+
+async fn what_a_replay_needs_comes_back_with_the_decision(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let replay = Replay {
+        segment: 3,
+        sequence: 41,
+        stance: vec![1, 0, 255],
+        plan: vec![7; 5000],
+        policy: Some(BlobHash([1; 32])),
+        catalogues: vec![BlobHash([2; 32]), BlobHash([3; 32])],
+        engine_version: "0.1.0".to_owned(),
+        input_digest: vec![4; 32],
+        plan_digest: vec![5; 32],
+    };
+    let mut entry = Entry { chunks: vec![chunk(3, 40, 41)], ..decision(5) };
+    entry.decision.replay = Some(replay);
+    store.record(&lease, &entry).await.unwrap();
+    let read = store.decisions(&of(scope, 1, None)).await.unwrap();
+    assert_eq!(read[0].decision, entry.decision);
+    let segment = store.log_of(scope, 3).await.unwrap().unwrap();
+    assert_eq!((segment.epoch, segment.started_ms, segment.chunks), (1, 1_763_765_432_123, entry.chunks));
+}
+
+async fn a_segment_is_read_in_order(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    store.append_log(&lease, &[chunk(1, 1, 9), chunk(2, 20, 29)]).await.unwrap();
+    store.append_log(&lease, &[chunk(1, 10, 19)]).await.unwrap();
+    store.append_log(&lease, &[chunk(1, 10, 19), chunk(1, 1, 9)]).await.unwrap();
+    let first = store.log_of(scope, 1).await.unwrap().unwrap();
+    assert_eq!(first.chunks, [chunk(1, 1, 9), chunk(1, 10, 19)]);
+    assert_eq!(store.log_of(scope, 9).await.unwrap(), None);
+}
+
+async fn contents_are_kept_once(store: &dyn Store, run: &str) {
+    let (one, two) = (blob(run, 1), blob(run, 2));
+    assert_eq!(store.blob(&one.hash).await.unwrap(), None);
+    store.put_blobs(&[one.clone(), two.clone()]).await.unwrap();
+    store.put_blobs(std::slice::from_ref(&one)).await.unwrap();
+    assert_eq!(store.blob(&one.hash).await.unwrap(), Some(one));
+    assert_eq!(store.blob(&two.hash).await.unwrap(), Some(two));
+}
+
+async fn decisions_that_change_nothing_are_counted(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    for total in [3, 7, 5] {
+        store.count_quiet(&[(lease.clone(), total)]).await.unwrap();
+    }
+    assert_eq!(store.quiet(scope).await.unwrap(), 7, "a total that comes late takes nothing back");
+    let (again, _) = granted(store, scope, "a", HOUR).await;
+    store.count_quiet(&[(again, 2), (lease, 100)]).await.unwrap();
+    assert_eq!(store.quiet(scope).await.unwrap(), 9, "7 under the first lease and 2 under the second");
+}
+
+async fn a_replica_that_lost_its_lease_logs_nothing(store: &dyn Store, scope: &Scope) {
+    let (old, new) = lost_and_held(store, scope).await;
+    refused(store.append_log(&old, &[chunk(1, 1, 9)]).await);
+    refused(store.record(&old, &Entry { chunks: vec![chunk(1, 1, 9)], ..decision(1) }).await);
+    assert_eq!(store.log_of(scope, 1).await.unwrap(), None);
+    assert_eq!(store.decisions(&of(scope, 10, None)).await.unwrap(), []);
+    store.append_log(&new, &[chunk(1, 1, 9)]).await.unwrap();
+    assert_eq!(store.log_of(scope, 1).await.unwrap().map(|segment| segment.epoch), Some(2));
+}
+
+async fn what_is_old_goes_and_what_is_young_stays(store: &dyn Store, scope: &Scope) {
+    const DAY_MS: i64 = 86_400_000;
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let now = clock::now().0;
+    for (number, age_days) in [(1, 90), (2, 0)] {
+        let at_ms = now - age_days * DAY_MS;
+        let mut entry = Entry { chunks: vec![LogChunk { at_ms, ..chunk(number, 1, 2) }], ..decision(number) };
+        entry.decision.decided_at_ms = at_ms;
+        store.record(&lease, &entry).await.unwrap();
+    }
+    let retention = Retention { log: Duration::from_secs(30 * 86_400), ended: HOUR };
+    store.prune(&retention).await.unwrap();
+    assert_eq!(numbers(store, &of(scope, 10, None)).await, [2]);
+    assert_eq!(store.log_of(scope, 1).await.unwrap(), None);
+    assert!(store.log_of(scope, 2).await.unwrap().is_some());
+}

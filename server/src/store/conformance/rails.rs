@@ -1,1 +1,103 @@
-pub(super) async fn all(_: &dyn crate::store::Store, _: &str) {}
+//! What holds for many clusters is heard by every replica.
+
+use std::time::Duration;
+
+use crate::clock;
+use crate::store::Store;
+use crate::store::rails::{AuditEntry, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
+
+pub(super) async fn all(store: &dyn Store, run: &str) {
+    an_offering_is_remembered_until_its_time_is_over(store, run).await;
+    a_freeze_is_heard_at_once_and_audited(store, run).await;
+    a_freeze_with_an_end_ends_by_itself(store, run).await;
+    audit_is_read_latest_first(store, run).await;
+}
+
+fn offering(zone: &str, until_ms: i64, reason: &str) -> OfferingEntry {
+    OfferingEntry {
+        instance_type: "m7g.large".to_owned(),
+        zone: zone.to_owned(),
+        capacity_type: "spot".to_owned(),
+        until_ms,
+        reason: reason.to_owned(),
+    }
+}
+
+async fn an_offering_is_remembered_until_its_time_is_over(store: &dyn Store, run: &str) {
+    let region = format!("{run}-east-1");
+    let now = clock::now().0;
+    let (past, soon, later) = (now - 1, now + 600_000, now + 900_000);
+    let entries = [offering("c", past, "over"), offering("b", later, "first"), offering("a", soon, "first")];
+    store.remember_offerings(&region, &entries).await.unwrap();
+    store.remember_offerings(&region, &entries).await.unwrap();
+    let again = [offering("a", later, "second"), offering("b", soon, "second"), offering("a", soon, "third")];
+    store.remember_offerings(&region, &again).await.unwrap();
+    let expected = [offering("a", later, "second"), offering("b", later, "first")];
+    assert_eq!(store.recall_offerings(&region).await.unwrap(), expected, "the later end wins");
+    assert_eq!(store.recall_offerings(&format!("{run}-elsewhere")).await.unwrap(), []);
+}
+
+fn order(scope: FreezeScope, until_ms: Option<i64>) -> FreezeOrder {
+    FreezeOrder { scope, by: "kim".to_owned(), reason: "change window".to_owned(), until_ms }
+}
+
+/// Freezes of this run: a database may hold those of others.
+async fn frozen(store: &dyn Store, ids: &[i64]) -> Vec<Freeze> {
+    let freezes = store.freezes().await.unwrap();
+    freezes.into_iter().filter(|freeze| ids.contains(&freeze.id)).collect()
+}
+
+async fn a_freeze_is_heard_at_once_and_audited(store: &dyn Store, run: &str) {
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().freezes;
+    let scope = FreezeScope::Pool { cluster: run.to_owned(), pool: "default".to_owned() };
+    let id = store.freeze(&order(scope.clone(), None)).await.unwrap();
+    let heard = heard(&mut changes, known).await;
+    assert_eq!(frozen(store, &[id]).await[0].order, order(scope, None));
+    assert!(store.thaw(id, "lee").await.unwrap());
+    super::rails::heard(&mut changes, heard).await;
+    assert_eq!(frozen(store, &[id]).await, []);
+    assert!(store.thaw(id, "lee").await.unwrap(), "it is thawed, whoever did it");
+    assert!(!store.thaw(i64::MAX, "lee").await.unwrap(), "there never was such a freeze");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let mine = lines.iter().map(|row| &row.entry).filter(|line| line.scope == format!("pool/{run}/default"));
+    let mine: Vec<_> = mine.map(|line| (line.who.as_str(), line.what.as_str(), line.detail.as_str())).collect();
+    let thaw = format!("freeze {id}");
+    assert_eq!(mine, [("lee", "thaw", thaw.as_str()), ("kim", "freeze", "change window")]);
+}
+
+/// A second is what a replica may take to hear of a change; the deadline is for machines that are busy with other things.
+async fn heard(changes: &mut tokio::sync::watch::Receiver<crate::store::rails::Changes>, known: u64) -> u64 {
+    let change = changes.wait_for(|changes| changes.freezes > known);
+    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap().freezes
+}
+
+async fn a_freeze_with_an_end_ends_by_itself(store: &dyn Store, run: &str) {
+    let now = clock::now().0;
+    let scope = FreezeScope::Cluster(run.to_owned());
+    let over = store.freeze(&order(scope.clone(), Some(now - 1))).await.unwrap();
+    let lasting = store.freeze(&order(scope, Some(now + 3_600_000))).await.unwrap();
+    let fleet = store.freeze(&order(FreezeScope::Fleet, None)).await.unwrap();
+    let found: Vec<i64> = frozen(store, &[over, lasting, fleet]).await.iter().map(|freeze| freeze.id).collect();
+    assert_eq!(found, [lasting, fleet]);
+    for id in [lasting, fleet] {
+        store.thaw(id, "kim").await.unwrap();
+    }
+}
+
+async fn audit_is_read_latest_first(store: &dyn Store, run: &str) {
+    let line = |what: &str| AuditEntry {
+        at_ms: 1_763_765_432_123,
+        who: "kim".to_owned(),
+        what: what.to_owned(),
+        scope: format!("audit/{run}"),
+        detail: "{}".to_owned(),
+    };
+    for what in ["first", "second", "third"] {
+        store.audit(&line(what)).await.unwrap();
+    }
+    let last = store.read_audit(2, None).await.unwrap();
+    assert_eq!([&last[0].entry, &last[1].entry], [&line("third"), &line("second")]);
+    let before = store.read_audit(1, Some(last[1].id)).await.unwrap();
+    assert_eq!(before[0].entry, line("first"));
+}

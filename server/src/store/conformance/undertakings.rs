@@ -1,1 +1,176 @@
-pub(super) async fn all(_: &dyn crate::store::Store, _: &str) {}
+//! What was promised is known to a successor, and ends once.
+
+use super::{HOUR, cluster, granted, intent, launching, lost_and_held, refused};
+use crate::store::lease::Scope;
+use crate::store::log::Entry;
+use crate::store::undertaking::{
+    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, IntentState, OpenIntent, Settlement,
+};
+use crate::store::{Store, StoreError};
+
+pub(super) async fn all(store: &dyn Store, run: &str) {
+    what_was_intended_comes_back_with_the_lease(store, &cluster(run, "intents")).await;
+    the_first_outcome_of_a_launch_stays(store, &cluster(run, "first-outcome")).await;
+    the_next_attempt_begins_only_after_a_failure(store, &cluster(run, "attempts")).await;
+    a_second_launch_of_a_living_claim_is_refused(store, &cluster(run, "living")).await;
+    a_closed_launch_is_over(store, &cluster(run, "closed")).await;
+    instructions_end_once(store, &cluster(run, "instructions")).await;
+    disruptions_end_once(store, &cluster(run, "disruptions")).await;
+    a_replica_that_lost_its_lease_writes_nothing(store, &cluster(run, "fenced")).await;
+}
+
+fn open(claim: &str, attempt: u32) -> OpenIntent {
+    OpenIntent { intent: intent(claim, attempt), state: IntentState::Open }
+}
+
+fn failed(why: &str) -> Settlement {
+    Settlement::Failed { why: why.to_owned() }
+}
+
+fn launched(provider_id: &str) -> Settlement {
+    Settlement::Launched { provider_id: provider_id.to_owned() }
+}
+
+async fn what_was_intended_comes_back_with_the_lease(store: &dyn Store, scope: &Scope) {
+    let (lease, nothing) = granted(store, scope, "a", HOUR).await;
+    assert_eq!(nothing, crate::store::lease::Open::default());
+    let entry = Entry {
+        disruptions: vec![disruption(4)],
+        instructions: vec![instruction(9), instruction(8)],
+        ..launching(1, &[intent("pool-2", 1), intent("pool-1", 1)])
+    };
+    store.record(&lease, &entry).await.unwrap();
+    store.record(&lease, &entry).await.unwrap();
+    let (_, left) = granted(store, scope, "a", HOUR).await;
+    assert_eq!(left.intents, [open("pool-1", 1), open("pool-2", 1)]);
+    assert_eq!(left.instructions, [instruction(8), instruction(9)]);
+    assert_eq!(left.disruptions, [disruption(4)]);
+}
+
+async fn the_first_outcome_of_a_launch_stays(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    store.record(&lease, &launching(1, &[intent("pool-1", 1)])).await.unwrap();
+    store.settle(&lease, "pool-1", 1, &launched("aws:///a/i-1")).await.unwrap();
+    store.settle(&lease, "pool-1", 1, &launched("aws:///a/i-1")).await.unwrap();
+    store.settle(&lease, "pool-1", 1, &failed("late news")).await.unwrap();
+    let read = store.open_intents(scope).await.unwrap();
+    assert_eq!(read.len(), 1, "launched is not closed: {read:?}");
+    assert_eq!(read[0].state, IntentState::Settled(launched("aws:///a/i-1")));
+    assert_eq!(read[0].intent.token, "pool-1-1");
+    assert!(read[0].intent.request.is_empty(), "what nobody sends again is not read back");
+}
+
+async fn the_next_attempt_begins_only_after_a_failure(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let premature = async |attempt| {
+        let answer = store.begin_attempt(&lease, &intent("pool-1", attempt)).await;
+        assert!(matches!(answer, Err(StoreError::AttemptRefused { .. })), "attempt {attempt}: {answer:?}");
+    };
+    premature(2).await;
+    store.begin_attempt(&lease, &intent("pool-1", 1)).await.unwrap();
+    premature(2).await;
+    store.settle(&lease, "pool-1", 1, &failed("no capacity")).await.unwrap();
+    let state = IntentState::Settled(failed("no capacity"));
+    let failure = OpenIntent { intent: intent("pool-1", 1), state };
+    assert_eq!(store.open_intents(scope).await.unwrap(), [failure], "a failure stays open until somebody acts on it");
+    premature(3).await;
+    store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
+    store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
+    store.begin_attempt(&lease, &intent("pool-1", 1)).await.unwrap();
+    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-1", 2)]);
+    store.settle(&lease, "pool-1", 1, &launched("aws:///a/i-1")).await.unwrap();
+    premature(3).await;
+    store.settle(&lease, "pool-1", 2, &launched("aws:///a/i-2")).await.unwrap();
+    premature(3).await;
+}
+
+async fn a_second_launch_of_a_living_claim_is_refused(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    store.begin_attempt(&lease, &intent("pool-1", 1)).await.unwrap();
+    store.settle(&lease, "pool-1", 1, &failed("no capacity")).await.unwrap();
+    store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
+    let entry = launching(7, &[intent("pool-0", 1), intent("pool-1", 4)]);
+    assert!(matches!(store.record(&lease, &entry).await, Err(StoreError::AttemptRefused { attempt: 4, .. })));
+    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-1", 2)], "all or nothing");
+    assert_eq!(store.decision(7).await.unwrap(), [], "all or nothing");
+}
+
+async fn a_closed_launch_is_over(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let entry = launching(1, &[intent("pool-1", 1), intent("pool-2", 1), intent("pool-3", 1)]);
+    store.record(&lease, &entry).await.unwrap();
+    let claims = ["pool-1".to_owned(), "pool-3".to_owned(), "unheard-of".to_owned()];
+    store.close_intents(&lease, &claims).await.unwrap();
+    store.close_intents(&lease, &claims).await.unwrap();
+    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-2", 1)]);
+    store.record(&lease, &entry).await.unwrap();
+    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-2", 1)], "a late repetition opens nothing");
+}
+
+fn instruction(id: u64) -> InstructionRow {
+    let (kind, payload) = ("create-claim".to_owned(), vec![0, 1, 255]);
+    InstructionRow { id, generation: 3, kind, payload, deadline_ms: 1_763_765_432_123 }
+}
+
+fn end(id: u64, outcome: &str) -> InstructionEnd {
+    InstructionEnd { id, outcome: outcome.to_owned() }
+}
+
+async fn instructions_end_once(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let rows = [instruction(1), instruction(2), instruction(3)];
+    store.write_instructions(&lease, &rows).await.unwrap();
+    store.end_instructions(&lease, &[end(1, "acked"), end(3, "refused"), end(77, "acked")]).await.unwrap();
+    store.end_instructions(&lease, &[end(1, "expired")]).await.unwrap();
+    store.write_instructions(&lease, &rows).await.unwrap();
+    let (_, left) = granted(store, scope, "a", HOUR).await;
+    assert_eq!(left.instructions, [instruction(2)], "a repeated write revives nothing");
+}
+
+fn disruption(id: u64) -> DisruptionRow {
+    DisruptionRow {
+        id,
+        kind: "underused".to_owned(),
+        claims: vec!["pool-1".to_owned(), "pool-2".to_owned()],
+        replacements: vec!["pool-9".to_owned()],
+        detail: "{}".to_owned(),
+        begun_ms: 1_763_765_432_123,
+    }
+}
+
+async fn disruptions_end_once(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let entry = Entry { disruptions: vec![disruption(1), disruption(2)], ..launching(1, &[]) };
+    store.record(&lease, &entry).await.unwrap();
+    let ends = [DisruptionEnd { id: 1, outcome: "done".to_owned() }];
+    store.end_disruptions(&lease, &ends).await.unwrap();
+    store.end_disruptions(&lease, &ends).await.unwrap();
+    let (_, left) = granted(store, scope, "a", HOUR).await;
+    assert_eq!(left.disruptions, [disruption(2)]);
+}
+
+async fn a_replica_that_lost_its_lease_writes_nothing(store: &dyn Store, scope: &Scope) {
+    let (old, new) = lost_and_held(store, scope).await;
+    let promised = Entry {
+        disruptions: vec![disruption(1)],
+        instructions: vec![instruction(1)],
+        ..launching(1, &[intent("pool-1", 1)])
+    };
+    store.record(&new, &promised).await.unwrap();
+    let late = Entry {
+        disruptions: vec![disruption(2)],
+        instructions: vec![instruction(2)],
+        ..launching(2, &[intent("pool-2", 1)])
+    };
+    refused(store.record(&old, &late).await);
+    refused(store.begin_attempt(&old, &intent("pool-3", 1)).await);
+    refused(store.settle(&old, "pool-1", 1, &failed("too late")).await);
+    refused(store.close_intents(&old, &["pool-1".to_owned()]).await);
+    refused(store.write_instructions(&old, &[instruction(3)]).await);
+    refused(store.end_instructions(&old, &[end(1, "too late")]).await);
+    refused(store.end_disruptions(&old, &[DisruptionEnd { id: 1, outcome: "too late".to_owned() }]).await);
+    let (_, left) = granted(store, scope, "b", HOUR).await;
+    assert_eq!(left.intents, [open("pool-1", 1)]);
+    assert_eq!(left.instructions, [instruction(1)]);
+    assert_eq!(left.disruptions, [disruption(1)]);
+}

@@ -188,7 +188,11 @@ impl PostgresStore {
         loop {
             let deleted = sqlx::query_scalar!(
                 r#"WITH old_intents AS (DELETE FROM intents WHERE ctid = ANY(ARRAY(
-                     SELECT ctid FROM intents WHERE closed_at < now() - make_interval(secs => $1) LIMIT $2)) RETURNING 1),
+                     SELECT ctid FROM intents WHERE closed_at < now() - make_interval(secs => $1) LIMIT $2))
+                     RETURNING scope, claim, attempt),
+                 old_requests AS (DELETE FROM launch_requests USING old_intents
+                     WHERE launch_requests.scope = old_intents.scope AND launch_requests.claim = old_intents.claim
+                       AND launch_requests.attempt = old_intents.attempt),
                  old_instructions AS (DELETE FROM instructions WHERE ctid = ANY(ARRAY(
                      SELECT ctid FROM instructions WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2)) RETURNING 1),
                  old_disruptions AS (DELETE FROM disruptions WHERE ctid = ANY(ARRAY(

@@ -131,10 +131,13 @@ pub(super) async fn intend(connection: &mut PgConnection, scope: &Scope, intents
     let requests: Vec<Vec<u8>> = intents.iter().map(|intent| intent.request.clone()).collect();
     let orders: Vec<String> = intents.iter().map(|intent| intent.claim_order.clone()).collect();
     let written = sqlx::query!(
-        "INSERT INTO intents (scope, claim, attempt, token, request, claim_order)
-         SELECT $1, claim, attempt, token, request, claim_order
-         FROM unnest($2::text[], $3::integer[], $4::text[], $5::bytea[], $6::text[])
-              AS given (claim, attempt, token, request, claim_order)
+        "WITH requests AS (
+             INSERT INTO launch_requests (scope, claim, attempt, request, claim_order)
+             SELECT $1, claim, attempt, request, claim_order
+             FROM unnest($2::text[], $3::integer[], $5::bytea[], $6::text[]) AS given (claim, attempt, request, claim_order)
+             ON CONFLICT (scope, claim, attempt) DO NOTHING)
+         INSERT INTO intents (scope, claim, attempt, token)
+         SELECT $1, claim, attempt, token FROM unnest($2::text[], $3::integer[], $4::text[]) AS given (claim, attempt, token)
          ON CONFLICT (scope, claim, attempt) DO NOTHING",
         scope.key(),
         &claims,
@@ -205,10 +208,11 @@ fn attempt_column(attempt: u32) -> i32 {
 pub(super) async fn open_intents(connection: &mut PgConnection, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
     const WHAT: &str = "read open launches";
     let rows = sqlx::query!(
-        r#"SELECT claim, attempt, token, state, provider_id, why,
-                  CASE WHEN state = 'launched' THEN ''::bytea ELSE request END AS "request!",
-                  CASE WHEN state = 'launched' THEN '' ELSE claim_order END AS "claim_order!"
-           FROM intents WHERE scope = $1 AND closed_at IS NULL ORDER BY claim COLLATE "C""#,
+        r#"SELECT intents.claim, intents.attempt, token, state, provider_id, why,
+                  coalesce(request, '') AS "request!", coalesce(claim_order, '') AS "claim_order!"
+           FROM intents LEFT JOIN launch_requests ON state <> 'launched' AND launch_requests.scope = intents.scope
+                AND launch_requests.claim = intents.claim AND launch_requests.attempt = intents.attempt
+           WHERE intents.scope = $1 AND closed_at IS NULL ORDER BY intents.claim COLLATE "C""#,
         scope.key()
     );
     let rows = rows.fetch_all(connection).await.map_err(database(WHAT))?;

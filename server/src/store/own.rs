@@ -1,0 +1,376 @@
+//! A PostgreSQL of our own, from server binaries that are installed on this machine.
+//!
+//! Two kinds: one that lasts, in the data folder of a server that was given no database; and a throw-away one for tests
+//! and rehearsals, which ends with its process.
+//!
+//! The one that lasts is reached by a Unix socket in a folder that nobody else may enter, so that it needs no password. It
+//! outlives a server that is killed: the next one adopts it, and a lock on the folder keeps a second one away. PostgreSQL
+//! refuses to run as root; started by root, it runs as `postgres` or, where there is no such user, as `nobody`.
+//!
+//! Reading order: [`OwnServer`], [`binaries`] (where PostgreSQL is installed), [`process`] (who runs, and as whom).
+
+mod binaries;
+mod process;
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+pub use binaries::{Binaries, find, find_for};
+
+/// What a socket's path may take: 107 bytes on Linux, less the name of the socket in the folder.
+const SOCKET_FOLDER_MAX: usize = 90;
+
+/// How long PostgreSQL may take to come up: recovery after a crash reads what was written since the last checkpoint.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+
+/// The port names the socket; several servers never share a folder.
+const SOCKET_PORT: u16 = 5432;
+
+/// The user that owns everything in it.
+const USER: &str = "fleetwright";
+
+/// Why there is no PostgreSQL of our own.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnError {
+    /// Another server lives in the folder.
+    #[error("{} is in use by another server on this machine; give each server its own store.data-dir", folder.display())]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The data was made by a version that is not installed.
+    #[error(
+        "the data in {} was made by PostgreSQL {made_by}, and installed are {installed}: install PostgreSQL {made_by}, or move the \
+         data with pg_dump", folder.display()
+    )]
+    Version {
+        /// The folder.
+        folder: PathBuf,
+        /// Major version that made the data.
+        made_by: String,
+        /// Major versions that are installed.
+        installed: String,
+    },
+    /// The path is too long for a Unix socket.
+    #[error("{} is too long a path for a Unix socket: at most {SOCKET_FOLDER_MAX} bytes; choose a shorter store.data-dir", folder.display())]
+    TooLong {
+        /// The folder of the socket.
+        folder: PathBuf,
+    },
+    /// A file or a program.
+    #[error("could not {what} {}: {source}", path.display())]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A program of PostgreSQL failed.
+    #[error("{program} failed: {said}")]
+    Failed {
+        /// Which.
+        program: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// What it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Keeps everything that was committed, over crashes and restarts.
+    Lasting,
+    /// Fast, and gone with its process; listens on the loopback.
+    Throwaway,
+}
+
+/// A PostgreSQL that runs. Dropping it stops it; a throw-away one takes its folder with it.
+#[derive(Debug)]
+pub struct OwnServer {
+    binaries: Binaries,
+    folder: PathBuf,
+    purpose: Purpose,
+    port: u16,
+    /// `None` when it was running already.
+    child: Option<Child>,
+    /// Released by the system when this process ends, however it ends.
+    _lock: File,
+}
+
+impl OwnServer {
+    /// Starts the PostgreSQL of `folder`, or adopts it when a server that was killed has left it running. The folder and
+    /// the data are made when they are missing. Takes a fraction of a second; a second or two the first time.
+    ///
+    /// # Errors
+    /// [`OwnError`].
+    pub fn start(binaries: &Binaries, folder: &Path, purpose: Purpose) -> Result<Self, OwnError> {
+        fs::create_dir_all(folder).map_err(system("create the folder", folder))?;
+        let folder = folder.canonicalize().map_err(system("find the folder", folder))?;
+        let lock = lock(&folder)?;
+        let port = if purpose == Purpose::Lasting { SOCKET_PORT } else { free_port(&folder)? };
+        let mut server = Self { binaries: binaries.clone(), folder, purpose, port, child: None, _lock: lock };
+        server.prepare()?;
+        server.run()?;
+        Ok(server)
+    }
+
+    /// A throw-away server in a folder of its own; `None` where PostgreSQL is not installed.
+    ///
+    /// # Errors
+    /// [`OwnError`].
+    pub fn throwaway() -> Result<Option<Self>, OwnError> {
+        let Some(binaries) = find() else { return Ok(None) };
+        let folder = std::env::temp_dir().join(format!("fleetwright-postgres-{}", process::unique()));
+        Self::start(&binaries, &folder, Purpose::Throwaway).map(Some)
+    }
+
+    /// Where it is reached.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self.purpose {
+            Purpose::Lasting => {
+                let socket = encoded(&self.socket());
+                format!("postgres://{USER}@localhost:{}/postgres?host={socket}", self.port)
+            }
+            Purpose::Throwaway => format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port),
+        }
+    }
+
+    /// Whether it was found running.
+    #[must_use]
+    pub fn adopted(&self) -> bool {
+        self.child.is_none()
+    }
+
+    /// Stops it in order: sessions are cut, everything is written, nothing is to be recovered at the next start.
+    ///
+    /// # Errors
+    /// [`OwnError::Failed`] when it does not stop.
+    pub fn stop(&mut self) -> Result<(), OwnError> {
+        self.end("fast")
+    }
+
+    fn end(&mut self, mode: &str) -> Result<(), OwnError> {
+        if process::postmaster(&self.data()).is_some() {
+            let mut command = process::command(&self.binaries.program("pg_ctl"), false);
+            process::succeed(command.args(["stop", "-m", mode, "-w", "-D"]).arg(self.data()).current_dir("/"))?;
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// Ends it without a warning, as a crash would. For rehearsals.
+    ///
+    /// # Errors
+    /// [`OwnError::Failed`].
+    pub fn kill(&mut self) -> Result<(), OwnError> {
+        if let Some(pid) = process::postmaster(&self.data()) {
+            process::succeed(Command::new("kill").args(["-9", &pid.to_string()]))?;
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// Starts it again after [`OwnServer::stop`] or [`OwnServer::kill`], at the same address.
+    ///
+    /// # Errors
+    /// As [`OwnServer::start`].
+    pub fn restart(&mut self) -> Result<(), OwnError> {
+        self.run()
+    }
+
+    fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ended_already = child.wait();
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("postgres.log")
+    }
+
+    /// Makes the folder fit for use, and the data when there is none.
+    fn prepare(&self) -> Result<(), OwnError> {
+        if self.purpose == Purpose::Lasting && self.socket().as_os_str().len() > SOCKET_FOLDER_MAX {
+            return Err(OwnError::TooLong { folder: self.socket() });
+        }
+        fs::create_dir_all(self.socket()).map_err(system("create the folder", &self.socket()))?;
+        process::give(&self.folder)?;
+        match fs::read_to_string(self.data().join("PG_VERSION")) {
+            Ok(made_by) if made_by.trim() == self.binaries.major => Ok(()),
+            Ok(made_by) => Err(OwnError::Version {
+                folder: self.folder.clone(),
+                made_by: made_by.trim().to_owned(),
+                installed: binaries::installed(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(),
+            Err(source) => Err(system("read", &self.data().join("PG_VERSION"))(source)),
+        }
+    }
+
+    /// Makes the data beside its place and puts it there when it is complete: one that was interrupted leaves no half of it.
+    fn create(&self) -> Result<(), OwnError> {
+        let fresh = self.folder.join("data.new");
+        if fresh.exists() {
+            fs::remove_dir_all(&fresh).map_err(system("remove", &fresh))?;
+        }
+        let mut initdb = process::command(&self.binaries.program("initdb"), false);
+        initdb.args(["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]);
+        if self.purpose == Purpose::Throwaway {
+            initdb.arg("--no-sync");
+        }
+        process::succeed(initdb.arg("-D").arg(&fresh).current_dir("/"))?;
+        fs::rename(&fresh, self.data()).map_err(system("put in place", &fresh))
+    }
+
+    fn run(&mut self) -> Result<(), OwnError> {
+        let data = self.data();
+        if process::postmaster(&data).is_some() {
+            return self.wait();
+        }
+        // Its process is gone, whatever the file says: the number in it may belong to somebody else since.
+        let stale = data.join("postmaster.pid");
+        if stale.exists() {
+            fs::remove_file(&stale).map_err(system("remove", &stale))?;
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.child = Some(self.spawn()?);
+            match self.wait() {
+                // Sessions of a server that was killed need a moment to notice, and hold its memory until then.
+                Err(error) if self.still_held() && Instant::now() < deadline => {
+                    self.reap();
+                    tracing::debug!(%error, "starting PostgreSQL again");
+                    std::thread::park_timeout(Duration::from_millis(200));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn spawn(&self) -> Result<Child, OwnError> {
+        let log = File::create(self.log()).map_err(system("write", &self.log()))?;
+        let errors = log.try_clone().map_err(system("write", &self.log()))?;
+        let mut server = process::command(&self.binaries.program("postgres"), self.purpose == Purpose::Throwaway);
+        server.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
+        server.args(self.settings().iter().flat_map(|setting| ["-c", setting.as_str()]));
+        process::apart(&mut server);
+        let started = server.current_dir(&self.folder).stdin(std::process::Stdio::null()).stdout(log).stderr(errors);
+        started.spawn().map_err(system("start", &self.binaries.program("postgres")))
+    }
+
+    fn settings(&self) -> Vec<String> {
+        let mut settings = vec!["max_connections=100".to_owned(), "log_checkpoints=off".to_owned()];
+        match self.purpose {
+            // Whole pages are written again after each checkpoint: packed, they are a fifth.
+            Purpose::Lasting => settings.extend([
+                "listen_addresses=".to_owned(),
+                format!("unix_socket_directories={}", self.socket().display()),
+                "wal_compression=on".to_owned(),
+            ]),
+            Purpose::Throwaway => settings.extend(
+                [
+                    "listen_addresses=127.0.0.1",
+                    "unix_socket_directories=",
+                    "fsync=off",
+                    "synchronous_commit=off",
+                    "full_page_writes=off",
+                ]
+                .map(str::to_owned),
+            ),
+        }
+        settings
+    }
+
+    /// Waits until it takes connections.
+    fn wait(&mut self) -> Result<(), OwnError> {
+        let host = match self.purpose {
+            Purpose::Lasting => self.socket().display().to_string(),
+            Purpose::Throwaway => "127.0.0.1".to_owned(),
+        };
+        let deadline = Instant::now() + START_PATIENCE;
+        loop {
+            let mut ready = Command::new(self.binaries.program("pg_isready"));
+            ready.args(["-q", "-h", &host, "-p", &self.port.to_string()]);
+            let ready = ready.status().map_err(system("run", &self.binaries.program("pg_isready")))?;
+            if ready.success() {
+                return Ok(());
+            }
+            let ended = self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            if ended || Instant::now() > deadline {
+                return Err(OwnError::Failed { program: "postgres".to_owned(), said: self.last_words() });
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    fn still_held(&self) -> bool {
+        self.last_words().contains("shared memory block")
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        match self.purpose {
+            Purpose::Lasting => {
+                if let Err(error) = self.stop() {
+                    tracing::warn!(%error, "PostgreSQL goes on running in {}", self.folder.display());
+                }
+            }
+            Purpose::Throwaway => {
+                let _ended_already = self.end("immediate");
+                let _gone_already = fs::remove_dir_all(&self.folder);
+            }
+        }
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, OwnError> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(system("write", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OwnError::InUse { folder: folder.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(system("lock", &path)(source)),
+    }
+}
+
+fn free_port(folder: &Path) -> Result<u16, OwnError> {
+    let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    bound.map(|address| address.port()).map_err(system("find a port for", folder))
+}
+
+fn system(what: &'static str, path: &Path) -> impl Fn(io::Error) -> OwnError {
+    let path = path.to_owned();
+    move |source| OwnError::System { what, path: path.clone(), source }
+}
+
+/// A path as part of an address: everything but letters, digits and a few signs by its code.
+fn encoded(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let bytes = path.as_os_str().as_encoded_bytes().iter();
+    bytes.map(|byte| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! What a database does to those who rely on it: it restarts, cuts connections, loses answers, and has a schema of another
+//! release.
+
+mod proxy;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::migrate::Migrator;
+
+use super::super::conformance::skipped;
+use super::super::log::DecisionRow;
+use super::super::own::{self, OwnServer, Purpose};
+use super::super::rails::FreezeScope;
+use super::super::undertaking::IntentState;
+use super::*;
+use proxy::{Cut, Proxy};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Far longer than anything here takes, for machines that are busy with other things.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn throwaway(test: &str) -> Option<OwnServer> {
+    let server = OwnServer::throwaway().unwrap();
+    if server.is_none() {
+        skipped(test);
+    }
+    server
+}
+
+async fn leased(store: &PostgresStore, cluster: &str) -> Lease {
+    match store.take_lease(&Scope::cluster(cluster), "a", 0, HOUR).await.unwrap() {
+        LeaseAnswer::Granted { lease, .. } => lease,
+        LeaseAnswer::Held { owner, .. } => panic!("held by {owner}"),
+    }
+}
+
+fn entry(number: u64) -> Entry {
+    let intent = Intent {
+        claim: format!("pool-{number}"),
+        attempt: 1,
+        token: format!("pool-{number}-1"),
+        request: vec![1],
+        claim_order: String::new(),
+    };
+    let decision = DecisionRow { number, decided_at_ms: 1_763_765_432_123, ..DecisionRow::default() };
+    Entry { decision, intents: vec![intent], ..Entry::default() }
+}
+
+fn of(cluster: &str) -> DecisionFilter {
+    DecisionFilter { scope: Some(Scope::cluster(cluster)), limit: 10_000, before: None }
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_was_lost_happens_once() {
+    let Some(server) = throwaway("a_commit_whose_answer_was_lost_happens_once") else { return };
+    let proxy = Proxy::start(&server.url()).await;
+    let store = PostgresStore::connect(&proxy.url).await.unwrap();
+    let lease = leased(&store, "prod").await;
+    for (number, cut) in [(1, Cut::BeforeCommit), (2, Cut::AfterCommit)] {
+        proxy.arm(cut);
+        store.record(&lease, &entry(number)).await.unwrap();
+        assert!(proxy.fired(), "{cut:?} is what this is about");
+    }
+    let order = FreezeOrder { scope: FreezeScope::Fleet, by: "kim".to_owned(), reason: String::new(), until_ms: None };
+    for cut in [Cut::BeforeCommit, Cut::AfterCommit] {
+        proxy.arm(cut);
+        store.freeze(&order).await.unwrap();
+        assert!(proxy.fired(), "{cut:?} is what this is about");
+    }
+    proxy.arm(Cut::AfterCommit);
+    let taken = store.take_lease(&lease.scope, "a", 0, HOUR).await.unwrap();
+    assert!(matches!(taken, LeaseAnswer::Granted { lease, .. } if lease.epoch == 3), "taken twice, and ours");
+    assert_eq!(store.decisions(&of("prod")).await.unwrap().len(), 2);
+    assert_eq!(store.open_intents(&lease.scope).await.unwrap().len(), 2);
+    assert_eq!(store.freezes().await.unwrap().len(), 2);
+    assert_eq!(store.read_audit(10, None).await.unwrap().len(), 2);
+}
+
+/// Records decisions one after the other until it is told to stop; answers how many were acknowledged.
+async fn load(store: PostgresStore, cluster: String, stop: watch::Receiver<bool>) -> u64 {
+    let lease = leased(&store, &cluster).await;
+    let mut number = 0;
+    while !*stop.borrow() {
+        number += 1;
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(error) = store.record(&lease, &entry(number)).await {
+            assert!(Instant::now() < deadline, "decision {number} of {cluster} is never recorded: {error}");
+        }
+    }
+    number
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn decisions_resume_by_themselves_after_restarts_crashes_and_cuts() {
+    let Some(binaries) = own::find() else {
+        return skipped("decisions_resume_by_themselves_after_restarts_crashes_and_cuts");
+    };
+    let folder = std::env::temp_dir().join(format!("fw-load-{}", std::process::id()));
+    let mut server = OwnServer::start(&binaries, &folder, Purpose::Lasting).unwrap();
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let clusters = ["a", "b", "c", "d"];
+    let loads = clusters.map(|cluster| tokio::spawn(load(store.clone(), cluster.to_owned(), stopped.clone())));
+    more_decisions(&store).await;
+    server.stop().unwrap();
+    server.restart().unwrap();
+    more_decisions(&store).await;
+    server.kill().unwrap();
+    server.restart().unwrap();
+    more_decisions(&store).await;
+    for _ in 0..5 {
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fleetwright' AND pid <> pg_backend_pid()";
+        let _cut_itself = sqlx::query(cut).execute(&store.pool).await;
+        more_decisions(&store).await;
+    }
+    stop.send_replace(true);
+    for (cluster, load) in clusters.into_iter().zip(loads) {
+        let acknowledged = load.await.unwrap();
+        let kept = store.decisions(&of(cluster)).await.unwrap();
+        assert_eq!(kept.len() as u64, acknowledged, "cluster {cluster}: each once, none lost");
+        let open = store.open_intents(&Scope::cluster(cluster)).await.unwrap();
+        assert_eq!(open.len() as u64, acknowledged, "cluster {cluster}: each intent with its decision");
+        assert!(open.iter().all(|open| open.state == IntentState::Open));
+    }
+    drop(server);
+    let _gone_already = std::fs::remove_dir_all(&folder);
+}
+
+/// Waits until ten more decisions are there.
+async fn more_decisions(store: &PostgresStore) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut known = None;
+    loop {
+        let count = sqlx::query_scalar("SELECT count(*) FROM decisions").fetch_one(&store.pool).await;
+        if let Ok(count) = count {
+            let first: i64 = *known.get_or_insert(count);
+            if count >= first + 10 {
+                return;
+            }
+        }
+        assert!(Instant::now() < deadline, "decisions do not resume: {count:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A new database on the server.
+async fn another(server: &OwnServer, name: &str) -> String {
+    let pool = PgPool::connect(&server.url()).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&pool).await.unwrap();
+    pool.close().await;
+    server.url().replace("/postgres", &format!("/{name}")).replacen(&format!("/{name}:"), "/postgres:", 1)
+}
+
+#[tokio::test]
+async fn a_schema_of_another_release_is_named_or_brought_up_to_date() {
+    let Some(server) = throwaway("a_schema_of_another_release_is_named_or_brought_up_to_date") else { return };
+    let url = another(&server, "fleet").await;
+    let forbidden = Settings { migrate: false, ..Settings::default() };
+    let error = PostgresStore::connect_with(&url, &forbidden).await.unwrap_err();
+    assert!(matches!(error, StoreError::SchemaTooOld { found: 0, needed: 2 }), "{error}");
+    let store = PostgresStore::connect(&url).await.unwrap();
+    PostgresStore::connect_with(&url, &forbidden).await.unwrap();
+
+    let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                 VALUES (3, 'of a later release', true, '', 0)";
+    sqlx::query(later).execute(&store.pool).await.unwrap();
+    PostgresStore::connect(&url).await.expect("a later schema that says it serves this program");
+    sqlx::query("UPDATE schema_compatibility SET oldest_program = 3").execute(&store.pool).await.unwrap();
+    let error = PostgresStore::connect(&url).await.unwrap_err();
+    assert!(matches!(error, StoreError::SchemaTooNew { found: 3, oldest: 3, known: 2 }), "{error}");
+}
+
+#[tokio::test]
+async fn rows_of_the_first_schema_are_carried_over() {
+    let Some(server) = throwaway("rows_of_the_first_schema_are_carried_over") else { return };
+    let url = another(&server, "fleet").await;
+    let pool = PgPool::connect(&url).await.unwrap();
+    let all: Migrator = sqlx::migrate!("../migrations");
+    let first: Vec<_> = all.iter().filter(|migration| migration.version == 1).cloned().collect();
+    Migrator { migrations: first.into(), ..Migrator::DEFAULT }.run(&pool).await.unwrap();
+    for row in [
+        "INSERT INTO leases VALUES ('prod', 'a', 6, now())",
+        "INSERT INTO intents VALUES ('prod', 'one', 'one-1', '{}', NULL, now(), NULL)",
+        "INSERT INTO intents VALUES ('prod', 'two', 'two-1', '{}', 'launched i-2', now(), now())",
+        "INSERT INTO decisions (cluster, epoch, summary, report) VALUES ('prod', 6, 'two machines', 'why')",
+    ] {
+        sqlx::query(row).execute(&pool).await.unwrap();
+    }
+    let store = PostgresStore::connect(&url).await.unwrap();
+    assert_eq!(leased(&store, "prod").await.epoch, 7);
+    let open = store.open_intents(&Scope::cluster("prod")).await.unwrap();
+    let launched = IntentState::Settled(Settlement::Launched { provider_id: "i-2".to_owned() });
+    assert_eq!((&open[0].state, &open[1].state), (&IntentState::Open, &launched));
+    assert_eq!(store.decisions(&of("prod")).await.unwrap()[0].decision.summary, "two machines");
+}
+
+#[tokio::test]
+async fn replicas_that_start_at_once_make_one_schema() {
+    let Some(server) = throwaway("replicas_that_start_at_once_make_one_schema") else { return };
+    let url = Arc::new(another(&server, "fleet").await);
+    let starts = (0..4).map(|_| {
+        let url = Arc::clone(&url);
+        tokio::spawn(async move { PostgresStore::connect(&url).await.map(drop) })
+    });
+    for start in futures::future::join_all(starts).await {
+        start.unwrap().unwrap();
+    }
+}
