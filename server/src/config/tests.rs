@@ -76,7 +76,10 @@ fn subnets_are_pairs_and_each_zone_has_one() {
 #[test]
 fn secrets_are_never_printed() {
     let layers = with_environment(&[("DATABASE_URL", "postgres://user:hunter2@host/db")]).unwrap();
-    assert_eq!(Config::resolve(&layers).unwrap().store.database_url.as_deref(), Some("postgres://user:hunter2@host/db"));
+    assert_eq!(
+        Config::resolve(&layers).unwrap().store.database_url.as_deref(),
+        Some("postgres://user:hunter2@host/db")
+    );
     let printed = print(&layers);
     assert!(!printed.contains("hunter2"), "{printed}");
     assert!(printed.contains("database-url = \"(hidden)\" # environment variable DATABASE_URL"), "{printed}");

@@ -52,7 +52,8 @@ async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<dyn Store>> {
 }
 
 fn without_postgres(config: &Config) -> anyhow::Result<(Arc<dyn Store>, Option<OwnServer>)> {
-    const MISSING: &str = "no database is given (DATABASE_URL), and no PostgreSQL is installed that this server could run itself";
+    const MISSING: &str =
+        "no database is given (DATABASE_URL), and no PostgreSQL is installed that this server could run itself";
     if config.cloud.provider == Provider::Simulated {
         warn!("{MISSING}: leases, intents and decisions are lost with this process");
         return Ok((Arc::new(MemoryStore::new()), None));

@@ -171,7 +171,8 @@ impl OwnServer {
     /// [`OwnError::Failed`].
     pub fn kill(&mut self) -> Result<(), OwnError> {
         if let Some(pid) = process::postmaster(&self.data()) {
-            process::succeed(Command::new("kill").args(["-9", &pid.to_string()]))?;
+            // The shell's own `kill`: a bare machine has no program of that name.
+            process::succeed(Command::new("sh").args(["-c", "kill -9 \"$0\"", &pid.to_string()]))?;
         }
         self.reap();
         Ok(())

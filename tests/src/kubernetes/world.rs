@@ -189,7 +189,7 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
     let server = Process::new("the server", program.to_owned(), arguments, log);
     match database {
         Some(url) => server.env("DATABASE_URL", url),
-        None => server,
+        None => server.env("FLEETWRIGHT_STORE_MEMORY", "true"),
     }
 }
 

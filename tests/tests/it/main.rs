@@ -4,6 +4,7 @@ mod bad_input;
 mod crashes;
 mod demo;
 mod freeze;
+mod own_database;
 mod plan;
 mod serve;
 

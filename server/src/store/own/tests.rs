@@ -37,9 +37,7 @@ async fn rows(server: &OwnServer) -> i64 {
 
 #[tokio::test]
 async fn what_was_committed_is_there_after_a_stop_a_crash_and_an_adoption() {
-    let Some(binaries) =
-        installed("what_was_committed_is_there_after_a_stop_a_crash_and_an_adoption")
-    else {
+    let Some(binaries) = installed("what_was_committed_is_there_after_a_stop_a_crash_and_an_adoption") else {
         return;
     };
     let folder = folder("lasting");

@@ -1,7 +1,7 @@
 //! A wire between the store and PostgreSQL that is cut at a commit.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -62,12 +62,7 @@ async fn carry(client: TcpStream, server: TcpStream, armed: Arc<AtomicU8>) {
 }
 
 /// Passes requests on until the wire is to be cut; says how.
-async fn requests(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    armed: Arc<AtomicU8>,
-    cut: oneshot::Sender<()>,
-) {
+async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, armed: Arc<AtomicU8>, cut: oneshot::Sender<()>) {
     let mut bytes = vec![0; 65536];
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
         let commit = bytes[..count].windows(COMMIT.len()).any(|window| window == COMMIT);

@@ -1,0 +1,56 @@
+//! `fleetwright serve` without a database: it runs one of its own, which outlives it when it is killed.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use e2e::{Folder, Program, Running};
+
+use crate::{PATIENCE, PROGRAM};
+
+fn serve(data: &str) -> Running {
+    let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", data];
+    Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").start()
+}
+
+/// The process of the PostgreSQL below the server.
+fn postmaster(data: &Path) -> Option<u32> {
+    let file = std::fs::read_to_string(data.join("data/postmaster.pid")).ok()?;
+    file.lines().next()?.trim().parse().ok()
+}
+
+#[test]
+fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order() {
+    let installed = std::fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut versions| versions.next().is_some());
+    if !installed {
+        // Written past the test harness, which shows what a passing test prints only when asked.
+        let test = "its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order";
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no PostgreSQL in /usr/lib/postgresql");
+        return;
+    }
+    let folder = Folder::new();
+    let data = PathBuf::from(folder.file("store/marker", "")).parent().unwrap().to_owned();
+    let path = data.display().to_string();
+    let up = |server: &Running, how: &str| {
+        server.line_with(&[how, "PostgreSQL"], PATIENCE);
+        server.line_with(&["live page"], PATIENCE);
+    };
+
+    let first = serve(&path);
+    up(&first, "started");
+    let database = postmaster(&data);
+    assert!(database.is_some());
+    drop(first); // kills it: no signal handler runs
+
+    let second = serve(&path);
+    up(&second, "adopted");
+    assert_eq!(postmaster(&data), database, "the same PostgreSQL goes on");
+    drop(second);
+    let kill = format!("kill -9 {}", database.unwrap());
+    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+
+    let third = serve(&path);
+    up(&third, "started");
+    assert_ne!(postmaster(&data), database);
+    assert_eq!(third.stop(PATIENCE), 0);
+    assert_eq!(postmaster(&data), None, "a server that ends in order stops its PostgreSQL");
+}
