@@ -243,11 +243,7 @@ impl OwnServer {
         if process::postmaster(&data).is_some() {
             return self.wait();
         }
-        // Its process is gone, whatever the file says: the number in it may belong to somebody else since.
-        let stale = data.join("postmaster.pid");
-        if stale.exists() {
-            fs::remove_file(&stale).map_err(system("remove", &stale))?;
-        }
+        self.clear()?;
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             self.child = Some(self.spawn()?);
@@ -261,6 +257,17 @@ impl OwnServer {
                 done => return done,
             }
         }
+    }
+
+    /// Removes what a server that is gone has left. The number in its files may belong to somebody else since, or to a dead
+    /// process that nobody has buried, and PostgreSQL would take either for itself.
+    fn clear(&self) -> Result<(), OwnError> {
+        let sockets = fs::read_dir(self.socket()).map_err(system("read the folder", &self.socket()))?;
+        let sockets = sockets.flatten().map(|entry| entry.path());
+        for left in sockets.chain([self.data().join("postmaster.pid")]).filter(|path| path.exists()) {
+            fs::remove_file(&left).map_err(system("remove", &left))?;
+        }
+        Ok(())
     }
 
     fn spawn(&self) -> Result<Child, OwnError> {
@@ -306,7 +313,7 @@ impl OwnServer {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
             let mut ready = Command::new(self.binaries.program("pg_isready"));
-            ready.args(["-q", "-h", &host, "-p", &self.port.to_string()]);
+            ready.args(["-q", "-U", USER, "-h", &host, "-p", &self.port.to_string()]);
             let ready = ready.status().map_err(system("run", &self.binaries.program("pg_isready")))?;
             if ready.success() {
                 return Ok(());

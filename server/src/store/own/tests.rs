@@ -95,6 +95,7 @@ fn a_stale_file_with_the_number_of_somebody_else_hinders_nobody() {
     // This process lives, and is no PostgreSQL.
     let pid = server.data().join("postmaster.pid");
     fs::write(&pid, format!("{}\n{}\n", std::process::id(), server.data().display())).unwrap();
+    fs::write(server.socket().join(".s.PGSQL.5432.lock"), format!("{}\n", std::process::id())).unwrap();
     server.restart().unwrap();
     assert!(!server.adopted());
 }
