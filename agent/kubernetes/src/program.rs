@@ -22,9 +22,6 @@ const UNUSABLE: u8 = 2;
 /// An API server that does not answer is asked again after this long.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Threads that do the work. It is little; each more would cost memory.
-const THREADS: usize = 2;
-
 /// Runs the program: reads the command line and the environment, and says how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -65,7 +62,8 @@ enum Ending {
 }
 
 fn start(config: &Config) -> anyhow::Result<Ending> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    // The work is little, and every thread more would cost memory.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(run(config));
     // What is under way is cut off here, at its next request at the latest.
     runtime.shutdown_background();

@@ -8,7 +8,7 @@ mod lines;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agent::link::backoff::Backoff;
 use fleetwright_proto::v1;
@@ -17,6 +17,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::api::Api;
@@ -381,3 +382,6 @@ impl EventJson {
         millis(self.last_timestamp.as_deref()).max(millis(self.event_time.as_deref()))
     }
 }
+
+#[cfg(test)]
+mod tests;
