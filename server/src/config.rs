@@ -153,6 +153,8 @@ pub struct ControlConfig {
     pub batch_max: Duration,
     /// `control.collect-after`: how long something must be odd before it is garbage; zero collects nothing.
     pub collect_after: Duration,
+    /// `control.hold-after-foreign-scale-up`: how long a pod is left to Cluster Autoscaler once that buys for it.
+    pub hold_after_foreign_scale_up: Duration,
     /// `control.preference-policy`.
     pub preferences: PreferencePolicy,
     /// `control.min-values-policy`.
@@ -205,6 +207,7 @@ impl Config {
                 batch_idle: layers.duration("control.batch-idle")?,
                 batch_max: layers.duration("control.batch-max")?,
                 collect_after: layers.duration("control.collect-after")?,
+                hold_after_foreign_scale_up: layers.duration("control.hold-after-foreign-scale-up")?,
                 preferences: match layers.choice("control.preference-policy")? {
                     "Ignore" => PreferencePolicy::Ignore,
                     _ => PreferencePolicy::Respect,

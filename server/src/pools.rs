@@ -2,15 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use engine::cluster::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionReason, PoolLife, PoolRecord};
+use engine::cluster::around::MANAGED;
+use engine::cluster::{
+    Budget, BudgetLimit, BudgetWindow, ClassRecord, ConsolidationPolicy, DisruptionReason, PoolLife, PoolMeta,
+    PoolRecord,
+};
 use engine::model::offering::SharedCatalogue;
 use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
 use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
 use manifests::{Cursor, InputError, Options, Problems, Site, Source};
+use serde_json::Value;
 use tracing::warn;
 
-use crate::session::{Manifest, ManifestKind, Manifests, ReadPools};
+use crate::session::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools};
 
 /// A reader for clusters of `region` that buy from `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
@@ -19,7 +24,7 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
 }
 
 /// Manifests with errors are left out, and their pools take no part, so that one bad object does not stop a cluster.
-fn read(manifests: &Manifests, options: &Options) -> Vec<PoolRecord> {
+fn read(manifests: &Manifests, options: &Options) -> ReadManifests {
     let mut refused: Vec<InputError> = Vec::new();
     let pools = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
@@ -36,8 +41,52 @@ fn read(manifests: &Manifests, options: &Options) -> Vec<PoolRecord> {
             }
         }
     };
-    let names = manifests.keys().filter(|(kind, _)| *kind == ManifestKind::NodePool).map(|(_, name)| name);
-    names.map(|name| record(name, &pools, &refused, manifests)).collect()
+    let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
+    ReadManifests {
+        pools: named(ManifestKind::NodePool).map(|((_, name), _)| record(name, &pools, &refused, manifests)).collect(),
+        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, &refused)).collect(),
+    }
+}
+
+/// The finalizer that keeps an EC2NodeClass until its nodes are gone (Karpenter's AWS provider: termination).
+const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
+
+fn class(name: &Text, manifest: &Manifest, refused: &[InputError]) -> ClassRecord {
+    let metadata = metadata(manifest);
+    let finalizers = metadata["finalizers"].as_array().map_or(&[][..], Vec::as_slice);
+    ClassRecord {
+        name: name.clone(),
+        generation: metadata["generation"].as_i64().unwrap_or(0),
+        deleting: !metadata["deletionTimestamp"].is_null(),
+        held: finalizers.iter().any(|finalizer| finalizer == CLASS_FINALIZER),
+        invalid: refusal(ManifestKind::Ec2NodeClass, name, refused),
+    }
+}
+
+fn meta(name: &Text, manifest: Option<&Manifest>, refused: &[InputError]) -> PoolMeta {
+    let metadata = manifest.map(metadata).unwrap_or_default();
+    PoolMeta {
+        uid: metadata["uid"].as_str().unwrap_or_default().into(),
+        generation: metadata["generation"].as_i64().unwrap_or(0),
+        deleting: !metadata["deletionTimestamp"].is_null(),
+        managed: match metadata["annotations"][MANAGED].as_str() {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => None,
+        },
+        invalid: refusal(ManifestKind::NodePool, name, refused),
+    }
+}
+
+fn metadata(manifest: &Manifest) -> Value {
+    let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
+    object["metadata"].clone()
+}
+
+/// What is wrong with the specification of one object.
+fn refusal(kind: ManifestKind, name: &Text, refused: &[InputError]) -> Option<Text> {
+    let own = title(kind, name);
+    refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))
 }
 
 fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
@@ -62,7 +111,8 @@ fn record(name: &Text, pools: &[NodePool], refused: &[InputError], manifests: &M
     let life = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
-    PoolRecord { pool, life, revision: Text::from(format!("{}+{}", revision(manifest), revision(class))) }
+    let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
+    PoolRecord { pool, life, revision, meta: meta(name, manifest, refused) }
 }
 
 /// A pool that is shown with the reason why it is not used.
@@ -130,7 +180,7 @@ fn budget(budget: &karpenter::Budget) -> Budget {
             Quota::Percent(percent) => BudgetLimit::Percent(bounded(percent)),
         },
         reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().map(reason).collect()),
-        scheduled: budget.window.is_some(),
+        window: budget.window.map(|(schedule, duration_ms)| BudgetWindow { schedule, duration_ms }),
     }
 }
 
@@ -138,7 +188,7 @@ fn budget(budget: &karpenter::Budget) -> Budget {
 mod tests {
     use super::*;
 
-    fn manifest(json: &serde_json::Value) -> Manifest {
+    fn manifest(json: &Value) -> Manifest {
         Manifest { json: json.to_string().into_bytes(), revision: Text::from("7") }
     }
 
@@ -169,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_pool_and_what_it_says_about_the_end_of_its_nodes_are_read() {
-        let read = reader("us-east-1".to_owned(), None).read(&Manifests::from([pool("general", "In"), class()]));
+        let read = reader("us-east-1".to_owned(), None).read(&Manifests::from([pool("general", "In"), class()])).pools;
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
@@ -182,7 +232,7 @@ mod tests {
     #[test]
     fn one_bad_pool_is_shown_with_its_reason_and_stops_no_other() {
         let manifests = Manifests::from([pool("good", "In"), pool("odd", "Near"), class()]);
-        let read = reader("us-east-1".to_owned(), None).read(&manifests);
+        let read = reader("us-east-1".to_owned(), None).read(&manifests).pools;
         let names: Vec<&str> = read.iter().map(|record| record.pool.name.as_ref()).collect();
         assert_eq!(names, ["good", "odd"]);
         assert_eq!(read[0].pool.not_ready, None);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use engine::control::{self, CollectSettings, Controller};
+use engine::control::{self, ClassFacts, CollectSettings, Controller};
 use engine::input::{PlanningInput, Policy};
 use engine::plan::{Plan, PlanReport};
 use fleetwright_proto::DESCRIPTOR_SET;
@@ -22,7 +22,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Config, ControlConfig, LeaseConfig};
+use crate::config::{Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
 use crate::session::{self, Sessions};
@@ -121,6 +121,11 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             batch_max_ms: milliseconds(config.control.batch_max),
             rails: config.rails,
             collect: CollectSettings { after_ms: collect_after(&config.control), ..CollectSettings::default() },
+            hold_after_foreign_scale_up_ms: milliseconds(config.control.hold_after_foreign_scale_up),
+            class_facts: match config.cloud.provider {
+                Provider::Simulated => ClassFacts::Simulated,
+                Provider::Ec2 => ClassFacts::Unresolved,
+            },
             ..settings()
         },
         lease: config.lease,

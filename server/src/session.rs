@@ -15,7 +15,7 @@ pub mod outbox;
 pub mod service;
 pub mod state;
 
-pub use decode::pools::{Manifest, ManifestKind, Manifests, ReadPools};
+pub use decode::pools::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools};
 pub use intern::Interner;
 pub use service::Sessions;
 pub use state::{Greeting, Output, Session, SessionEvent, Settings};

@@ -5,9 +5,11 @@
 //! complete [`PlanningInput`](crate::input::PlanningInput) whenever a decision is due.
 //!
 //! Reading order: [`record`] (the facts about single objects), [`observation`] (how facts arrive), [`state`] (the
-//! belief), `promise` (what is on its way), `planning` (the belief as an input to planning), [`life`] (what a NodePool
-//! says about the end of its nodes).
+//! belief), [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `planning` (the belief as an
+//! input to planning), [`life`] (what a NodePool says about the end of its nodes) with [`cron`] (when it says so).
 
+pub mod around;
+pub mod cron;
 pub mod life;
 pub mod observation;
 pub mod planning;
@@ -15,12 +17,14 @@ pub mod promise;
 pub mod record;
 pub mod state;
 
-pub use life::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionReason, PoolLife};
+pub use around::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
+pub use cron::Cron;
+pub use life::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionReason, PoolLife};
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use promise::{NOMINATION_MS, Promise, Promises, Target};
 pub use record::{
-    ClaimRecord, DaemonRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, PoolRecord,
-    Scheduling,
+    ClaimRecord, DaemonRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, PoolMeta,
+    PoolRecord, Scheduling,
 };
 pub use state::ClusterState;
 

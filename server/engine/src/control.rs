@@ -7,11 +7,14 @@
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
 //! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`machine`] and `lifecycle` (one machine from
-//! intent to grave), `retire` (empty nodes, interruptions), [`rails`] (what no decision may do), [`adopt`] (what a former
-//! process left), [`collect`] (garbage), [`offerings`] (what is sold out), [`view`] (what people see).
+//! intent to grave), `hints` (which pods its Node is for), `retire` (empty nodes, interruptions), `coexistence` (other
+//! autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process left), [`collect`] (garbage),
+//! [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects), [`view`] (what people see).
 
 pub mod adopt;
 pub mod batch;
+mod clerk;
+mod coexistence;
 pub mod collect;
 pub mod effect;
 pub mod event;
@@ -24,6 +27,7 @@ mod provision;
 pub mod rails;
 mod retire;
 mod route;
+pub mod status;
 pub mod view;
 mod ward;
 
@@ -35,6 +39,7 @@ pub use effect::{
 };
 pub use event::{Event, LaunchFailure, Launched};
 pub use machine::{Bought, Stage};
+pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
 pub use view::{ClusterView, MachineView};
 
 use std::collections::BTreeMap;
@@ -56,6 +61,16 @@ pub struct DecisionId(pub u64);
 
 /// What turns an input into a plan. An error refuses the whole plan and says why.
 pub type Planner = fn(&PlanningInput) -> Result<(Plan, PlanReport), String>;
+
+/// What is known of the subnets, images, security groups and profiles that EC2NodeClasses select.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClassFacts {
+    /// Nothing: they are not looked up.
+    #[default]
+    Unresolved,
+    /// The cloud is simulated: it has a subnet in each of its zones, and needs nothing else.
+    Simulated,
+}
 
 /// What the operator and the shell decide for the whole controller. Durations are in milliseconds.
 #[derive(Debug, Clone)]
@@ -80,6 +95,10 @@ pub struct Settings {
     pub sold_out_ms: i64,
     /// When garbage is collected.
     pub collect: CollectSettings,
+    /// How long a pod is left to Cluster Autoscaler once that has said that it buys a node for it.
+    pub hold_after_foreign_scale_up_ms: i64,
+    /// What is known of what EC2NodeClasses select.
+    pub class_facts: ClassFacts,
     /// First number of decisions and instructions; above all numbers of earlier processes.
     pub first_number: u64,
     /// Differs from process to process, so that names of NodeClaims do.
@@ -99,6 +118,8 @@ impl Default for Settings {
             rails: RailSettings::default(),
             sold_out_ms: offerings::SOLD_OUT_MS,
             collect: CollectSettings::default(),
+            hold_after_foreign_scale_up_ms: crate::cluster::around::FOREIGN_SCALE_UP_MS,
+            class_facts: ClassFacts::default(),
             first_number: 1,
             identity: 0,
         }
@@ -115,6 +136,8 @@ pub struct Controller {
     offerings: OfferingMemory,
     rails: Rails,
     next_number: u64,
+    /// The moment of the last event.
+    now: Timestamp,
 }
 
 impl Controller {
@@ -122,8 +145,8 @@ impl Controller {
     #[must_use]
     pub fn new(settings: Settings, planner: Planner) -> Self {
         let next_number = settings.first_number;
-        let (offerings, rails) = (OfferingMemory::default(), Rails::default());
-        Self { settings, planner, wards: BTreeMap::new(), offerings, rails, next_number }
+        let (offerings, rails, now) = (OfferingMemory::default(), Rails::default(), Timestamp::default());
+        Self { settings, planner, wards: BTreeMap::new(), offerings, rails, next_number, now }
     }
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
@@ -133,6 +156,7 @@ impl Controller {
             return vec![Effect::PublishView { cluster }];
         }
         let mut effects = Vec::new();
+        self.now = now;
         self.offerings.forget_past(now);
         let stirred = self.settle_rails(&event, now);
         let due = self.due(cluster_of(&event, &self.wards), stirred, now);
@@ -148,6 +172,7 @@ impl Controller {
                 effects: &mut effects,
                 now,
             };
+            ward.state.hold_after_foreign_scale_up(desk.settings.hold_after_foreign_scale_up_ms);
             let before = (ward.outline(), ward.rails.outline());
             if stirred {
                 ward.stir(now);
@@ -194,7 +219,8 @@ impl Controller {
     #[must_use]
     pub fn view(&self, cluster: &str) -> Option<ClusterView> {
         let ward = self.wards.get(cluster)?;
-        let view = ward.view(self.offerings.len(), ward.rails_view(&self.rails, &self.settings.rails));
+        let rails = ward.rails_view(&self.rails, &self.settings.rails);
+        let view = ward.view(self.offerings.len(), rails, self.now);
         Some(ClusterView { pools: ward.pools_view(&self.rails), ..view })
     }
 

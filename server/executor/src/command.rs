@@ -58,19 +58,19 @@ pub enum Command {
 }
 
 impl Command {
-    /// The NodeClaim whose commands take turns; `None` for commands that wait for nobody.
+    /// What commands take turns about, by cluster and subject; `None` for commands that wait for nobody.
     pub(crate) fn lane(&self) -> Option<(Text, Text)> {
         match self {
             Self::Record(_) => None,
-            Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), instruction.claim().clone())),
-            Self::Launch(order) => Some((order.cluster.clone(), order.claim.clone())),
+            Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), Text::from(instruction.subject()))),
+            Self::Launch(order) => Some((order.cluster.clone(), of_claim(&order.claim))),
             Self::Relaunch(decided) => {
                 let order = &decided.machine.launch;
-                Some((order.cluster.clone(), order.claim.clone()))
+                Some((order.cluster.clone(), of_claim(&order.claim)))
             }
             Self::Terminate { cluster, claim, .. }
             | Self::Describe { cluster, claim, .. }
-            | Self::Close { cluster, claim } => Some((cluster.clone(), claim.clone())),
+            | Self::Close { cluster, claim } => Some((cluster.clone(), of_claim(claim))),
         }
     }
 
@@ -99,6 +99,11 @@ impl Command {
             Self::Launch(_) | Self::Relaunch(_) => 60_000,
         }
     }
+}
+
+/// The subject of instructions about a NodeClaim.
+fn of_claim(claim: &Text) -> Text {
+    Text::from(format!("nodeclaim/{claim}"))
 }
 
 /// What came of a command.

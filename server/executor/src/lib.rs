@@ -25,7 +25,7 @@ use backoff::Backoff;
 pub use command::{Command, CommandId, Outcome, Step};
 use flight::{Flight, Leg};
 
-/// A NodeClaim, by cluster and name.
+/// What instructions are about, by cluster and subject.
 type Lane = (Text, Text);
 
 /// Between accepting a termination and asking again whether it is over, in milliseconds. The cloud's own word usually

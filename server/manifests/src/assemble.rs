@@ -14,7 +14,7 @@ mod priority;
 mod region;
 mod spread;
 mod tables;
-mod volumes;
+pub mod volumes;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -18,7 +18,6 @@ pub mod node_overlay;
 pub mod node_pool;
 pub mod opt_in;
 pub mod requirements;
-pub mod schedule;
 pub mod taints;
 
 pub use disruption::{Budget, ConsolidationPolicy, Disruption, DisruptionReason, Quota};

@@ -26,6 +26,7 @@ pub mod schema;
 mod selector;
 pub mod syntax;
 
+pub use assemble::volumes::{Mounter, Volumes};
 pub use cursor::{Cursor, Problems, Site};
 pub use document::Document;
 pub use error::InputError;

@@ -63,6 +63,8 @@ pub struct SimulatedCluster {
     on_node: BTreeMap<Text, BTreeSet<PodKey>>,
     /// Pods that wait for a node; follows `pods`.
     unbound: BTreeSet<PodKey>,
+    /// Nodes that pods were hinted to (`status.nominatedNodeName`).
+    hinted: BTreeMap<PodKey, Text>,
     /// What each node has left; follows `pods`.
     room: BTreeMap<Text, Resources>,
     /// Drains under way: NodeClaim, and when pods go regardless.
@@ -113,6 +115,7 @@ impl SimulatedCluster {
             workloads: BTreeMap::new(),
             on_node: BTreeMap::new(),
             unbound: BTreeSet::new(),
+            hinted: BTreeMap::new(),
             room: BTreeMap::new(),
             drains: BTreeMap::new(),
             least_running: BTreeMap::new(),
@@ -158,6 +161,7 @@ impl SimulatedCluster {
             pools: Vec::new(),
             daemons: self.daemons.clone(),
             namespaces: self.namespaces.iter().map(|name| self.namespace(name)).collect(),
+            ..ClusterSnapshot::default()
         }
     }
 

@@ -261,6 +261,14 @@ pub const KEYS: &[Key] = &[
         "Pending pods are planned together; a batch closes when none has arrived for so long (Karpenter's BATCH_IDLE_DURATION).",
     ),
     key(
+        "control.hold-after-foreign-scale-up",
+        "control-hold-after-foreign-scale-up",
+        Kind::Duration,
+        "5m",
+        "10m",
+        "A pod for which Cluster Autoscaler says that it buys a node is left to it for so long, so that both do not buy for the same pod.",
+    ),
+    key(
         "control.batch-max",
         "control-batch-max",
         Kind::Duration,

@@ -104,7 +104,7 @@ impl World {
     }
 
     fn picture(&mut self) -> Vec<Seen> {
-        let ClusterSnapshot { pods, nodes, claims, pools: _, daemons, namespaces } = self.cluster.snapshot();
+        let ClusterSnapshot { pods, nodes, claims, daemons, namespaces, .. } = self.cluster.snapshot();
         let objects = namespaces.into_iter().map(Object::Namespace);
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
@@ -129,6 +129,9 @@ impl Cluster for SimulatedApi {
     }
 
     async fn carry_out(&self, instruction: v1::Instruction) -> Done {
+        if decode::only_tells(&instruction) {
+            return Done::well();
+        }
         let instruction = match decode::instruction(instruction) {
             Ok(Some(instruction)) => instruction,
             Ok(None) => {
@@ -142,7 +145,10 @@ impl Cluster for SimulatedApi {
             match world.cluster.instruct(&instruction, clock::now()) {
                 Err(reason) => return Done::not(v1::Outcome::NotFound, reason),
                 Ok(Answer::Done) => drop(told),
-                Ok(Answer::Later) => world.drains.entry(instruction.claim().clone()).or_default().push(told),
+                Ok(Answer::Later) => {
+                    let claim = instruction.claim().cloned().unwrap_or_default();
+                    world.drains.entry(claim).or_default().push(told);
+                }
             }
         }
         self.moved.notify_one();

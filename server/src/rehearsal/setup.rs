@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloud::simulated::{Dice, SimulatedCloud, Weather};
-use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife, PoolRecord};
+use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife, PoolMeta, PoolRecord};
 use engine::control::{Planner, Settings};
 use engine::input::PlanningInput;
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
@@ -124,7 +124,7 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     let pools: Vec<PoolRecord> = pools.iter().map(|pool| unguarded(pool.clone(), off)).collect();
     let read_pools = ReadPools::new(move |manifests| {
         let has = |pool: &&PoolRecord| manifests.contains_key(&(ManifestKind::NodePool, pool.pool.name.clone()));
-        pools.iter().filter(has).cloned().collect()
+        pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
     });
     let planner: Planner = if off == Some(Guard::Planning) { idle } else { serve::plan };
     Blueprint { seed, planner, read_pools, settings: Settings { policy: serve::policy(), ..Settings::default() }, off }
@@ -164,7 +164,7 @@ fn beats(seed: u64) -> Vec<(i64, Workload, usize)> {
 }
 
 fn budget() -> Budget {
-    Budget { limit: BudgetLimit::Nodes(BUDGET), reasons: None, scheduled: false }
+    Budget { limit: BudgetLimit::Nodes(BUDGET), reasons: None, window: None }
 }
 
 fn pool(catalogue: &SharedCatalogue) -> PoolRecord {
@@ -184,7 +184,7 @@ fn pool(catalogue: &SharedCatalogue) -> PoolRecord {
         rules: OptInRules::default(),
     };
     let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: vec![budget()], ..PoolLife::default() };
-    PoolRecord { pool, life, revision: Text::from("1") }
+    PoolRecord { pool, life, revision: Text::from("1"), meta: PoolMeta::default() }
 }
 
 fn daemon() -> DaemonRecord {

@@ -248,7 +248,9 @@ impl Site {
         let (now, clock) = (stage.now(), self.clock(stage.now()));
         let id = message.id.clone();
         self.note(&message, stage);
+        let told = decode::only_tells(&message);
         let done = match decode::instruction(message) {
+            _ if told => Some(Done::well()),
             Ok(Some(instruction)) => self.obey(&instruction, &id, now),
             Ok(None) => Some(Done::not(v1::Outcome::Unsupported, "the simulated cluster does not know this")),
             Err(reason) => Some(Done::not(v1::Outcome::Failed, reason)),
@@ -266,7 +268,8 @@ impl Site {
             Ok(Answer::Done) => Some(Done::well()),
             Ok(Answer::Later) => {
                 let agent = self.agent.as_mut()?;
-                agent.drains.entry(instruction.claim().clone()).or_default().push(id.to_owned());
+                let claim = instruction.claim().cloned().unwrap_or_default();
+                agent.drains.entry(claim).or_default().push(id.to_owned());
                 None
             }
         }

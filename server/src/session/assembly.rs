@@ -70,7 +70,7 @@ impl Assembly {
                 end.chunk_count, end.change_count, self.chunks, self.changes
             )));
         }
-        self.picture.pools = self.decoder.first_pools();
+        self.decoder.complete(&mut self.picture);
         Ok((self.picture, self.decoder))
     }
 
@@ -90,6 +90,10 @@ impl Assembly {
             Object::Pool(pool) => self.picture.pools.push(pool),
             Object::Daemon(daemon) => self.picture.daemons.push(daemon),
             Object::Namespace(namespace) => self.picture.namespaces.push(namespace),
+            Object::PodBudget(budget) => self.picture.budgets.push(budget),
+            Object::Class(class) => self.picture.classes.push(class),
+            Object::Attach(attach) => self.picture.attach.push(attach),
+            Object::Autoscaler(other) => self.picture.autoscalers.push(other),
         }
     }
 }

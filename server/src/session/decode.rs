@@ -4,17 +4,19 @@
 //! records that this server does not know are passed over; what breaks the contract is a [`Fault`].
 //!
 //! Reading order: here (what a change becomes), [`shape`] (pod shapes, read by the code that reads manifests), [`record`]
-//! (single objects), [`pools`] (NodePools with what they may buy).
+//! (single objects), [`storage`] (what volumes ask of nodes), [`pools`] (NodePools with what they may buy).
 
+mod around;
 pub mod pools;
 pub mod record;
 pub mod shape;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::cluster::{Key, Object, Observation, PodKey, PoolRecord};
-use engine::model::{Labels, PodShape, Text, VolumeAlternatives};
+use engine::cluster::{ClassRecord, ClusterSnapshot, Key, Object, Observation, PodKey, PodRecord, PoolRecord};
+use engine::model::{Labels, PodShape, Text};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use prost::Message;
@@ -23,6 +25,7 @@ use rustc_hash::FxHashMap;
 use super::intern::Interner;
 use pools::{Manifest, ManifestKind, Manifests, ReadPools};
 use shape::ShapeReading;
+use storage::{Named, Storage};
 
 /// Bytes of a content hash on the wire.
 const HASH_BYTES: usize = 16;
@@ -114,11 +117,13 @@ pub struct Decoder {
     /// Looked up, never iterated.
     shapes: FxHashMap<Hash, Arc<ShapeReading>>,
     labels: FxHashMap<Hash, Arc<Labels>>,
-    volumes: FxHashMap<Hash, Option<Arc<VolumeAlternatives>>>,
+    volumes: FxHashMap<Hash, Named>,
     /// Shapes that depend on the pod's labels, by both hashes.
     keyed_shapes: FxHashMap<(Hash, Hash), Arc<PodShape>>,
     manifests: Manifests,
     pools: BTreeMap<Text, PoolRecord>,
+    classes: BTreeMap<Text, ClassRecord>,
+    storage: Storage,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -141,6 +146,8 @@ impl Decoder {
             keyed_shapes: FxHashMap::default(),
             manifests: Manifests::default(),
             pools: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            storage: Storage::default(),
         }
     }
 
@@ -152,7 +159,8 @@ impl Decoder {
         within("changes in a snapshot", changes, self.limits.snapshot_changes)
     }
 
-    /// The changes of one delta, as observations in their order; those of NodePools come last.
+    /// The changes of one delta, as observations in their order; those of NodePools, and of pods whose volumes were told of
+    /// after them, come last.
     ///
     /// # Errors
     /// [`Fault`]; nothing of the delta is to be believed then.
@@ -171,13 +179,23 @@ impl Decoder {
         if manifests_changed {
             observations.extend(self.changed_pools());
         }
+        observations.extend(self.storage.changed().into_iter().map(|pod| Observation::upsert(Object::Pod(pod))));
         Ok(observations)
     }
 
-    /// The NodePools of a complete snapshot.
-    pub fn first_pools(&mut self) -> Vec<PoolRecord> {
-        self.pools = self.read_all_pools();
-        self.pools.values().cloned().collect()
+    /// Adds to the picture of a complete snapshot what only the whole of it tells: NodePools, NodeClasses, and what the
+    /// volumes of pods ask for.
+    pub fn complete(&mut self, picture: &mut ClusterSnapshot) {
+        (self.pools, self.classes) = self.read_all_pools();
+        picture.pools = self.pools.values().cloned().collect();
+        picture.classes = self.classes.values().cloned().collect();
+        let changed = self.storage.changed().into_iter().map(|pod| (pod.key.clone(), pod));
+        let mut changed: BTreeMap<PodKey, _> = changed.collect();
+        for pod in &mut picture.pods {
+            if let Some(resolved) = changed.remove(&pod.key) {
+                *pod = resolved;
+            }
+        }
     }
 
     /// Takes one change.
@@ -191,24 +209,33 @@ impl Decoder {
             Change::DefineLabelSet(definition) => self.define_labels(&definition)?,
             Change::DefineVolumeClaimSet(definition) => self.define_volumes(&definition)?,
             Change::Pod(pod) => object(Object::Pod(self.pod(pod)?)),
+            Change::Node(node) => self.node(&node)?,
             Change::DaemonSet(daemon) => object(Object::Daemon(self.daemon(&daemon)?)),
-            Change::Node(node) => object(Object::Node(record::node(&node)?)),
             Change::NodeClaim(claim) => object(Object::Claim(record::claim(&claim)?)),
             Change::Namespace(namespace) => object(Object::Namespace(record::namespace(&namespace))),
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
-            // Volumes, budgets, priority classes and other autoscalers are not looked at: pods with claims are held back, priorities are resolved.
-            Change::PersistentVolumeClaim(_)
-            | Change::PersistentVolume(_)
-            | Change::StorageClass(_)
-            | Change::CsiNode(_)
-            | Change::PodDisruptionBudget(_)
-            | Change::PriorityClass(_)
-            | Change::Autoscaler(_) => Decoded::Nothing,
+            Change::PersistentVolumeClaim(claim) => {
+                self.storage.see_claim(&claim);
+                Decoded::Nothing
+            }
+            Change::PersistentVolume(volume) => self.storage.see_volume(&volume).map(|()| Decoded::Nothing)?,
+            Change::StorageClass(class) => self.storage.see_class(&class).map(|()| Decoded::Nothing)?,
+            Change::CsiNode(node) => object(Object::Attach(around::attach(&node))),
+            Change::PodDisruptionBudget(budget) => object(Object::PodBudget(around::budget(&budget)?)),
+            Change::Autoscaler(other) => object(Object::Autoscaler(around::autoscaler(&other))),
+            // The API server resolves the priorities of pods; those of DaemonSets' templates decide nothing.
+            Change::PriorityClass(_) => Decoded::Nothing,
         })
     }
 
-    fn pod(&mut self, pod: v1::PodRecord) -> Result<engine::cluster::PodRecord, Fault> {
+    fn node(&mut self, node: &v1::NodeRecord) -> Result<Decoded, Fault> {
+        let node = record::node(node)?;
+        self.storage.see_node(&node);
+        Ok(object(Object::Node(node)))
+    }
+
+    fn pod(&mut self, pod: v1::PodRecord) -> Result<PodRecord, Fault> {
         let object = || format!("pod {}/{}", pod.namespace, pod.name);
         let labels = find(&self.labels, &pod.labels, "label set", object)?;
         let reading = find(&self.shapes, &pod.shape, "pod shape", object)?;
@@ -222,9 +249,9 @@ impl Decoder {
         };
         let volumes = match pod.volume_claims.as_slice() {
             [] => None,
-            reference => find(&self.volumes, reference, "volume claim set", object)?,
+            reference => Some(find(&self.volumes, reference, "volume claim set", object)?),
         };
-        Ok(record::pod(pod, shape, labels, volumes, reading.problem()))
+        Ok(self.storage.mount(record::pod(pod, shape, labels, reading.problem()), volumes))
     }
 
     fn daemon(&self, daemon: &v1::DaemonSetRecord) -> Result<engine::cluster::DaemonRecord, Fault> {
@@ -256,7 +283,7 @@ impl Decoder {
     fn define_volumes(&mut self, definition: &v1::Definition) -> Result<Decoded, Fault> {
         let hash = self.check_definition("volume claim set", definition)?;
         let set: v1::VolumeClaimSet = decode("volume claim set", &definition.content)?;
-        self.volumes.insert(hash, record::volumes(&set).map(Arc::new));
+        self.volumes.insert(hash, storage::named(&set));
         Ok(Decoded::Nothing)
     }
 
@@ -278,20 +305,30 @@ impl Decoder {
         let Some(kind) = ManifestKind::of(manifest.kind()) else { return Ok(Decoded::Nothing) };
         within("bytes in a manifest", manifest.json.len() as u64, self.limits.manifest_bytes as u64)?;
         within("manifests", self.manifests.len() as u64 + 1, self.limits.manifests as u64)?;
-        let kept = Manifest { json: manifest.json, revision: manifest.resource_version.into() };
-        self.manifests.insert((kind, manifest.name.into()), kept);
-        Ok(Decoded::Manifests)
+        let kept = Manifest::received(manifest.json, manifest.resource_version.into());
+        let known = self.manifests.insert((kind, manifest.name.into()), kept.clone());
+        Ok(if known.as_ref() == Some(&kept) { Decoded::Nothing } else { Decoded::Manifests })
     }
 
     fn removal(&mut self, removal: &v1::Removal) -> Decoded {
         let name: Text = removal.name.as_str().into();
         let namespace = || Text::from(removal.namespace.as_str());
         let key = match removal.kind() {
-            v1::ObjectKind::Pod => Key::Pod(PodKey { namespace: namespace(), name }),
-            v1::ObjectKind::Node => Key::Node(name),
+            v1::ObjectKind::Pod => {
+                let key = PodKey { namespace: namespace(), name };
+                self.storage.unmount(&key);
+                Key::Pod(key)
+            }
+            v1::ObjectKind::Node => {
+                self.storage.forget_node(&name);
+                Key::Node(name)
+            }
+            v1::ObjectKind::CsiNode => Key::Attach(name),
+            v1::ObjectKind::PodDisruptionBudget => Key::PodBudget(namespace(), name),
             v1::ObjectKind::NodeClaim => Key::Claim(name),
             v1::ObjectKind::DaemonSet => Key::Daemon(namespace(), name),
             v1::ObjectKind::Namespace => Key::Namespace(name),
+            other if self.storage.forget(other, &removal.namespace, &removal.name) => return Decoded::Nothing,
             other => {
                 let known = ManifestKind::of(other).and_then(|kind| self.manifests.remove(&(kind, name)));
                 return if known.is_some() { Decoded::Manifests } else { Decoded::Nothing };
@@ -300,18 +337,25 @@ impl Decoder {
         Decoded::Gone(key)
     }
 
-    fn read_all_pools(&self) -> BTreeMap<Text, PoolRecord> {
-        self.read_pools.read(&self.manifests).into_iter().map(|pool| (pool.pool.name.clone(), pool)).collect()
+    fn read_all_pools(&self) -> (BTreeMap<Text, PoolRecord>, BTreeMap<Text, ClassRecord>) {
+        let read = self.read_pools.read(&self.manifests);
+        let pools = read.pools.into_iter().map(|pool| (pool.pool.name.clone(), pool));
+        (pools.collect(), read.classes.into_iter().map(|class| (class.name.clone(), class)).collect())
     }
 
     fn changed_pools(&mut self) -> Vec<Observation> {
-        let pools = self.read_all_pools();
+        let (pools, classes) = self.read_all_pools();
         let before = std::mem::replace(&mut self.pools, pools);
+        let classes_before = std::mem::replace(&mut self.classes, classes);
         let gone = before.keys().filter(|name| !self.pools.contains_key(*name));
         let mut observations: Vec<Observation> =
             gone.map(|name| Observation::Delete(Key::Pool(name.clone()))).collect();
         let changed = self.pools.values().filter(|pool| before.get(&pool.pool.name) != Some(*pool));
         observations.extend(changed.map(|pool| Observation::upsert(Object::Pool(pool.clone()))));
+        let gone = classes_before.keys().filter(|name| !self.classes.contains_key(*name));
+        observations.extend(gone.map(|name| Observation::Delete(Key::Class(name.clone()))));
+        let changed = self.classes.values().filter(|class| classes_before.get(&class.name) != Some(*class));
+        observations.extend(changed.map(|class| Observation::upsert(Object::Class(class.clone()))));
         observations
     }
 }

@@ -1,5 +1,7 @@
 //! The engine's instructions as messages.
 
+mod status;
+
 use engine::control::{ClaimOrder, Instruction, InstructionId, LaunchedFacts, PodHint};
 use engine::model::labels::NODEPOOL;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
@@ -8,7 +10,7 @@ use fleetwright_proto::v1::connect_response;
 use fleetwright_proto::v1::instruction::Action;
 
 /// The annotation that marks NodeClaims of ours. Claims without it are counted and never touched.
-pub const OURS: &str = "fleetwright.dev/managed";
+pub const OURS: &str = engine::cluster::around::MANAGED;
 
 /// An instruction that is quickly done is given up after this long, in milliseconds: longer than an agent needs to come back
 /// after a restart of its node, shorter than the registration timeout that would remove the machine anyway.
@@ -29,7 +31,9 @@ pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
         | Instruction::MarkLaunched { .. }
         | Instruction::RegisterNode { .. }
         | Instruction::InitializeNode { .. }
-        | Instruction::DeleteClaim { .. } => Timestamp(now.0.saturating_add(QUICK_MS)),
+        | Instruction::DeleteClaim { .. }
+        | Instruction::WriteStatus(_)
+        | Instruction::RecordEvent(_) => Timestamp(now.0.saturating_add(QUICK_MS)),
     }
 }
 
@@ -53,7 +57,7 @@ pub fn instruction(
         epoch,
         generation: id.0,
         deadline_ms: deadline.0,
-        subject: format!("nodeclaim/{}", instruction.claim()),
+        subject: instruction.subject(),
         action: Some(action(instruction)),
     }
 }
@@ -82,6 +86,8 @@ fn action(instruction: &Instruction) -> Action {
             force_at_ms: deadline.map(|at| at.0),
             reason: reason.to_string(),
         }),
+        Instruction::WriteStatus(order) => Action::WriteObject(status::write(order)),
+        Instruction::RecordEvent(order) => Action::RecordEvent(status::event(order)),
         Instruction::DeleteClaim { claim, node, reason } => Action::DeleteNodeClaim(v1::DeleteNodeClaim {
             node_claim: claim.to_string(),
             node: node.as_ref().map(Text::to_string).unwrap_or_default(),

@@ -33,7 +33,17 @@ struct Cluster<'v> {
     sold_out: usize,
     refused: Option<&'v str>,
     rails: Rails<'v>,
+    /// Other autoscalers at work.
+    autoscalers: Vec<&'v str>,
+    /// NodePools that are left to them, and why.
+    left_pools: Vec<LeftPool<'v>>,
     machines: Vec<Machine<'v>>,
+}
+
+#[derive(Debug, Serialize)]
+struct LeftPool<'v> {
+    name: &'v str,
+    reason: &'v str,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,6 +73,7 @@ struct Machine<'v> {
     usd_per_hour: String,
     pods: usize,
     leaves: Option<&'v str>,
+    blocked: Option<&'v str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,6 +110,8 @@ fn cluster_entry(cluster: &ClusterView) -> Cluster<'_> {
         sold_out: cluster.sold_out,
         refused: cluster.refused.as_deref(),
         rails: rails(&cluster.rails),
+        autoscalers: cluster.autoscalers.iter().map(AsRef::as_ref).collect(),
+        left_pools: cluster.left_pools.iter().map(|(name, reason)| LeftPool { name, reason }).collect(),
         machines: cluster.machines.iter().map(machine_entry).collect(),
     }
 }
@@ -130,6 +143,7 @@ fn machine_entry(machine: &MachineView) -> Machine<'_> {
         usd_per_hour: bought.map_or(MicroUsd(0), |bought| bought.price).to_string(),
         pods: machine.pods,
         leaves: machine.leaves.as_deref(),
+        blocked: machine.blocked.as_deref(),
     }
 }
 

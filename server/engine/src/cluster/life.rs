@@ -1,5 +1,6 @@
 //! What a NodePool says about the end of its nodes: when they may go, how many at once, how old they may become.
 
+use super::cron::Cron;
 use crate::model::Timestamp;
 
 /// Which nodes consolidation may touch (`spec.disruption.consolidationPolicy`). Empty nodes go under either.
@@ -55,17 +56,36 @@ pub struct Budget {
     pub limit: BudgetLimit,
     /// The reasons that it applies to; `None` means all of them.
     pub reasons: Option<Vec<DisruptionReason>>,
-    /// Whether it applies only at certain times. Such budgets are held to be in force always: a node that goes a few
-    /// hours late costs less than one that goes in the hours that its owner ruled out.
-    pub scheduled: bool,
+    /// When it applies; `None` is always.
+    pub window: Option<BudgetWindow>,
+}
+
+/// Times at which a budget applies: from each hit of the schedule for so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BudgetWindow {
+    /// When it begins, in UTC.
+    pub schedule: Cron,
+    /// How long it lasts, in milliseconds.
+    pub duration_ms: i64,
+}
+
+impl BudgetWindow {
+    /// Whether `now` lies within it (Karpenter: budgets). The end of a window is outside.
+    #[must_use]
+    pub fn contains(&self, now: Timestamp) -> bool {
+        let since = Timestamp(now.0.saturating_sub(self.duration_ms));
+        self.schedule.next_after(since).is_some_and(|hit| hit <= now)
+    }
 }
 
 impl Budget {
-    /// The most nodes out of `total` that may be gone at once; `None` when this budget does not speak of `reason`.
+    /// The most nodes out of `total` that may be gone at once at `now`; `None` when this budget does not speak of `reason`, or
+    /// not at that time.
     #[must_use]
-    pub fn allowed(&self, reason: DisruptionReason, total: usize) -> Option<usize> {
+    pub fn allowed(&self, reason: DisruptionReason, total: usize, now: Timestamp) -> Option<usize> {
         match self.limit {
             BudgetLimit::Unreadable => Some(0),
+            _ if self.window.is_some_and(|window| !window.contains(now)) => None,
             _ if self.reasons.as_ref().is_some_and(|listed| !listed.contains(&reason)) => None,
             BudgetLimit::Nodes(nodes) => Some(nodes as usize),
             BudgetLimit::Percent(percent) => Some((total * percent as usize).div_ceil(100)),
@@ -95,7 +115,7 @@ impl Default for PoolLife {
         Self {
             consolidate_after_ms: Some(0),
             policy: ConsolidationPolicy::default(),
-            budgets: vec![Budget { limit: BudgetLimit::Percent(10), reasons: None, scheduled: false }],
+            budgets: vec![Budget { limit: BudgetLimit::Percent(10), reasons: None, window: None }],
             expire_after_ms: Some(720 * 3_600_000),
             termination_grace_period_ms: None,
         }
@@ -103,10 +123,10 @@ impl Default for PoolLife {
 }
 
 impl PoolLife {
-    /// How many more of `total` nodes may go for `reason` when `gone` of them are going or not ready already.
+    /// How many more of `total` nodes may go for `reason` at `now` when `gone` of them are going or not ready already.
     #[must_use]
-    pub fn allowance(&self, reason: DisruptionReason, total: usize, gone: usize) -> usize {
-        let bounds = self.budgets.iter().filter_map(|budget| budget.allowed(reason, total));
+    pub fn allowance(&self, reason: DisruptionReason, total: usize, gone: usize, now: Timestamp) -> usize {
+        let bounds = self.budgets.iter().filter_map(|budget| budget.allowed(reason, total, now));
         bounds.min().map_or(usize::MAX, |allowed| allowed.saturating_sub(gone))
     }
 
@@ -122,7 +142,7 @@ mod tests {
     use super::*;
 
     fn budget(limit: BudgetLimit) -> Budget {
-        Budget { limit, reasons: None, scheduled: false }
+        Budget { limit, reasons: None, window: None }
     }
 
     fn life(budgets: Vec<Budget>) -> PoolLife {
@@ -132,22 +152,41 @@ mod tests {
     #[test]
     fn a_share_of_nodes_rounds_up() {
         // 10 % of 11 nodes is 1.1, rounded up 2; one of them is gone already.
-        assert_eq!(life(vec![budget(BudgetLimit::Percent(10))]).allowance(DisruptionReason::Empty, 11, 1), 1);
-        assert_eq!(life(vec![budget(BudgetLimit::Percent(0))]).allowance(DisruptionReason::Empty, 11, 0), 0);
+        assert_eq!(
+            life(vec![budget(BudgetLimit::Percent(10))]).allowance(DisruptionReason::Empty, 11, 1, Timestamp(0)),
+            1
+        );
+        assert_eq!(
+            life(vec![budget(BudgetLimit::Percent(0))]).allowance(DisruptionReason::Empty, 11, 0, Timestamp(0)),
+            0
+        );
     }
 
     #[test]
     fn the_tightest_budget_that_speaks_of_the_reason_holds() {
         let drift = Budget { reasons: Some(vec![DisruptionReason::Drifted]), ..budget(BudgetLimit::Nodes(0)) };
         let both = life(vec![budget(BudgetLimit::Nodes(3)), drift]);
-        assert_eq!(both.allowance(DisruptionReason::Empty, 100, 0), 3);
-        assert_eq!(both.allowance(DisruptionReason::Drifted, 100, 0), 0);
+        assert_eq!(both.allowance(DisruptionReason::Empty, 100, 0, Timestamp(0)), 3);
+        assert_eq!(both.allowance(DisruptionReason::Drifted, 100, 0, Timestamp(0)), 0);
     }
 
     #[test]
     fn no_budget_means_no_bound_and_an_unreadable_one_lets_nothing_go() {
-        assert_eq!(life(vec![]).allowance(DisruptionReason::Empty, 5, 5), usize::MAX);
+        assert_eq!(life(vec![]).allowance(DisruptionReason::Empty, 5, 5, Timestamp(0)), usize::MAX);
         let odd = Budget { reasons: Some(vec![DisruptionReason::Drifted]), ..budget(BudgetLimit::Unreadable) };
-        assert_eq!(life(vec![odd]).allowance(DisruptionReason::Empty, 5, 0), 0);
+        assert_eq!(life(vec![odd]).allowance(DisruptionReason::Empty, 5, 0, Timestamp(0)), 0);
+    }
+
+    #[test]
+    fn a_scheduled_budget_holds_in_its_hours_and_not_outside() {
+        // 5 January 2026 is a Monday; 09:00 UTC is 1,767,603,600 s after the epoch. From Monday to Friday, 9:00 to 17:00.
+        let monday_nine = 1_767_603_600_000;
+        let schedule = Cron::parse("0 9 * * mon-fri").unwrap();
+        let window = Some(BudgetWindow { schedule, duration_ms: 8 * 3_600_000 });
+        let life = life(vec![Budget { window, ..budget(BudgetLimit::Nodes(0)) }, budget(BudgetLimit::Nodes(2))]);
+        let at = |millis: i64| life.allowance(DisruptionReason::Empty, 10, 0, Timestamp(monday_nine + millis));
+        assert_eq!([at(-1), at(0), at(8 * 3_600_000 - 1), at(8 * 3_600_000)], [2, 0, 0, 2]);
+        // Saturday, five days later.
+        assert_eq!(at(5 * 86_400_000), 2);
     }
 }

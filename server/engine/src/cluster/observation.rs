@@ -1,5 +1,6 @@
 //! How facts arrive: one whole snapshot, then one object at a time.
 
+use super::around::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
 use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
 use crate::model::Text;
 
@@ -37,6 +38,14 @@ pub struct ClusterSnapshot {
     pub daemons: Vec<DaemonRecord>,
     /// Namespaces.
     pub namespaces: Vec<NamespaceRecord>,
+    /// PodDisruptionBudgets.
+    pub budgets: Vec<PodBudgetRecord>,
+    /// EC2NodeClasses.
+    pub classes: Vec<ClassRecord>,
+    /// Attach limits of nodes.
+    pub attach: Vec<AttachRecord>,
+    /// Other autoscalers.
+    pub autoscalers: Vec<AutoscalerRecord>,
 }
 
 /// One object.
@@ -54,6 +63,14 @@ pub enum Object {
     Daemon(DaemonRecord),
     /// A namespace.
     Namespace(NamespaceRecord),
+    /// A PodDisruptionBudget.
+    PodBudget(PodBudgetRecord),
+    /// An EC2NodeClass.
+    Class(ClassRecord),
+    /// The attach limits of a node.
+    Attach(AttachRecord),
+    /// Another autoscaler.
+    Autoscaler(AutoscalerRecord),
 }
 
 /// The name of one object.
@@ -71,4 +88,12 @@ pub enum Key {
     Daemon(Text, Text),
     /// A namespace.
     Namespace(Text),
+    /// A PodDisruptionBudget, by namespace and name.
+    PodBudget(Text, Text),
+    /// An EC2NodeClass.
+    Class(Text),
+    /// The attach limits of a node.
+    Attach(Text),
+    /// Another autoscaler.
+    Autoscaler(Text),
 }

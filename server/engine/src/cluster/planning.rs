@@ -11,13 +11,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::promise::Target;
-use super::record::{ClaimRecord, NodeRecord, PodRecord};
+use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
 use crate::input::{PlanningInput, Policy};
 use crate::model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
 use crate::model::{
-    BoundPod, DaemonSet, Effect, Labels, Node, NodeStage, Pod, PodShape, Resources, Taint, Text, Timestamp,
-    VolumeAlternatives,
+    BoundPod, DaemonSet, Effect, Labels, Node, NodePool, NodeStage, NotReady, Pod, PodShape, Resources, Taint, Text,
+    Timestamp, VolumeAlternatives,
 };
 
 /// Taint of a Node that no controller has taken in yet.
@@ -79,7 +79,7 @@ impl ClusterState {
             volume_sets: tables.volumes.values,
             pods,
             nodes,
-            pools: self.pools().map(|record| record.pool.clone()).collect(),
+            pools: self.pools().map(|record| self.planning_pool(record)).collect(),
             daemons,
             namespaces: self.namespaces().clone(),
             policy: policy.clone(),
@@ -95,7 +95,18 @@ impl ClusterState {
                 && pod.is_reschedulable()
                 && !pod.refuses_disruption(now)
         };
-        self.promises.to(&pod.key).is_none() && (pod.is_provisionable() || leaves())
+        let waits =
+            || pod.is_unschedulable() && self.nominated_node(pod).is_none() && self.held_until(pod, now).is_none();
+        self.promises.to(&pod.key).is_none() && (waits() || leaves())
+    }
+
+    /// A pool that is left to others takes no part, and says why.
+    fn planning_pool(&self, record: &PoolRecord) -> NodePool {
+        let mut pool = record.pool.clone();
+        if let Some(why) = self.left_to_others(record) {
+            pool.not_ready = Some(NotReady::NodePool(why));
+        }
+        pool
     }
 
     fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
@@ -107,6 +118,11 @@ impl ClusterState {
             };
             if let Some(pod) = self.pod(key) {
                 promised.entry(name.clone()).or_default().push(pod);
+            }
+        }
+        for pod in self.pods().filter(|pod| pod.nominated.is_some() && self.promises.to(&pod.key).is_none()) {
+            if let Some(node) = self.nominated_node(pod) {
+                promised.entry(node.clone()).or_default().push(pod);
             }
         }
         let joined = self.nodes().map(|node| self.joined(node));
@@ -154,7 +170,7 @@ impl ClusterState {
                 (false, false) => NodeStage::Registered,
             },
             pods: Vec::new(),
-            attach_limits: node.attach_limits.clone(),
+            attach_limits: self.around.attach.get(&node.name).cloned().unwrap_or_default(),
             created: node.created,
         }
     }
@@ -196,9 +212,23 @@ struct Tables {
     shapes: Table<PodShape>,
     labels: Table<Labels>,
     volumes: Table<VolumeAlternatives>,
+    /// What is attached for pods that have a node, by the address of what they ask for.
+    attached: FxHashMap<usize, u32>,
 }
 
 impl Tables {
+    /// Where a bound pod's volumes can be mounted is settled; what they take of the node's attachments is not.
+    fn attached(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
+        let address = Arc::as_ptr(volumes) as usize;
+        if let Some(known) = self.attached.get(&address) {
+            return *known;
+        }
+        let attachments = volumes.attachments.clone();
+        let index = self.volumes.intern(Arc::new(VolumeAlternatives { attachments, ..VolumeAlternatives::default() }));
+        self.attached.insert(address, index);
+        index
+    }
+
     fn pod(&mut self, pod: &PodRecord) -> Pod {
         Pod {
             namespace: pod.key.namespace.clone(),
@@ -219,7 +249,7 @@ impl Tables {
             name: pod.key.name.clone(),
             shape: self.shapes.index(&pod.shape),
             labels: self.labels.index(&pod.labels),
-            volumes: pod.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
+            volumes: pod.volumes.as_ref().map(|volumes| self.attached(volumes)),
             daemon: pod.daemon.clone(),
             terminating: pod.terminating,
             leaving,
@@ -246,11 +276,15 @@ impl<T: Clone + Eq + Hash> Table<T> {
         if let Some(known) = self.by_address.get(&address) {
             return *known;
         }
-        let index = *self.by_value.entry(Arc::clone(value)).or_insert_with(|| {
-            self.values.push(T::clone(value));
-            u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
-        });
+        let index = self.intern(Arc::clone(value));
         self.by_address.insert(address, index);
         index
+    }
+
+    fn intern(&mut self, value: Arc<T>) -> u32 {
+        *self.by_value.entry(value).or_insert_with_key(|value| {
+            self.values.push(T::clone(value));
+            u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
+        })
     }
 }

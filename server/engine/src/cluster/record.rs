@@ -71,7 +71,7 @@ pub struct PodRecord {
     pub volumes: Option<Arc<VolumeAlternatives>>,
     /// `spec.nodeName`.
     pub node: Option<Text>,
-    /// `status.nominatedNodeName`: kube-scheduler is making room there by preemption.
+    /// `status.nominatedNodeName` where we did not set it: kube-scheduler, or somebody else, has promised that node.
     pub nominated: Option<Text>,
     /// Phase.
     pub phase: PodPhase,
@@ -93,6 +93,10 @@ pub struct PodRecord {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// Why nobody can schedule it.
     pub invalid: Option<Text>,
+    /// `status.conditions[Ready]` is True.
+    pub ready: bool,
+    /// When Cluster Autoscaler last said that it buys a node for this pod.
+    pub foreign_scale_up: Option<Timestamp>,
 }
 
 impl PodRecord {
@@ -123,6 +127,8 @@ impl PodRecord {
             mirror: false,
             do_not_disrupt: None,
             invalid: None,
+            ready: false,
+            foreign_scale_up: None,
         }
     }
 
@@ -135,9 +141,14 @@ impl PodRecord {
     /// Whether a machine may be bought for it (Karpenter: provisionable pods).
     #[must_use]
     pub fn is_provisionable(&self) -> bool {
+        self.is_unschedulable() && self.nominated.is_none()
+    }
+
+    /// Whether kube-scheduler finds no node for it and a new one could help, whatever it is nominated for.
+    #[must_use]
+    pub fn is_unschedulable(&self) -> bool {
         self.scheduling == Scheduling::Unschedulable
             && self.node.is_none()
-            && self.nominated.is_none()
             && !self.is_terminal()
             && !self.terminating
             && self.daemon.is_none()
@@ -188,8 +199,6 @@ pub struct NodeRecord {
     pub allocatable: Resources,
     /// What the machine has.
     pub capacity: Resources,
-    /// Volumes that each CSI driver can attach.
-    pub attach_limits: Vec<(Text, i64)>,
     /// When it was created.
     pub created: Option<Timestamp>,
 }
@@ -238,8 +247,25 @@ pub struct PoolRecord {
     pub pool: NodePool,
     /// What it says about the end of its nodes.
     pub life: PoolLife,
-    /// `metadata.generation` of pool and NodeClass together, or any other text that changes when either does.
+    /// `metadata.generation` of pool and NodeClass together, or any other text that changes when what either asks for does.
     pub revision: Text,
+    /// The object itself.
+    pub meta: PoolMeta,
+}
+
+/// What the metadata of a NodePool say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolMeta {
+    /// UID.
+    pub uid: Text,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// The annotation `fleetwright.dev/managed`, when it is `true` or `false`.
+    pub managed: Option<bool>,
+    /// Why its specification is refused, when it is (condition `ValidationSucceeded`).
+    pub invalid: Option<Text>,
 }
 
 /// A DaemonSet, as the pod that it puts on nodes.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::around::Surroundings;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::promise::{Promises, Target};
 use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
@@ -31,6 +32,8 @@ pub struct ClusterState {
     expected: BTreeMap<Text, ClaimRecord>,
     /// NodeClaims whose machines are about to go; written by the controller.
     going: BTreeSet<Text>,
+    /// Budgets, classes, attach limits, other autoscalers.
+    pub(super) around: Surroundings,
     /// Room given to pods; written by the controller, settled by observations.
     pub promises: Promises,
 }
@@ -68,8 +71,18 @@ impl ClusterState {
         for key in &gone {
             self.delete(key, now);
         }
-        let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces } = snapshot;
+        self.around = Surroundings {
+            hold_ms: self.around.hold_ms,
+            foreign: std::mem::take(&mut self.around.foreign),
+            ..Surroundings::default()
+        };
+        let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces, .. } = snapshot;
+        let around = (snapshot.budgets.into_iter().map(Object::PodBudget))
+            .chain(snapshot.classes.into_iter().map(Object::Class))
+            .chain(snapshot.attach.into_iter().map(Object::Attach))
+            .chain(snapshot.autoscalers.into_iter().map(Object::Autoscaler));
         let objects = (namespaces.into_iter().map(Object::Namespace))
+            .chain(around)
             .chain(pools.into_iter().map(Object::Pool))
             .chain(daemons.into_iter().map(Object::Daemon))
             .chain(claims.into_iter().map(Object::Claim))
@@ -94,6 +107,7 @@ impl ClusterState {
             namespaces: namespaces
                 .map(|(name, labels)| NamespaceRecord { name: name.clone(), labels: labels.clone() })
                 .collect(),
+            ..self.around.to_snapshot()
         }
     }
 
@@ -130,6 +144,18 @@ impl ClusterState {
             Object::Namespace(namespace) => {
                 self.namespaces.insert(namespace.name, namespace.labels);
             }
+            Object::PodBudget(budget) => {
+                self.around.budgets.insert((budget.namespace.clone(), budget.name.clone()), budget);
+            }
+            Object::Class(class) => {
+                self.around.classes.insert(class.name.clone(), class);
+            }
+            Object::Attach(attach) => {
+                self.around.attach.insert(attach.node, attach.limits);
+            }
+            Object::Autoscaler(other) => {
+                self.around.autoscalers.insert(other.name.clone(), other);
+            }
         }
     }
 
@@ -143,6 +169,8 @@ impl ClusterState {
         if settled {
             self.promises.settle(&pod.key);
         }
+        let known = self.pods.remove(&pod.key);
+        self.note_foreign(known.as_ref(), Some(&pod));
         self.pods.insert(pod.key.clone(), pod);
     }
 
@@ -212,6 +240,7 @@ impl ClusterState {
                 if let Some(pod) = self.pods.remove(key) {
                     let before = self.presence(&pod);
                     self.move_pod(key, Some(&before), None, pod.daemon.is_some(), now);
+                    self.note_foreign(Some(&pod), None);
                 }
                 self.promises.settle(key);
             }
@@ -237,6 +266,18 @@ impl ClusterState {
             }
             Key::Namespace(name) => {
                 self.namespaces.remove(name);
+            }
+            Key::PodBudget(namespace, name) => {
+                self.around.budgets.remove(&(namespace.clone(), name.clone()));
+            }
+            Key::Class(name) => {
+                self.around.classes.remove(name);
+            }
+            Key::Attach(node) => {
+                self.around.attach.remove(node);
+            }
+            Key::Autoscaler(name) => {
+                self.around.autoscalers.remove(name);
             }
         }
     }

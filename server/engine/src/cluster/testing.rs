@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolRecord, Scheduling};
+use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, Scheduling};
 use super::{Budget, BudgetLimit, ClusterState, Object, Observation, PoolLife};
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
 use crate::model::pool::OptInRules;
@@ -58,12 +58,12 @@ pub(crate) fn pool() -> PoolRecord {
         rules: OptInRules::default(),
     };
     let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: Vec::new(), ..PoolLife::default() };
-    PoolRecord { pool, life, revision: text("1") }
+    PoolRecord { pool, life, revision: text("1"), meta: PoolMeta::default() }
 }
 
 pub(crate) fn pool_with(limit: BudgetLimit) -> PoolRecord {
     let mut pool = pool();
-    pool.life.budgets = vec![Budget { limit, reasons: None, scheduled: false }];
+    pool.life.budgets = vec![Budget { limit, reasons: None, window: None }];
     pool
 }
 

@@ -119,9 +119,9 @@ fn a_snapshot_forgets_what_is_not_in_it() {
 
 #[test]
 fn pods_that_are_not_for_sale_are_not_planned() {
-    let mut state = in_service(pool(), &[]);
+    let mut state = in_service(pool(), &["m0"]);
     let gated = PodRecord { scheduling: Scheduling::Gated, ..pod("gated", 1) };
-    let preempting = PodRecord { nominated: Some(text("n")), ..pod("preempting", 1) };
+    let preempting = PodRecord { nominated: Some(text("n-m0")), ..pod("preempting", 1) };
     let daemon = PodRecord { daemon: Some(text("d/d")), ..pod("daemon", 1) };
     let ending = PodRecord { terminating: true, ..pod("ending", 1) };
     see(&mut state, 0, [gated, preempting, daemon, ending, pod("plain", 1)].map(Object::Pod));

@@ -1,5 +1,6 @@
 //! What is to be done. Effects are exact: whoever carries one out has nothing left to choose.
 
+use super::status::{EventOrder, StatusOrder};
 use super::{ClusterId, DecidedLaunch, DecisionId, Finding};
 use crate::cluster::PodKey;
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
@@ -127,19 +128,35 @@ pub enum Instruction {
         /// Why, in a sentence.
         reason: Text,
     },
+    /// Write the status of an object, or its finalizers.
+    WriteStatus(StatusOrder),
+    /// Tell people what happened to an object.
+    RecordEvent(EventOrder),
 }
 
 impl Instruction {
-    /// The NodeClaim that it is about.
+    /// The NodeClaim whose machine it moves on; `None` for what only tells people something.
     #[must_use]
-    pub fn claim(&self) -> &Text {
+    pub fn claim(&self) -> Option<&Text> {
         match self {
-            Self::CreateClaim(order) => &order.name,
+            Self::CreateClaim(order) => Some(&order.name),
             Self::MarkLaunched { claim, .. }
             | Self::RegisterNode { claim, .. }
             | Self::InitializeNode { claim, .. }
             | Self::Drain { claim, .. }
-            | Self::DeleteClaim { claim, .. } => claim,
+            | Self::DeleteClaim { claim, .. } => Some(claim),
+            Self::WriteStatus(_) | Self::RecordEvent(_) => None,
+        }
+    }
+
+    /// What it is about, as `<kind>/<name>` in lower case: instructions with the same subject take turns, and a later one
+    /// makes an earlier one stale. What is told about a NodeClaim waits for no drain and outdates none.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match self {
+            Self::WriteStatus(order) => format!("status/{}", order.subject),
+            Self::RecordEvent(order) => format!("event/{}/{}", order.subject, order.reason),
+            other => format!("nodeclaim/{}", other.claim().map_or("", |claim| claim)),
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::model::{CapacityType, Text, Timestamp};
 const MAX_ATTEMPTS: u32 = 3;
 /// How long the cluster is given to show what an agent has acknowledged, in milliseconds, before it is asked again.
 const SHOW_MS: i64 = 5_000;
+/// Why a machine ends that the cloud does not sell.
+pub(super) const NO_CAPACITY: &str = "the cloud has no capacity for any launch option";
 
 impl Ward {
     /// Takes machines into care that the cluster shows and that are ours and launched.
@@ -69,6 +71,7 @@ impl Ward {
                 let minutes = desk.settings.launch_timeout_ms / 60_000;
                 let reason = format!("no machine was launched within {minutes} minutes");
                 desk.rails.brake.failed(desk.now);
+                self.note_joined(claim, false);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
             Stage::Joining => self.step_joining(claim, elapsed, free, desk),
@@ -83,11 +86,12 @@ impl Ward {
         let node = self.state.node_of_claim(claim);
         match node {
             Some(node) if node.is_registered() => {
+                self.note_joined(claim, true);
                 self.enter(claim, Stage::Registered, desk.now);
                 desk.rails.brake.joined(desk.now);
                 self.step(claim, desk);
             }
-            Some(node) if free => {
+            Some(node) if free && self.closed_until(claim, node, desk.now).is_none() => {
                 let node = node.name.clone();
                 let Some(record) = self.state.claim(claim) else { return };
                 let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
@@ -99,6 +103,7 @@ impl Ward {
                 let minutes = desk.settings.registration_timeout_ms / 60_000;
                 let reason = format!("the machine did not join the cluster within {minutes} minutes");
                 desk.rails.brake.failed(desk.now);
+                self.note_joined(claim, false);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
             _ => {}
@@ -116,8 +121,19 @@ impl Ward {
         }
     }
 
+    /// A machine has joined for the first time, or has not in time. Those found in the cluster had joined before.
+    fn note_joined(&mut self, claim: &Text, joined: bool) {
+        let planned = self.machines.get(claim).filter(|machine| machine.planned.is_some());
+        if let Some(pool) = planned.and_then(|machine| self.state.pool(&machine.pool)) {
+            self.clerk.health.note(pool, joined);
+        }
+    }
+
     /// An agent carried an instruction out.
     pub fn acked(&mut self, id: InstructionId, desk: &mut Desk<'_>) {
+        if self.written(id, false, desk) {
+            return;
+        }
         let Some(claim) = self.asked.remove(&id) else { return };
         let Some(machine) = self.machines.get_mut(&claim).filter(|machine| machine.waits_for == Some(id)) else {
             return;
@@ -143,6 +159,9 @@ impl Ward {
 
     /// An agent could not carry an instruction out.
     pub fn failed(&mut self, id: InstructionId, reason: &str, desk: &mut Desk<'_>) {
+        if self.written(id, true, desk) {
+            return;
+        }
         let Some(claim) = self.asked.remove(&id) else { return };
         let again = desk.after(desk.settings.retry_ms);
         let Some(machine) = self.machines.get_mut(&claim).filter(|machine| machine.waits_for == Some(id)) else {
@@ -213,7 +232,7 @@ impl Ward {
         match failure {
             LaunchFailure::NoCapacity { sold_out } => {
                 self.note_sold_out(claim, sold_out, desk);
-                self.finalise(claim, &Text::from("the cloud has no capacity for any launch option"), desk);
+                self.finalise(claim, &Text::from(NO_CAPACITY), desk);
                 self.window.rouse(now);
             }
             LaunchFailure::Refused { retryable: true, .. } if machine.leaves.is_none() && attempt < MAX_ATTEMPTS => {

@@ -113,6 +113,7 @@ impl Ward {
     pub fn record(&mut self, decision: Decision, desk: &mut Desk<'_>) {
         let decision = Arc::new(decision);
         self.remember(&decision);
+        self.clerk.rouse();
         desk.effects.push(Effect::Record(Box::new(Decision::clone(&decision))));
         self.undecided.insert(decision.id, decision);
     }
@@ -180,7 +181,8 @@ impl Ward {
         let sold = |option: &super::LaunchOption| {
             desk.offerings.is_sold_out(&option.instance_type, &option.zone, order.capacity_type)
         };
-        let unchanged = pool.revision == machine.revision && pool.pool.not_ready.is_none();
+        let ours = self.state.left_to_others(pool).is_none();
+        let unchanged = ours && pool.revision == machine.revision && pool.pool.not_ready.is_none();
         unchanged
             && self.may_launch(&planned.claim.pool, desk)
             && !order.options.iter().all(sold)

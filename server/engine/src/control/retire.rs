@@ -18,7 +18,9 @@ impl Ward {
         if self.next_pass.is_none_or(|pass| pass > desk.now) || !self.is_ready() {
             return;
         }
-        let EmptyNodes { removals, again, held } = empty_nodes(&self.state, &self.proposed(None), desk.now);
+        let EmptyNodes { removals, again, held, held_pools } = empty_nodes(&self.state, &self.proposed(None), desk.now);
+        self.clerk.held = held_pools;
+        self.clerk.rouse();
         self.changed = false;
         self.last_pass = Some(desk.now);
         let soon = (held > 0).then(|| desk.after(desk.settings.disruption_pass_ms));
@@ -66,6 +68,7 @@ impl Ward {
         let still: BTreeSet<Text> = still.removals.into_iter().map(|removal| removal.claim).collect();
         for removal in &decision.removals {
             if still.contains(&removal.claim) && self.may_remove(&removal.claim, desk) {
+                self.clerk.reasons.insert(removal.claim.clone(), "Empty");
                 self.dismiss(&removal.claim, &removal.reason, None, desk);
             } else {
                 desk.rails.removals.forget(&self.cluster, &removal.claim);

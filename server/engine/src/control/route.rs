@@ -38,6 +38,7 @@ impl Ward {
             Event::Listed { listing, .. } => self.collect(&listing, desk),
             Event::Tick | Event::Released { .. } | Event::FreezesChanged { .. } => return,
         }
+        self.clerk.rouse();
         self.changed = true;
     }
 
@@ -53,7 +54,7 @@ impl Ward {
         let lone_pod = pod.is_some();
         let structural = !lone_pod
             && matches!(&observation, Observation::Upsert(object)
-            if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_)));
+            if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_) | Object::Autoscaler(_)));
         let whole = matches!(observation, Observation::Snapshot(_));
         self.state.apply(observation, now);
         if !lone_pod {
@@ -91,6 +92,7 @@ impl Ward {
         if self.state.promises.lapse(desk.now) {
             self.window.rouse(desk.now);
         }
+        self.release_held(desk);
         self.ask_for_snapshot(desk);
         if self.rails.quarantine.is_none() && !self.is_shadow(desk) {
             self.step_machines(desk);
@@ -103,13 +105,15 @@ impl Ward {
             self.next_pass = Some(self.next_pass.map_or(earliest, |pass| pass.min(earliest)));
         }
         self.look_for_empty_nodes(desk);
+        self.report(desk);
         self.wake = self.next_moment(desk);
     }
 
     fn next_moment(&self, desk: &Desk<'_>) -> Option<Timestamp> {
         let settings = desk.settings;
         let window = self.window.due(settings.batch_idle_ms, settings.batch_max_ms);
-        let decisions = [window, self.retry, self.next_pass].into_iter().flatten().filter(|_| self.is_ready());
+        let report = self.clerk.due(desk.now).filter(|_| self.may_speak(desk));
+        let decisions = [window, self.retry, self.next_pass, report].into_iter().flatten().filter(|_| self.is_ready());
         let machines = self.machines.values().filter_map(|machine| {
             let after = |millis: i64| Timestamp(machine.since.0.saturating_add(millis));
             let again = (machine.waits_for.is_none() && machine.not_before > desk.now).then_some(machine.not_before);
@@ -118,12 +122,15 @@ impl Ward {
                 Stage::Joining => Some(after(settings.registration_timeout_ms)).filter(|limit| *limit > desk.now),
                 _ => None,
             };
+            let node = (machine.stage == Stage::Joining).then(|| self.state.node_of_claim(&machine.claim)).flatten();
+            let opens = node.and_then(|node| self.closed_until(&machine.claim, node, desk.now));
             let again = again.filter(|_| machine.stage != Stage::InService);
-            [again, limit].into_iter().flatten().min()
+            [again, limit, opens].into_iter().flatten().min()
         });
         // Nothing is done about machines while what is seen of them is not believed, or while nothing is done at all.
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
         let machines = machines.filter(|_| !held);
-        machines.chain(decisions).chain(self.next_snapshot()).chain(self.state.promises.next_lapse()).min()
+        let lapses = [self.next_snapshot(), self.state.promises.next_lapse(), self.held_until].into_iter().flatten();
+        machines.chain(decisions).chain(lapses).min()
     }
 }

@@ -58,9 +58,10 @@ fn decided(effects: &[Effect]) -> Vec<&Decision> {
     decisions.collect()
 }
 
+/// Instructions that move a machine on; statuses and events have tests of their own.
 pub(super) fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
     let told = effects.iter().filter_map(|effect| match effect {
-        Effect::Instruct { id, instruction, .. } => Some((*id, instruction.as_ref())),
+        Effect::Instruct { id, instruction, .. } if instruction.claim().is_some() => Some((*id, instruction.as_ref())),
         _ => None,
     });
     told.collect()
@@ -283,6 +284,44 @@ fn a_node_is_let_in_with_the_pods_that_still_wait_for_it() {
     let [(_, Instruction::RegisterNode { hints, .. })] = told.as_slice() else { panic!("{told:?}") };
     let named: Vec<String> = hints.iter().map(|hint| format!("{} {}", hint.pod, hint.uid)).collect();
     assert_eq!(named, ["default/a default/a"]);
+}
+
+/// The machine for `a` is launched, and its Node, made at 8 s, is not ready.
+fn with_slow_node() -> (Controller, crate::cluster::NodeRecord) {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
+    acked(&mut controller, instructions(&effects)[0].0, 6_100);
+    let slow = crate::cluster::NodeRecord { ready: false, created: Some(Timestamp(8_000)), ..young_node() };
+    let effects = observe(&mut controller, 8_000, Observation::upsert(Object::Node(slow.clone())));
+    assert!(instructions(&effects).is_empty(), "{effects:?}");
+    (controller, slow)
+}
+
+fn lets_in(effects: &[Effect]) -> bool {
+    matches!(instructions(effects).as_slice(), [(_, Instruction::RegisterNode { .. })])
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_let_in_with_its_hints_as_soon_as_it_is() {
+    let (mut controller, slow) = with_slow_node();
+    let ready = crate::cluster::NodeRecord { ready: true, ..slow };
+    assert!(lets_in(&observe(&mut controller, 12_000, Observation::upsert(Object::Node(ready)))));
+}
+
+#[test]
+fn a_node_that_does_not_become_ready_is_let_in_after_half_a_minute() {
+    let (mut controller, _) = with_slow_node();
+    assert!(!lets_in(&controller.handle(Event::Tick, Timestamp(37_999))));
+    // Made at 8 s; the patience is 30 s.
+    assert!(controller.next_wakeup().is_some_and(|at| at <= Timestamp(38_000)));
+    assert!(lets_in(&controller.handle(Event::Tick, Timestamp(38_000))));
+}
+
+#[test]
+fn a_node_that_nobody_waits_for_is_let_in_before_it_is_ready() {
+    let (mut controller, _) = with_slow_node();
+    assert!(lets_in(&observe(&mut controller, 9_000, Observation::Delete(Key::Pod(pod("a", 500).key)))));
 }
 
 fn with_machine() -> Controller {

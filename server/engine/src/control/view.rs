@@ -38,6 +38,10 @@ pub struct ClusterView {
     pub refused: Option<String>,
     /// What the rails hold back, and why.
     pub rails: RailsView,
+    /// Other autoscalers that are at work in the cluster.
+    pub autoscalers: Vec<Text>,
+    /// NodePools that are left to others, and why.
+    pub left_pools: Vec<(Text, Text)>,
 }
 
 /// A NodePool.
@@ -70,4 +74,6 @@ pub struct MachineView {
     pub pods: usize,
     /// Why it has to go, once it has to.
     pub leaves: Option<Text>,
+    /// What keeps its pods from leaving, while it is drained and something does.
+    pub blocked: Option<Text>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::adopt::Legacy;
 use super::batch::Window;
+use super::clerk::{Clerk, barred};
 use super::collect::Collection;
 use super::machine::{Machine, Stage};
 use super::offerings::OfferingMemory;
@@ -75,6 +76,10 @@ pub(super) struct Ward {
     pub last_pass: Option<Timestamp>,
     /// Whether the next pass may find something: set by every change of the state.
     pub changed: bool,
+    /// What has been said about objects.
+    pub clerk: Clerk,
+    /// When the next pod that was left to Cluster Autoscaler is planned.
+    pub held_until: Option<Timestamp>,
     /// When this cluster needs attention although nothing happens.
     pub wake: Option<Timestamp>,
 }
@@ -97,11 +102,12 @@ impl Ward {
     /// Gives an instruction about the machine of `claim`; its answer is awaited.
     pub fn instruct(&mut self, instruction: Instruction, desk: &mut Desk<'_>) {
         let id = InstructionId(desk.number());
-        let claim = instruction.claim().clone();
-        if let Some(machine) = self.machines.get_mut(&claim) {
-            machine.waits_for = Some(id);
+        if let Some(claim) = instruction.claim() {
+            if let Some(machine) = self.machines.get_mut(claim) {
+                machine.waits_for = Some(id);
+            }
+            self.asked.insert(id, claim.clone());
         }
-        self.asked.insert(id, claim);
         let cluster = self.cluster.clone();
         desk.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
     }
@@ -124,8 +130,9 @@ impl Ward {
         (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id))
     }
 
-    pub fn view(&self, sold_out: usize, rails: RailsView) -> ClusterView {
-        let machines: Vec<MachineView> = self.machines.values().map(|machine| self.machine_view(machine)).collect();
+    pub fn view(&self, sold_out: usize, rails: RailsView, now: Timestamp) -> ClusterView {
+        let machines: Vec<MachineView> =
+            self.machines.values().map(|machine| self.machine_view(machine, now)).collect();
         let prices = machines.iter().filter_map(|machine| machine.bought.as_ref());
         ClusterView {
             cluster: self.cluster.clone(),
@@ -142,10 +149,18 @@ impl Ward {
             decisions: self.recent.iter().cloned().collect(),
             refused: self.refused.clone(),
             rails,
+            autoscalers: self.state.live_autoscalers().cloned().collect(),
+            left_pools: self.left_pools(),
         }
     }
 
-    fn machine_view(&self, machine: &Machine) -> MachineView {
+    /// What keeps the pods of a machine that goes.
+    fn blocked(&self, machine: &Machine, now: Timestamp) -> Option<Text> {
+        let node = self.state.node_of_claim(&machine.claim).filter(|_| machine.stage == Stage::Draining)?;
+        barred(&self.state.drain_barred(&node.name, now)).map(Text::from)
+    }
+
+    fn machine_view(&self, machine: &Machine, now: Timestamp) -> MachineView {
         let node = self.state.node_of_claim(&machine.claim).map(|node| node.name.clone());
         let pods = node.iter().flat_map(|node| self.state.pods_on(node)).filter(|pod| pod.daemon.is_none());
         MachineView {
@@ -155,6 +170,7 @@ impl Ward {
             since: machine.since,
             bought: machine.bought.clone(),
             pods: pods.count(),
+            blocked: self.blocked(machine, now),
             node,
             leaves: machine.leaves.clone(),
         }

@@ -20,6 +20,8 @@ pub struct EmptyNodes {
     pub again: Option<Timestamp>,
     /// Empty nodes that a budget keeps.
     pub held: usize,
+    /// How many of each NodePool.
+    pub held_pools: BTreeMap<Text, usize>,
 }
 
 /// The machines that may go at `now`. `proposed` are NodeClaims whose removal is decided and not under way yet: they are
@@ -31,7 +33,7 @@ pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<Text>, now: Timesta
     let mut by_pool: BTreeMap<Text, PoolNodes<'_>> = BTreeMap::new();
     for node in state.nodes().filter(|node| node.is_initialized()) {
         let Some(claim) = state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
-        let Some(pool) = state.pool(&claim.pool) else { continue };
+        let Some(pool) = state.pool(&claim.pool).filter(|pool| state.left_to_others(pool).is_none()) else { continue };
         let nodes = by_pool.entry(claim.pool.clone()).or_default();
         let going = state.is_going_node(&node.name) || proposed.contains(&claim.name);
         nodes.total += 1;
@@ -47,8 +49,12 @@ pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<Text>, now: Timesta
     }
     for (pool, nodes) in by_pool {
         let Some(record) = state.pool(&pool) else { continue };
-        let allowed = record.life.allowance(DisruptionReason::Empty, nodes.total, nodes.gone);
-        found.held += nodes.empty.len().saturating_sub(allowed);
+        let allowed = record.life.allowance(DisruptionReason::Empty, nodes.total, nodes.gone, now);
+        let held = nodes.empty.len().saturating_sub(allowed);
+        found.held += held;
+        if held > 0 {
+            found.held_pools.insert(pool.clone(), held);
+        }
         let may_go = nodes.empty.iter().take(allowed);
         found.removals.extend(may_go.map(|(node, claim)| removal(node, claim, record)));
     }
@@ -69,7 +75,8 @@ fn promised_nodes(state: &ClusterState) -> BTreeSet<Text> {
         Target::Node(node) => Some(node.clone()),
         Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
     };
-    state.promises.iter().filter_map(|(_, promise)| name(&promise.target)).collect()
+    let nominated = state.pods().filter_map(|pod| state.nominated_node(pod).cloned());
+    state.promises.iter().filter_map(|(_, promise)| name(&promise.target)).chain(nominated).collect()
 }
 
 fn is_empty(state: &ClusterState, node: &NodeRecord, now: Timestamp) -> bool {

@@ -20,6 +20,8 @@ pub struct Volumes<'c> {
     /// Host names of nodes that stay; volumes of other hosts can be mounted nowhere, as far as their host name goes.
     hosts: BTreeSet<Text>,
     default_class: Option<&'c StorageClass>,
+    /// Where objects are looked for, for people.
+    place: &'static str,
 }
 
 /// The pod whose volumes are looked at.
@@ -45,7 +47,13 @@ impl<'c> Volumes<'c> {
     pub fn new(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
         let defaults = cluster.classes.values().filter(|class| class.is_default);
         let default_class = defaults.min_by_key(|class| (std::cmp::Reverse(class.created), class.name.clone()));
-        Self { cluster, hosts, default_class }
+        Self { cluster, hosts, default_class, place: "input" }
+    }
+
+    /// The same for a cluster that is connected: what is missing is missing there.
+    #[must_use]
+    pub fn of_a_live_cluster(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
+        Self { place: "cluster", ..Self::new(cluster, hosts) }
     }
 
     /// What the volumes of `pod` ask for.
@@ -101,7 +109,7 @@ impl<'c> Volumes<'c> {
         let key = (pod.namespace.clone(), name);
         let title = format!("PersistentVolumeClaim/{}/{}", key.0, key.1);
         let Some(claim) = self.cluster.claims.get(&key) else {
-            let template = template.ok_or_else(|| format!("{title} is not in the input"))?;
+            let template = template.ok_or_else(|| format!("{title} is not in the {}", self.place))?;
             return self.unbound(&title, &key, template);
         };
         if claim.deleting {
@@ -120,7 +128,7 @@ impl<'c> Volumes<'c> {
     }
 
     fn bound(&self, title: &str, name: &Text) -> Result<Need, String> {
-        let missing = || format!("{title} is bound to PersistentVolume/{name}, which is not in the input");
+        let missing = || format!("{title} is bound to PersistentVolume/{name}, which is not in the {}", self.place);
         let volume = self.cluster.volumes.get(name).ok_or_else(missing)?;
         if volume.deleting {
             return Err(format!("{title} is bound to PersistentVolume/{name}, which is being deleted"));
@@ -158,7 +166,7 @@ impl<'c> Volumes<'c> {
     fn unbound(&self, title: &str, key: &(Text, Text), spec: &ClaimSpec) -> Result<Need, String> {
         let class = match &spec.class {
             None => self.default_class.ok_or_else(|| {
-                format!("{title} names no storage class, and no StorageClass of the input is the default")
+                format!("{title} names no storage class, and no StorageClass of the {} is the default", self.place)
             })?,
             Some(name) if name.is_empty() => {
                 return Err(format!("{title} is not bound and wants no storage class, so nothing provisions it"));
@@ -167,7 +175,7 @@ impl<'c> Volumes<'c> {
                 .cluster
                 .classes
                 .get(name)
-                .ok_or_else(|| format!("{title} names StorageClass/{name}, which is not in the input"))?,
+                .ok_or_else(|| format!("{title} names StorageClass/{name}, which is not in the {}", self.place))?,
         };
         if !class.waits {
             return Err(format!(

@@ -1,7 +1,7 @@
 //! Claims, volumes and storage classes.
 
 use engine::model::labels::{REGION, ZONE, canonical_key};
-use engine::model::{NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
+use engine::model::{Labels, NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
 
 use super::metadata::{Metadata, annotation};
 use crate::inventory::Object;
@@ -95,7 +95,7 @@ impl Volume {
             name: meta.name.clone(),
             attachment: attachment(&spec, &meta.name),
             terms: node_affinity::selector(&spec.at("nodeAffinity").at("required")),
-            zones: zones(&meta),
+            zones: zones(&meta.labels),
             on_host: spec.at("local").exists() || spec.at("hostPath").exists(),
             deleting: meta.deleting,
         }
@@ -112,9 +112,10 @@ fn attachment(spec: &Cursor<'_>, name: &Text) -> Option<(Text, Text)> {
     ebs.exists().then(|| (EBS_DRIVER.into(), ebs.at("volumeID").text().unwrap_or_else(|| name.clone())))
 }
 
-/// Several zones in one label are joined by two underscores.
-fn zones(meta: &Metadata) -> Requirements {
-    let topology = meta.labels.iter().filter(|(key, _)| [ZONE, REGION].contains(&canonical_key(key)));
+/// What the zone and region labels of a volume ask of its node. Several zones in one label are joined by two underscores.
+#[must_use]
+pub fn zones(labels: &Labels) -> Requirements {
+    let topology = labels.iter().filter(|(key, _)| [ZONE, REGION].contains(&canonical_key(key)));
     topology.map(|(key, value)| Requirement::new(key, Operator::In, value.split("__").map(Text::from))).collect()
 }
 

@@ -34,6 +34,14 @@ pub(super) const FIELDS: &[Field] = &[
         "{fleetwright.dev/zone-balance: \"true\"}",
     ),
     field(
+        "metadata.annotations.fleetwright.dev/managed",
+        "string",
+        "\"true\", and \"false\" while a live Karpenter is seen in the cluster",
+        "\"true\", \"false\"",
+        "Whether a connected server uses this pool. Beside a Karpenter that is at work, pools are handed over one by one with \"true\".",
+        "\"true\"",
+    ),
+    field(
         "metadata.annotations.fleetwright.dev/zone-balance",
         "string",
         "\"false\"",

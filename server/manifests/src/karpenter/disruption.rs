@@ -1,7 +1,8 @@
 //! `spec.disruption` of a NodePool: when its nodes may be removed or replaced.
 
+use engine::cluster::Cron;
+
 use super::duration::{self, Lifetime};
-use super::schedule::Schedule;
 use crate::Cursor;
 
 /// `spec.disruption`.
@@ -34,7 +35,7 @@ pub struct Budget {
     /// `reasons`; `None` holds for all reasons, an empty list for none.
     pub reasons: Option<Vec<DisruptionReason>>,
     /// `schedule` and `duration` in milliseconds; `None` is always active.
-    pub window: Option<(Schedule, i64)>,
+    pub window: Option<(Cron, i64)>,
 }
 
 /// How many nodes.
@@ -134,7 +135,7 @@ fn parse_quota(text: &str) -> Option<Quota> {
     }
 }
 
-fn read_window(at: &Cursor<'_>) -> Option<(Schedule, i64)> {
+fn read_window(at: &Cursor<'_>) -> Option<(Cron, i64)> {
     let (schedule_at, duration_at) = (at.at("schedule"), at.at("duration"));
     if schedule_at.exists() != duration_at.exists() {
         at.error("schedule and duration belong together; write both or neither");
@@ -142,7 +143,7 @@ fn read_window(at: &Cursor<'_>) -> Option<(Schedule, i64)> {
     }
     let schedule = schedule_at.str()?;
     let schedule =
-        Schedule::parse(schedule).map_err(|problem| schedule_at.error(format!("not a schedule: {problem}"))).ok();
+        Cron::parse(schedule).map_err(|problem| schedule_at.error(format!("not a schedule: {problem}"))).ok();
     let text = duration_at.str()?;
     let whole_minutes = duration::parse(text).filter(|millis| millis % 60_000 == 0);
     let duration = whole_minutes.or_else(|| duration_at.unexpected(text, "hours and minutes, such as 8h or 1h30m"));

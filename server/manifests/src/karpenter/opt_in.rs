@@ -46,6 +46,10 @@ fn read_one(rules: &mut OptInRules, name: &str, at: &Cursor<'_>) -> bool {
         "on-demand-min-nodes" => rules.on_demand_min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "max-node-vcpu" => rules.max_node_vcpu = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "min-nodes" => rules.min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
+        // Whose pool it is concerns clusters that are connected; a plan of files looks at every pool.
+        "managed" => {
+            let _ = at.one_of(&[("true", true), ("false", false)]);
+        }
         _ => return false,
     }
     true

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::PodKey;
+use engine::control::{Content, EventOrder, StatusOrder, Subject};
 use engine::model::{Text, Timestamp};
 
 /// Counts and names, kept from the first moment on. DaemonSet pods are left out.
@@ -30,6 +31,12 @@ pub struct ClusterBook {
     withdrawn: u64,
     /// Nodes that are there.
     nodes: BTreeSet<Text>,
+    /// What stands in the status of objects.
+    statuses: BTreeMap<Subject, Content>,
+    /// Statuses that were written.
+    pub statuses_written: u64,
+    /// Events, by reason.
+    events: BTreeMap<&'static str, u64>,
 }
 
 impl ClusterBook {
@@ -62,6 +69,27 @@ impl ClusterBook {
         if self.nodes.remove(node) {
             self.nodes_removed += 1;
         }
+    }
+
+    pub(super) fn note_status(&mut self, order: &StatusOrder) {
+        self.statuses_written += 1;
+        self.statuses.insert(order.subject.clone(), order.content.clone());
+    }
+
+    pub(super) fn note_event(&mut self, order: &EventOrder) {
+        *self.events.entry(order.reason).or_default() += 1;
+    }
+
+    /// What stands in the status of an object.
+    #[must_use]
+    pub fn status(&self, subject: &Subject) -> Option<&Content> {
+        self.statuses.get(subject)
+    }
+
+    /// How many events of that reason were told.
+    #[must_use]
+    pub fn events(&self, reason: &str) -> u64 {
+        self.events.get(reason).copied().unwrap_or(0)
     }
 
     /// Pods that exist and have not run yet, by namespace and name.

@@ -1,4 +1,5 @@
-//! A scheduler in the manner of kube-scheduler's default: every node that will do, the one with the most room.
+//! A scheduler in the manner of kube-scheduler's default: the node that a pod was hinted to if it will do, else of all that
+//! will do the one with the most room. Every attempt uses a hint up.
 
 use std::cmp::Reverse;
 
@@ -17,15 +18,20 @@ impl SimulatedCluster {
             return;
         }
         for key in self.unbound.clone() {
+            let hint = self.hinted.remove(&key);
             let Some(pod) = self.pods.get(&key).filter(|pod| pod.scheduling != Scheduling::Gated) else { continue };
-            match self.choose(pod) {
+            match self.choose(pod, hint.as_ref()) {
                 Some(node) => self.bind(&key, &node, now),
                 None => self.refuse(&key),
             }
         }
     }
 
-    fn choose(&self, pod: &PodRecord) -> Option<Text> {
+    fn choose(&self, pod: &PodRecord, hint: Option<&Text>) -> Option<Text> {
+        let hinted = hint.and_then(|node| self.nodes.get(node)).filter(|node| self.suits(&pod.shape, node));
+        if let Some(node) = hinted {
+            return Some(node.name.clone());
+        }
         let suitable = self.nodes.values().filter(|node| self.suits(&pod.shape, node));
         let free = |node: &NodeRecord| self.room.get(&node.name).map_or(0, |room| room.get(resources::CPU));
         suitable.min_by_key(|node| (Reverse(free(node)), &node.name)).map(|node| node.name.clone())

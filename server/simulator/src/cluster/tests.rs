@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
+use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
 use engine::model::{Labels, PodShape, Requirements, Resources, Text, Timestamp};
 
 use super::*;
@@ -48,25 +48,37 @@ fn order(name: &str) -> ClaimOrder {
 /// A cluster with one ready and registered node of `cpu` at 2000 ms.
 fn with_node(cpu: i64) -> SimulatedCluster {
     let mut cluster = SimulatedCluster::new(settings());
-    cluster.instruct(&Instruction::CreateClaim(order("a")), Timestamp(0)).unwrap();
+    join(&mut cluster, "a", cpu);
+    cluster
+}
+
+/// The node of NodeClaim `name` joins and is let in; ready at 2000 ms.
+fn join(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
+    cluster.instruct(&Instruction::CreateClaim(order(name)), Timestamp(0)).unwrap();
+    launch(cluster, name, cpu);
+    cluster.tick(Timestamp(1500));
+    cluster.instruct(&register(name, Vec::new()), Timestamp(1600)).unwrap();
+    cluster.tick(Timestamp(2000));
+}
+
+fn launch(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
     let facts = LaunchedFacts {
-        provider_id: Text::from("aws:///z/i-1"),
+        provider_id: Text::from(format!("aws:///z/i-{name}")),
         labels: Labels::new(),
         capacity: resources(cpu),
         allocatable: resources(cpu),
     };
-    cluster.instruct(&Instruction::MarkLaunched { claim: claim("a"), facts }, Timestamp(0)).unwrap();
-    cluster.tick(Timestamp(1500));
-    let register = Instruction::RegisterNode {
-        claim: claim("a"),
-        node: Text::from("ip-a"),
+    cluster.instruct(&Instruction::MarkLaunched { claim: claim(name), facts }, Timestamp(0)).unwrap();
+}
+
+fn register(name: &str, hints: Vec<PodHint>) -> Instruction {
+    Instruction::RegisterNode {
+        claim: claim(name),
+        node: Text::from(format!("ip-{name}")),
         labels: Labels::new(),
         taints: Vec::new(),
-        hints: Vec::new(),
-    };
-    cluster.instruct(&register, Timestamp(1600)).unwrap();
-    cluster.tick(Timestamp(2000));
-    cluster
+        hints,
+    }
 }
 
 #[test]
@@ -127,4 +139,27 @@ fn deleting_a_claim_removes_its_node_and_may_be_done_twice() {
     }
     assert_eq!((cluster.nodes().count(), cluster.claims().count()), (0, 0));
     assert_eq!(cluster.book().nodes_removed, 1);
+}
+
+#[test]
+fn a_hinted_pod_goes_to_its_node_though_another_has_more_room() {
+    let node_of = |hinted: bool| {
+        let mut cluster = SimulatedCluster::new(settings());
+        cluster.scale(&workload("web", 100), 1, Timestamp(0));
+        let hint = cluster.pods().next().map(|pod| PodHint { pod: pod.key.clone(), uid: pod.uid.clone() });
+        let hints = hint.into_iter().filter(|_| hinted).collect();
+        for name in ["large", "small"] {
+            cluster.instruct(&Instruction::CreateClaim(order(name)), Timestamp(0)).unwrap();
+        }
+        launch(&mut cluster, "large", 400);
+        launch(&mut cluster, "small", 200);
+        // Both have joined after 1000 ms and are ready 100 ms later; small is let in first, and in the same moment large.
+        cluster.tick(Timestamp(1500));
+        cluster.instruct(&register("small", hints), Timestamp(1600)).unwrap();
+        cluster.instruct(&register("large", Vec::new()), Timestamp(1600)).unwrap();
+        cluster.tick(Timestamp(2000));
+        cluster.pods().next().and_then(|pod| pod.node.clone())
+    };
+    assert_eq!(node_of(true).as_deref(), Some("ip-small"));
+    assert_eq!(node_of(false).as_deref(), Some("ip-large"));
 }

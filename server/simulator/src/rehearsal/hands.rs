@@ -105,7 +105,8 @@ impl Rehearsal {
         match scene.cluster.instruct(instruction, self.now) {
             Ok(Answer::Done) => Some(Outcome::Done),
             Ok(Answer::Later) => {
-                self.drains.insert((cluster.clone(), instruction.claim().clone()), id);
+                let claim = instruction.claim()?.clone();
+                self.drains.insert((cluster.clone(), claim), id);
                 None
             }
             Err(reason) => Some(Outcome::Refused(reason)),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud::simulated::{Bucket, Weather};
-use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife};
+use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife, PoolMeta};
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
 use engine::model::pool::OptInRules;
 use engine::model::{
@@ -77,9 +77,9 @@ fn pool(catalogue: &Arc<Catalogue>) -> PoolRecord {
         catalogue: Arc::clone(catalogue),
         rules: OptInRules::default(),
     };
-    let half = Budget { limit: BudgetLimit::Percent(50), reasons: None, scheduled: false };
+    let half = Budget { limit: BudgetLimit::Percent(50), reasons: None, window: None };
     let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: vec![half], ..PoolLife::default() };
-    PoolRecord { pool, life, revision: Text::from("1") }
+    PoolRecord { pool, life, revision: Text::from("1"), meta: PoolMeta::default() }
 }
 
 fn daemon() -> DaemonRecord {

@@ -8,6 +8,12 @@ use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Tain
 use fleetwright_proto::v1;
 use v1::instruction::Action;
 
+/// Whether `instruction` only tells people something. A simulated cluster keeps neither status nor events: they are written as
+/// soon as they are asked for.
+pub(crate) fn only_tells(instruction: &v1::Instruction) -> bool {
+    matches!(instruction.action, Some(Action::WriteObject(_) | Action::RecordEvent(_)))
+}
+
 /// What `instruction` asks for; `None` for kinds that this agent does not know.
 ///
 /// # Errors
@@ -48,7 +54,6 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             node: Some(delete.node).filter(|node| !node.is_empty()).map(Text::from),
             reason: delete.reason.into(),
         },
-        // A simulated cluster keeps neither status nor events.
         Action::WriteObject(_) | Action::RecordEvent(_) => return Ok(None),
     }))
 }

@@ -24,7 +24,10 @@ pub(crate) fn object(object: &Object) -> Option<Seen> {
         Object::Claim(record) => Seen::plain(Change::NodeClaim(claim(record))),
         Object::Daemon(record) => daemon(record),
         Object::Namespace(record) => Seen::plain(Change::Namespace(namespace(record))),
-        Object::Pool(_) => return None,
+        // A simulated cluster has none of these; NodePools and classes travel as manifests.
+        Object::Pool(_) | Object::PodBudget(_) | Object::Class(_) | Object::Attach(_) | Object::Autoscaler(_) => {
+            return None;
+        }
     })
 }
 
@@ -38,6 +41,13 @@ pub(crate) fn removal(key: &Key) -> Seen {
         Key::Pool(name) => Seen::removed(Kind::NodePool, "", name.as_ref()),
         Key::Daemon(namespace, name) => Seen::removed(Kind::DaemonSet, namespace.as_ref(), name.as_ref()),
         Key::Namespace(name) => Seen::removed(Kind::Namespace, "", name.as_ref()),
+        Key::PodBudget(namespace, name) => Seen::removed(Kind::PodDisruptionBudget, namespace.as_ref(), name.as_ref()),
+        Key::Class(name) => Seen::removed(Kind::Ec2NodeClass, "", name.as_ref()),
+        Key::Attach(name) => Seen::removed(Kind::CsiNode, "", name.as_ref()),
+        Key::Autoscaler(name) => Seen::plain(Change::Autoscaler(v1::AutoscalerRecord {
+            name: name.to_string(),
+            ..v1::AutoscalerRecord::default()
+        })),
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use engine::cluster::PoolRecord;
+use engine::cluster::{ClassRecord, PoolRecord};
 use engine::model::Text;
 use fleetwright_proto::v1;
+use serde_json::Value;
 
 /// Kinds of objects that travel as manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,10 +40,67 @@ pub struct Manifest {
     pub revision: Text,
 }
 
+/// Conditions that say something nobody but their writer knows. All others are verdicts on the object itself, this server's
+/// own among them; an object is judged by what it is.
+const KEPT_CONDITIONS: [&str; 1] = ["NodeRegistrationHealthy"];
+
+impl Manifest {
+    /// An object as it came, without what changes although nobody asks for anything else: bookkeeping of the API server and
+    /// conditions. Its revision changes when the rest does, so that a status that this server writes wakes nobody.
+    #[must_use]
+    pub fn received(json: Vec<u8>, version: Text) -> Self {
+        match essence(&json) {
+            Some(json) => Self { revision: digest(&json).into(), json },
+            None => Self { json, revision: version },
+        }
+    }
+}
+
+/// `None` when an API server did not write it.
+fn essence(json: &[u8]) -> Option<Vec<u8>> {
+    let mut object: Value = serde_json::from_slice(json).ok()?;
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    metadata.get("generation")?;
+    metadata.retain(|key, _| !matches!(key.as_str(), "resourceVersion" | "managedFields"));
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.retain(|key, _| !matches!(key.as_str(), "resources" | "nodes"));
+        if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+            conditions.retain(|one| KEPT_CONDITIONS.iter().any(|kept| one["type"] == *kept));
+            for one in conditions.iter_mut().filter_map(Value::as_object_mut) {
+                one.retain(|key, _| matches!(key.as_str(), "type" | "status"));
+            }
+        }
+    }
+    serde_json::to_vec(&object).ok()
+}
+
+/// Differs where the bytes do, as far as one process can tell.
+fn digest(bytes: &[u8]) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What manifests were read as.
+#[derive(Debug, Clone, Default)]
+pub struct ReadManifests {
+    /// NodePools.
+    pub pools: Vec<PoolRecord>,
+    /// EC2NodeClasses.
+    pub classes: Vec<ClassRecord>,
+}
+
+impl From<Vec<PoolRecord>> for ReadManifests {
+    fn from(pools: Vec<PoolRecord>) -> Self {
+        Self { pools, classes: Vec::new() }
+    }
+}
+
 /// All manifests of a cluster, by kind and name.
 pub type Manifests = BTreeMap<(ManifestKind, Text), Manifest>;
 
-type Read = dyn Fn(&Manifests) -> Vec<PoolRecord> + Send + Sync;
+type Read = dyn Fn(&Manifests) -> ReadManifests + Send + Sync;
 
 /// Reads the NodePools out of a cluster's manifests. Cloning it costs a counter.
 #[derive(Clone)]
@@ -52,13 +110,13 @@ impl ReadPools {
     /// A reader that is called after every change of a manifest, with all of them. A pool that cannot be used it returns with
     /// the reason in `not_ready`, so that people see it.
     #[must_use]
-    pub fn new(read: impl Fn(&Manifests) -> Vec<PoolRecord> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
+    pub fn new<R: Into<ReadManifests>>(read: impl Fn(&Manifests) -> R + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |manifests| read(manifests).into()))
     }
 
-    /// The pools of `manifests`.
+    /// The pools and classes of `manifests`.
     #[must_use]
-    pub fn read(&self, manifests: &Manifests) -> Vec<PoolRecord> {
+    pub fn read(&self, manifests: &Manifests) -> ReadManifests {
         (self.0)(manifests)
     }
 }

@@ -7,8 +7,7 @@ use engine::cluster::{
 };
 use engine::model::labels::{NODEPOOL, canonical_key};
 use engine::model::{
-    Effect, Labels, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp,
-    VolumeAlternatives, quantity,
+    Effect, Labels, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
 };
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
@@ -19,13 +18,7 @@ use crate::session::encode::OURS;
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
 /// A pod whose references have been followed. `problem` says why nobody can schedule its shape.
-pub(super) fn pod(
-    pod: v1::PodRecord,
-    shape: Arc<PodShape>,
-    labels: Arc<Labels>,
-    volumes: Option<Arc<VolumeAlternatives>>,
-    problem: Option<&Text>,
-) -> PodRecord {
+pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>, problem: Option<&Text>) -> PodRecord {
     let phase = phase(pod.phase());
     let owner = pod.owner.as_ref();
     let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
@@ -41,9 +34,9 @@ pub(super) fn pod(
         uid: pod.uid.into(),
         shape,
         labels,
-        volumes,
+        volumes: None,
         node: filled(&pod.node_name),
-        nominated: filled(&pod.nominated_node_name),
+        nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_us),
         phase,
         terminating: pod.deleted_at_ms != 0,
         scheduling: match pod.scheduled_reason.as_str() {
@@ -54,6 +47,8 @@ pub(super) fn pod(
         created: moment(pod.created_at_ms),
         started: moment(pod.started_at_ms),
         invalid: problem.cloned(),
+        ready: pod.ready,
+        foreign_scale_up: moment(pod.foreign_scale_up_ms),
     }
 }
 
@@ -74,17 +69,6 @@ fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
     duration::parse(value).filter(|millis| *millis > 0).map(DoNotDisrupt::ForMillis)
 }
 
-/// What claims ask of a node cannot be told from their names alone, so a pod with any is held back rather than placed where its
-/// volumes cannot follow.
-pub(super) fn volumes(set: &v1::VolumeClaimSet) -> Option<VolumeAlternatives> {
-    let first = set.volumes.first()?;
-    let blocked = format!(
-        "volume {:?}: volumes of connected clusters are not resolved to zones and attach limits, so the pod is not planned for",
-        first.volume_name
-    );
-    Some(VolumeAlternatives { any_of: Vec::new(), attachments: Vec::new(), blocked: Some(blocked.into()) })
-}
-
 /// A Node.
 pub(super) fn node(node: &v1::NodeRecord) -> Result<NodeRecord, Fault> {
     let object = || format!("node {}", node.name);
@@ -99,7 +83,6 @@ pub(super) fn node(node: &v1::NodeRecord) -> Result<NodeRecord, Fault> {
         do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true"),
         allocatable: resources(&node.allocatable, object)?,
         capacity: resources(&node.capacity, object)?,
-        attach_limits: Vec::new(),
         created: moment(node.created_at_ms),
     })
 }
@@ -154,11 +137,11 @@ fn annotation<'p>(pairs: &'p [v1::StringPair], key: &str) -> Option<&'p str> {
     pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
 }
 
-fn filled(text: &str) -> Option<Text> {
+pub(super) fn filled(text: &str) -> Option<Text> {
     (!text.is_empty()).then(|| text.into())
 }
 
-fn moment(millis: i64) -> Option<Timestamp> {
+pub(super) fn moment(millis: i64) -> Option<Timestamp> {
     (millis != 0).then_some(Timestamp(millis))
 }
 

@@ -33,6 +33,7 @@ fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
         },
         life: engine::cluster::PoolLife::default(),
         revision: revision.clone(),
+        meta: engine::cluster::PoolMeta::default(),
     }
 }
 
@@ -124,10 +125,57 @@ fn protection_is_true_or_a_positive_duration() {
 }
 
 #[test]
-fn a_pod_with_claims_is_held_back() {
+fn a_pod_whose_claim_has_not_come_is_held_back() {
     let decoded = decoded_pod(v1::PodRecord { volume_claims: vec![3; 16], ..pod() });
     let blocked = decoded.volumes.and_then(|volumes| volumes.blocked.clone()).unwrap();
-    assert!(blocked.contains("\"v\""), "{blocked}");
+    assert_eq!(blocked.as_ref(), "PersistentVolumeClaim/shop/data is not in the cluster");
+}
+
+#[test]
+fn our_own_hint_is_no_nomination_and_another_autoscalers_purchase_is_dated() {
+    let hinted = v1::PodRecord { nominated_node_name: "n".into(), nominated_by_us: true, ..pod() };
+    assert_eq!(decoded_pod(hinted.clone()).nominated, None);
+    let foreign = v1::PodRecord { nominated_by_us: false, foreign_scale_up_ms: 7, ..hinted };
+    let decoded = decoded_pod(foreign);
+    assert_eq!((decoded.nominated.as_deref(), decoded.foreign_scale_up), (Some("n"), Some(Timestamp(7))));
+}
+
+#[test]
+fn a_budget_whose_status_is_out_of_date_lets_nobody_go() {
+    let record = |status_is_current| v1::PodDisruptionBudgetRecord {
+        namespace: "shop".into(),
+        name: "web".into(),
+        disruptions_allowed: 2,
+        status_is_current,
+        ..v1::PodDisruptionBudgetRecord::default()
+    };
+    assert_eq!(around::budget(&record(true)).map(|budget| budget.allowed), Ok(2));
+    assert_eq!(around::budget(&record(false)).map(|budget| budget.allowed), Ok(0));
+}
+
+fn written_pool(resource_version: &str, conditions: &str, annotation: &str) -> v1::Change {
+    let json = format!(
+        r#"{{"metadata":{{"name":"a","generation":3,"resourceVersion":"{resource_version}","annotations":{{"k":"{annotation}"}}}},
+            "status":{{"nodes":{resource_version},"conditions":{conditions}}}}}"#
+    );
+    change(Change::Manifest(v1::ManifestRecord {
+        kind: v1::ObjectKind::NodePool.into(),
+        name: "a".into(),
+        json: json.into_bytes(),
+        resource_version: resource_version.into(),
+    }))
+}
+
+#[test]
+fn a_status_that_this_server_writes_changes_no_pool() {
+    let mut decoder = decoder();
+    let told = |decoder: &mut Decoder, change| decoder.delta(vec![change]).unwrap().len();
+    assert_eq!(told(&mut decoder, written_pool("1", "[]", "v")), 1);
+    let ready = r#"[{"type":"Ready","status":"False"}]"#;
+    assert_eq!(told(&mut decoder, written_pool("2", ready, "v")), 0);
+    assert_eq!(told(&mut decoder, written_pool("3", ready, "w")), 1, "an annotation may be a rule");
+    let unhealthy = r#"[{"type":"NodeRegistrationHealthy","status":"False"}]"#;
+    assert_eq!(told(&mut decoder, written_pool("4", unhealthy, "w")), 1, "unhealthy pools are planned last");
 }
 
 #[test]

@@ -225,7 +225,10 @@ impl World {
                 seen.push(Observation::Delete(Key::Claim(claim)));
                 seen.extend(node.map(|node| Observation::Delete(Key::Node(node))));
             }
-            Instruction::RegisterNode { .. } | Instruction::InitializeNode { .. } => {}
+            Instruction::RegisterNode { .. }
+            | Instruction::InitializeNode { .. }
+            | Instruction::WriteStatus(_)
+            | Instruction::RecordEvent(_) => {}
         }
         let acked = Event::InstructionAcked { cluster: cluster.clone(), instruction };
         let seen = seen.into_iter().map(|observation| Event::Observed { cluster: cluster.clone(), observation });

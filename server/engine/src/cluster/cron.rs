@@ -1,15 +1,13 @@
-//! Cron schedules of disruption budgets: five fields in UTC, or a macro.
+//! When a schedule fires: five fields in UTC, or a macro.
 //!
 //! The dialect is that of Karpenter's parser: `*`, `?`, numbers, names of months and weekdays, ranges, steps and lists;
 //! Sunday is 0. When day of month and day of week are both restricted, either suffices.
 
-use jiff::civil::Weekday;
-use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp};
+use crate::model::Timestamp;
 
 /// Minutes, hours, days, months and weekdays on which a schedule fires, as bitsets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Schedule {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cron {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -22,10 +20,13 @@ pub struct Schedule {
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// Years that [`Schedule::next_after`] looks ahead; a date that does not come in five years (30 February) never does.
-const HORIZON_DAYS: i64 = 5 * 366;
+/// Days that [`Cron::next_after`] looks ahead: a date that does not come within eight years and a bit never does (29 February
+/// is eight years away around a century that is no leap year).
+const HORIZON_DAYS: i64 = 9 * 366;
+const MINUTE_MS: i64 = 60_000;
+const DAY_MINUTES: i64 = 24 * 60;
 
-impl Schedule {
+impl Cron {
     /// Reads `text`.
     ///
     /// # Errors
@@ -58,19 +59,17 @@ impl Schedule {
         })
     }
 
-    /// The first moment after `after` at which the schedule fires, in UTC; `None` when it never does.
+    /// The first moment after `after` at which the schedule fires; `None` when it never does.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let start = after.checked_add(Span::new().minutes(1)).ok()?.to_zoned(TimeZone::UTC);
-        let midnight = start.start_of_day().ok()?;
-        for offset in 0..HORIZON_DAYS {
-            let day = midnight.checked_add(Span::new().days(offset)).ok()?;
-            if !self.fires_on(&day) {
-                continue;
-            }
-            let earliest = if offset == 0 { i64::from(start.hour()) * 60 + i64::from(start.minute()) } else { 0 };
-            if let Some(minute) = (earliest..24 * 60).find(|minute| self.fires_at(*minute)) {
-                return day.checked_add(Span::new().minutes(minute)).ok().map(|moment| moment.timestamp());
+        let first = after.0.div_euclid(MINUTE_MS).checked_add(1)?;
+        let today = first.div_euclid(DAY_MINUTES);
+        let earliest = first.rem_euclid(DAY_MINUTES);
+        for day in today..today.checked_add(HORIZON_DAYS)? {
+            let from = if day == today { earliest } else { 0 };
+            let hit = (from..DAY_MINUTES).filter(|_| self.fires_on(day)).find(|minute| self.fires_at(*minute));
+            if let Some(minute) = hit {
+                return Some(Timestamp((day.checked_mul(DAY_MINUTES)? + minute).checked_mul(MINUTE_MS)?));
             }
         }
         None
@@ -80,12 +79,27 @@ impl Schedule {
         has(self.hours, minute_of_day / 60) && has(self.minutes, minute_of_day % 60)
     }
 
-    fn fires_on(&self, day: &jiff::Zoned) -> bool {
-        let of_month = has(self.days, i64::from(day.day()));
-        let of_week = has(self.weekdays, i64::from(day.weekday().since(Weekday::Sunday)));
-        let fits = if self.both_days { of_month && of_week } else { of_month || of_week };
-        fits && has(self.months, i64::from(day.month()))
+    /// Whether it fires on that day since 1970-01-01.
+    fn fires_on(&self, day: i64) -> bool {
+        let (month, of_month) = month_and_day(day);
+        // 1 January 1970 was a Thursday.
+        let weekday = (day + 4).rem_euclid(7);
+        let (by_date, by_week) = (has(self.days, of_month), has(self.weekdays, weekday));
+        let fits = if self.both_days { by_date && by_week } else { by_date || by_week };
+        fits && has(self.months, month)
     }
+}
+
+/// Month (1 to 12) and day of month of a day since 1970-01-01 in the Gregorian calendar. Years begin in March, so that the
+/// leap day is the last of its year; 400 years have 146,097 days, and five months from March on have 153.
+fn month_and_day(day: i64) -> (i64, i64) {
+    let since_march_0000 = day + 719_468;
+    let of_era = since_march_0000.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month_from_march + 2) / 5 + 1;
+    (if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 }, of_month)
 }
 
 fn has(set: u64, member: i64) -> bool {
@@ -126,28 +140,44 @@ fn parse_number(text: &str, least: u32, names: &[&str]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn next(schedule: &str, after: &str) -> String {
-        let after = after.parse().unwrap();
-        Schedule::parse(schedule).unwrap().next_after(after).map_or("never".to_owned(), |moment| moment.to_string())
+    const HOUR: i64 = 3_600_000;
+    const DAY: i64 = 24 * HOUR;
+
+    fn next(schedule: &str, after: i64) -> Option<i64> {
+        Cron::parse(schedule).unwrap().next_after(Timestamp(after)).map(|at| at.0)
+    }
+
+    #[test]
+    fn days_have_their_dates() {
+        // 1970 has 365 days, 1972 is a leap year: its 29 February is day 365 + 365 + 31 + 28 = 789.
+        assert_eq!([month_and_day(0), month_and_day(364), month_and_day(365)], [(1, 1), (12, 31), (1, 1)]);
+        assert_eq!([month_and_day(788), month_and_day(789), month_and_day(790)], [(2, 28), (2, 29), (3, 1)]);
+        // 1 January 2000 is day 30 × 365 + 7 leap days = 10,957; 2000 is a leap year, so 60 days later is 1 March.
+        assert_eq!(
+            [month_and_day(10_957), month_and_day(10_957 + 59), month_and_day(10_957 + 60)],
+            [(1, 1), (2, 29), (3, 1)]
+        );
+        assert_eq!(month_and_day(-1), (12, 31));
     }
 
     #[test]
     fn the_next_hit_lies_strictly_after() {
-        assert_eq!(
-            next("0 9 * * mon-fri", "2026-01-02T09:00:00Z"),
-            "2026-01-05T09:00:00Z",
-            "2 January 2026 is a Friday"
-        );
-        assert_eq!(next("0 9 * * mon-fri", "2026-01-02T08:59:30Z"), "2026-01-02T09:00:00Z");
-        assert_eq!(next("@daily", "2026-12-31T00:00:00Z"), "2027-01-01T00:00:00Z");
-        assert_eq!(next("*/20 1 29 feb *", "2026-01-01T00:00:00Z"), "2028-02-29T01:00:00Z");
-        assert_eq!(next("0 0 30 2 *", "2026-01-01T00:00:00Z"), "never");
+        assert_eq!(next("0 9 * * *", 9 * HOUR - 1), Some(9 * HOUR));
+        assert_eq!(next("0 9 * * *", 9 * HOUR), Some(DAY + 9 * HOUR));
+        assert_eq!(next("@daily", 0), Some(DAY));
+        assert_eq!(next("*/20 1 * * *", HOUR), Some(HOUR + 20 * 60_000));
+        // 1 January 1970 was a Thursday: the next Monday is the 5th, the next Saturday the 3rd.
+        assert_eq!(next("0 0 * * mon-wed", 0), Some(4 * DAY));
+        assert_eq!(next("0 0 * * 6", 0), Some(2 * DAY));
+        assert_eq!(next("0 0 29 feb *", 0), Some(789 * DAY));
+        assert_eq!(next("0 0 30 2 *", 0), None);
     }
 
     #[test]
     fn two_restricted_days_are_alternatives() {
-        assert_eq!(next("0 0 15 * 0", "2026-01-05T00:00:00Z"), "2026-01-11T00:00:00Z", "a Sunday before the 15th");
-        assert_eq!(next("0 0 15 * *", "2026-01-05T00:00:00Z"), "2026-01-15T00:00:00Z");
+        // The first Sunday of 1970 is the 4th, before the 15th; with the weekday open only the 15th counts.
+        assert_eq!(next("0 0 15 * 0", 0), Some(3 * DAY));
+        assert_eq!(next("0 0 15 * *", 0), Some(14 * DAY));
     }
 
     #[test]
@@ -165,7 +195,7 @@ mod tests {
             "@reboot",
             "a * * * *",
         ] {
-            assert!(Schedule::parse(text).is_err(), "{text:?}");
+            assert!(Cron::parse(text).is_err(), "{text:?}");
         }
     }
 }

@@ -1,0 +1,242 @@
+//! What is to stand in NodePools, EC2NodeClasses and NodeClaims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::planning::is_ephemeral;
+use crate::cluster::{ClaimRecord, ClassRecord, NodeRecord, PoolRecord};
+use crate::control::ClassFacts;
+use crate::control::machine::{Machine, Stage};
+use crate::control::status::{Condition, Content, Subject, Verdict, with_root};
+use crate::control::ward::{Desk, Ward};
+use crate::model::resources::NODES;
+use crate::model::{NotReady, Resources, Text};
+
+/// Keeps an EC2NodeClass until no NodeClaim needs it (Karpenter's AWS provider: termination).
+pub(super) const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
+
+/// What the AWS provider looks up for an EC2NodeClass.
+const RESOLVED: [&str; 4] = ["AMIsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
+
+impl Ward {
+    /// What is to stand in every object that is ours to describe; `None` leaves one as it is for now.
+    pub(super) fn contents(&mut self, desk: &Desk<'_>) -> BTreeMap<Subject, Option<Content>> {
+        let mut contents = BTreeMap::new();
+        let pools: Vec<PoolRecord> =
+            self.state.pools().filter(|pool| self.state.left_to_others(pool).is_none()).cloned().collect();
+        for pool in &pools {
+            let content = self.pool_content(pool);
+            contents.insert(Subject::Pool(pool.pool.name.clone()), Some(content));
+        }
+        // Karpenter describes its own classes, and there is no telling whose they are while both work.
+        if !self.state.karpenter_lives() {
+            let classes = self.state.classes();
+            contents.extend(classes.map(|class| (Subject::Class(class.name.clone()), self.class_content(class, desk))));
+        }
+        for machine in self.machines.values().filter(|machine| self.state.has_seen_claim(&machine.claim)) {
+            contents.insert(Subject::Claim(machine.claim.clone()), self.claim_content(machine, desk));
+        }
+        contents
+    }
+
+    fn pool_content(&mut self, pool: &PoolRecord) -> Content {
+        let generation = pool.meta.generation;
+        let mut usage = Resources::new();
+        for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && !claim.provider_id.is_empty()) {
+            usage.add(&claim.capacity);
+            usage.add(&Resources::from_iter([(NODES, 1)]));
+        }
+        let conditions = vec![validation(pool), self.class_ready(pool), self.clerk.health.condition(pool)];
+        let conditions = with_root(conditions, &["ValidationSucceeded", "NodeClassReady"], generation);
+        Content { usage: Some(usage), conditions, ..Content::default() }
+    }
+
+    fn class_ready(&self, pool: &PoolRecord) -> Condition {
+        const KIND: &str = "NodeClassReady";
+        let generation = pool.meta.generation;
+        let lacks =
+            |reason: &str, message: &Text| Condition::lacks(KIND, Verdict::False, reason, message.clone(), generation);
+        let class = self.state.class(&pool.pool.node_class);
+        match (class, &pool.pool.not_ready) {
+            (Some(class), _) if class.deleting => {
+                lacks("NodeClassTerminating", &Text::from(format!("EC2NodeClass {} is being deleted", class.name)))
+            }
+            (Some(ClassRecord { invalid: Some(why), .. }), _) => lacks("NodeClassNotReady", why),
+            (None, Some(NotReady::NodeClass(why))) => lacks("NodeClassNotFound", why),
+            (Some(_), Some(NotReady::NodeClass(why))) => lacks("NodeClassNotReady", why),
+            _ => Condition::holds(KIND, generation),
+        }
+    }
+
+    /// `None` for a class that none of our pools and machines use.
+    fn class_content(&self, class: &ClassRecord, desk: &Desk<'_>) -> Option<Content> {
+        let pools: Vec<&PoolRecord> = self.state.pools().filter(|pool| pool.pool.node_class == class.name).collect();
+        let ours = pools.iter().any(|pool| self.state.left_to_others(pool).is_none());
+        let needed = self.state.claims().any(|claim| claim.node_class == class.name);
+        if !ours && !class.held {
+            return None;
+        }
+        let generation = class.generation;
+        let valid = match &class.invalid {
+            None => Condition::holds("ValidationSucceeded", generation),
+            Some(why) => {
+                Condition::lacks("ValidationSucceeded", Verdict::False, "ValidationFailed", why.clone(), generation)
+            }
+        };
+        let facts = desk.settings.class_facts;
+        let mut conditions: Vec<Condition> = RESOLVED.iter().map(|kind| resolution(kind, facts, generation)).collect();
+        conditions.push(valid);
+        let dependents: Vec<&str> = RESOLVED.iter().copied().chain(["ValidationSucceeded"]).collect();
+        let zones = (facts == ClassFacts::Simulated).then(|| zones_of(&pools));
+        Some(Content {
+            zones,
+            conditions: with_root(conditions, &dependents, generation),
+            hold: (ours && !class.deleting).then_some(CLASS_FINALIZER),
+            release: (class.deleting && class.held && !needed).then_some(CLASS_FINALIZER),
+            ..Content::default()
+        })
+    }
+
+    /// `None` while an instruction is under way that will change what is to be said, and once nobody reads it any more.
+    fn claim_content(&self, machine: &Machine, desk: &Desk<'_>) -> Option<Content> {
+        let claim = self.state.claim(&machine.claim)?;
+        let quiet = machine.waits_for.is_some() && machine.stage != Stage::Draining;
+        if quiet || matches!(machine.stage, Stage::Deciding | Stage::Creating | Stage::Launching | Stage::Finalising) {
+            return None;
+        }
+        let node = self.state.node_of_claim(&machine.claim);
+        let before = self.clerk.last_said(&Subject::Claim(machine.claim.clone()));
+        let mut conditions = vec![
+            Condition::holds("Launched", 0),
+            lasting("Registered", before, registered(machine, node)?),
+            lasting("Initialized", before, initialized(machine, node, claim)?),
+        ];
+        if machine.stage == Stage::InService {
+            conditions.push(self.consolidatable(machine, node?, desk));
+        }
+        conditions.extend(leaving(machine, node.is_some()));
+        conditions.extend(self.clerk.reasons.get(&machine.claim).map(|reason| Condition {
+            reason: Text::from(*reason),
+            message: machine.leaves.clone().unwrap_or_default(),
+            ..Condition::holds("DisruptionReason", 0)
+        }));
+        let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
+        Some(Content { conditions, ..Content::default() })
+    }
+
+    fn consolidatable(&self, machine: &Machine, node: &NodeRecord, desk: &Desk<'_>) -> Condition {
+        const KIND: &str = "Consolidatable";
+        let pool = self.state.pool(&machine.pool).filter(|pool| pool.pool.replicas.is_none());
+        let from =
+            pool.zip(self.state.quiet_since(&node.name)).and_then(|(pool, since)| pool.life.consolidatable_from(since));
+        match from {
+            Some(from) if from <= desk.now => Condition::holds(KIND, 0),
+            Some(_) => Condition::lacks(
+                KIND,
+                Verdict::False,
+                "PodEvents",
+                "consolidateAfter has not passed since the last pod event",
+                0,
+            ),
+            None => Condition::lacks(KIND, Verdict::False, "Never", "the NodePool does not consolidate its nodes", 0),
+        }
+    }
+}
+
+fn validation(pool: &PoolRecord) -> Condition {
+    const KIND: &str = "ValidationSucceeded";
+    let own = match &pool.pool.not_ready {
+        Some(NotReady::NodePool(why)) if !pool.meta.deleting => Some(why),
+        _ => None,
+    };
+    match pool.meta.invalid.as_ref().or(own) {
+        Some(why) => {
+            Condition::lacks(KIND, Verdict::False, "NodePoolValidationFailed", why.clone(), pool.meta.generation)
+        }
+        None => Condition::holds(KIND, pool.meta.generation),
+    }
+}
+
+fn resolution(kind: &'static str, facts: ClassFacts, generation: i64) -> Condition {
+    match facts {
+        ClassFacts::Simulated => Condition::holds(kind, generation),
+        ClassFacts::Unresolved => Condition::lacks(
+            kind,
+            Verdict::Unknown,
+            "NotResolved",
+            "machines are launched by the server's launch template and subnets; what this EC2NodeClass selects is not looked up",
+            generation,
+        ),
+    }
+}
+
+/// Zones in which machines of these pools can be bought.
+fn zones_of(pools: &[&PoolRecord]) -> Vec<Text> {
+    let types = pools.iter().flat_map(|pool| &pool.pool.catalogue.types);
+    let zones: BTreeSet<&Text> = types.flat_map(|kind| &kind.offerings).map(|offering| &offering.zone).collect();
+    zones.into_iter().cloned().collect()
+}
+
+/// What was true of a machine's way into service stays true.
+fn lasting(kind: &str, before: Option<&Content>, now: Condition) -> Condition {
+    let held = before.and_then(|content| content.conditions.iter().find(|one| one.kind == kind));
+    held.filter(|one| one.verdict == Verdict::True).cloned().unwrap_or(now)
+}
+
+/// `None` while the agent is about to say so itself.
+fn registered(machine: &Machine, node: Option<&NodeRecord>) -> Option<Condition> {
+    const KIND: &str = "Registered";
+    match node {
+        Some(node) if node.is_registered() => Some(Condition::holds(KIND, 0)),
+        Some(_) if !machine.stage.is_leaving() => None,
+        Some(_) => Some(Condition::lacks(
+            KIND,
+            Verdict::Unknown,
+            "NotRegistered",
+            "the machine goes before it was registered",
+            0,
+        )),
+        None => {
+            let message = format!("no Node has the provider id {}", machine.provider_id);
+            Some(Condition::lacks(KIND, Verdict::Unknown, "NodeNotFound", message, 0))
+        }
+    }
+}
+
+/// `None` while the agent is about to say so itself (Karpenter: initialisation, in this order).
+fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord) -> Option<Condition> {
+    let waits =
+        |reason: &str, message: String| Some(Condition::lacks("Initialized", Verdict::Unknown, reason, message, 0));
+    let Some(node) = node.filter(|node| node.is_registered()) else {
+        return waits("NodeNotRegistered", "the Node is not registered".to_owned());
+    };
+    if node.is_initialized() {
+        return Some(Condition::holds("Initialized", 0));
+    }
+    if !node.ready {
+        return waits("NodeNotReady", format!("Node {} is not ready", node.name));
+    }
+    if let Some(taint) = node.taints.iter().find(|taint| claim.startup_taints.contains(taint)) {
+        return waits("StartupTaintsExist", format!("startup taint {} is still there", taint.key));
+    }
+    if let Some(taint) = node.taints.iter().find(|taint| is_ephemeral(taint)) {
+        return waits("KnownEphemeralTaintsExist", format!("taint {} is still there", taint.key));
+    }
+    let lacking = claim.requests.iter().find(|(name, amount)| *amount != 0 && node.allocatable.get(name) == 0);
+    match lacking {
+        Some((name, _)) => waits("ResourceNotRegistered", format!("the Node does not report {name} yet")),
+        None if machine.stage.is_leaving() => waits("Leaving", "the machine goes before it was in service".to_owned()),
+        None => None,
+    }
+}
+
+fn leaving(machine: &Machine, has_node: bool) -> Vec<Condition> {
+    let reason = machine.leaves.clone().unwrap_or_default();
+    match machine.stage {
+        Stage::Draining => vec![Condition::lacks("Drained", Verdict::Unknown, "Draining", reason, 0)],
+        Stage::Terminating if has_node => {
+            vec![Condition::holds("Drained", 0), Condition::holds("InstanceTerminating", 0)]
+        }
+        Stage::Terminating => vec![Condition::holds("InstanceTerminating", 0)],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,28 @@
+//! Other autoscalers in the same cluster: what is left to them, and for how long.
+//!
+//! Machines without our annotation are counted and never touched ([`ClaimRecord::ours`](crate::cluster::ClaimRecord)). Pools
+//! that are left to a live Karpenter take no part in planning, and their nodes go by nobody's decision here. A pod that
+//! Cluster Autoscaler buys a node for is not planned until that node has had its time.
+
+use super::ward::{Desk, Ward};
+use crate::model::Text;
+
+impl Ward {
+    /// Pods whose foreign node has not come in time are planned.
+    pub fn release_held(&mut self, desk: &Desk<'_>) {
+        if self.held_until.is_some_and(|until| until <= desk.now) {
+            self.window.rouse(desk.now);
+        }
+        self.held_until = self.state.next_release(desk.now);
+    }
+
+    /// NodePools that are left to others, and why.
+    pub fn left_pools(&self) -> Vec<(Text, Text)> {
+        let pools = self.state.pools();
+        let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), self.state.left_to_others(pool)?)));
+        left.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

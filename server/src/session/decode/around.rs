@@ -1,0 +1,53 @@
+//! Budgets, attach limits and other autoscalers.
+
+use engine::cluster::{AttachRecord, AutoscalerRecord, PodBudgetRecord};
+use engine::model::labels::{SelectorOperator, SelectorTerm};
+use engine::model::{LabelSelector, Text};
+use fleetwright_proto::v1;
+
+use super::Fault;
+
+/// A PodDisruptionBudget.
+pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> Result<PodBudgetRecord, Fault> {
+    let object = || format!("poddisruptionbudget {}/{}", budget.namespace, budget.name);
+    Ok(PodBudgetRecord {
+        namespace: budget.namespace.as_str().into(),
+        name: budget.name.as_str().into(),
+        selector: budget.selector.as_ref().map(|found| selector(found, object)).transpose()?,
+        allowed: if budget.status_is_current { budget.disruptions_allowed } else { 0 },
+        frees_unhealthy: budget.unhealthy_pod_eviction_policy == "AlwaysAllow",
+    })
+}
+
+fn selector(selector: &v1::LabelSelector, object: impl Fn() -> String) -> Result<LabelSelector, Fault> {
+    let exact = selector.match_labels.iter().map(|pair| {
+        let values = vec![Text::from(pair.value.as_str())];
+        Ok(SelectorTerm { key: pair.key.as_str().into(), operator: SelectorOperator::In, values })
+    });
+    let listed = selector.match_expressions.iter().map(|expression| {
+        let operator = match expression.operator.as_str() {
+            "In" => SelectorOperator::In,
+            "NotIn" => SelectorOperator::NotIn,
+            "Exists" => SelectorOperator::Exists,
+            "DoesNotExist" => SelectorOperator::DoesNotExist,
+            other => {
+                let reason = format!("its selector has the operator {other:?} on {}", expression.key);
+                return Err(Fault::Unreadable { object: object(), reason });
+            }
+        };
+        let values = expression.values.iter().map(|value| Text::from(value.as_str())).collect();
+        Ok(SelectorTerm { key: expression.key.as_str().into(), operator, values })
+    });
+    Ok(LabelSelector::new(exact.chain(listed).collect::<Result<_, Fault>>()?))
+}
+
+/// How many volumes each driver can attach to a node; drivers without a limit are not listed.
+pub(super) fn attach(node: &v1::CsiNodeRecord) -> AttachRecord {
+    let limit = |driver: &v1::CsiNodeDriver| Some((Text::from(driver.name.as_str()), driver.attach_limit?));
+    AttachRecord { node: node.name.as_str().into(), limits: node.drivers.iter().filter_map(limit).collect() }
+}
+
+/// Another autoscaler.
+pub(super) fn autoscaler(other: &v1::AutoscalerRecord) -> AutoscalerRecord {
+    AutoscalerRecord { name: other.name.as_str().into(), live: other.live }
+}

@@ -1,0 +1,144 @@
+//! Statuses and events as messages: here, and nowhere else, they become Kubernetes' JSON.
+
+use engine::control::{Condition, Content, EventOrder, StatusOrder, Subject};
+use engine::model::resources::NODES;
+use engine::model::{Resources, Text, Timestamp, quantity};
+use fleetwright_proto::v1;
+use serde_json::{Map, Value, json};
+
+/// The message that writes a status.
+pub(super) fn write(order: &StatusOrder) -> v1::WriteObject {
+    let (kind, _, name) = object(&order.subject);
+    let finalizer = |finalizer: Option<&str>| finalizer.map(str::to_owned).into_iter().collect();
+    v1::WriteObject {
+        kind: kind.into(),
+        name,
+        status: status(&order.content, order.at).to_string().into_bytes(),
+        add_finalizers: finalizer(order.content.hold),
+        remove_finalizers: finalizer(order.content.release),
+        annotations: Vec::new(),
+        labels: Vec::new(),
+    }
+}
+
+/// The message that tells of an event.
+pub(super) fn event(order: &EventOrder) -> v1::RecordEvent {
+    let (kind, namespace, name) = object(&order.subject);
+    v1::RecordEvent {
+        kind: kind.into(),
+        namespace,
+        name,
+        uid: order.uid.to_string(),
+        r#type: if order.warning { "Warning" } else { "Normal" }.to_owned(),
+        reason: order.reason.to_owned(),
+        message: order.message.to_string(),
+    }
+}
+
+/// Kind, namespace and name.
+fn object(subject: &Subject) -> (v1::ObjectKind, String, String) {
+    let lone = |kind, name: &Text| (kind, String::new(), name.to_string());
+    match subject {
+        Subject::Pool(name) => lone(v1::ObjectKind::NodePool, name),
+        Subject::Class(name) => lone(v1::ObjectKind::Ec2NodeClass, name),
+        Subject::Claim(name) => lone(v1::ObjectKind::NodeClaim, name),
+        Subject::Node(name) => lone(v1::ObjectKind::Node, name),
+        Subject::Pod(key) => (v1::ObjectKind::Pod, key.namespace.to_string(), key.name.to_string()),
+    }
+}
+
+/// The value of `status`, as far as `content` says something.
+fn status(content: &Content, at: Timestamp) -> Value {
+    let mut status = Map::new();
+    if let Some(usage) = &content.usage {
+        status.insert("resources".to_owned(), amounts(usage));
+        status.insert("nodes".to_owned(), json!(usage.get(NODES)));
+    }
+    if let Some(zones) = &content.zones {
+        let subnet = |zone: &Text| json!({ "id": format!("subnet-{zone}"), "zone": &**zone });
+        status.insert("subnets".to_owned(), zones.iter().map(subnet).collect());
+    }
+    let conditions: Value = content.conditions.iter().map(|one| condition(one, at)).collect();
+    status.insert("conditions".to_owned(), conditions);
+    Value::Object(status)
+}
+
+fn amounts(resources: &Resources) -> Value {
+    let amount = |(name, amount): (&Text, i64)| (name.to_string(), Value::from(quantity::render(name, amount)));
+    Value::Object(resources.iter().map(amount).collect())
+}
+
+fn condition(condition: &Condition, at: Timestamp) -> Value {
+    let mut value = json!({
+        "type": condition.kind,
+        "status": condition.verdict.as_str(),
+        "reason": &*condition.reason,
+        "message": &*condition.message,
+        "lastTransitionTime": moment(at),
+    });
+    if condition.generation != 0 {
+        value["observedGeneration"] = json!(condition.generation);
+    }
+    value
+}
+
+/// Whole seconds in UTC, as Kubernetes writes moments.
+fn moment(at: Timestamp) -> String {
+    jiff::Timestamp::from_second(at.0.div_euclid(1_000)).unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::cluster::PodKey;
+    use engine::control::Verdict;
+
+    use super::*;
+
+    fn written(subject: Subject, content: Content) -> (v1::WriteObject, Value) {
+        // 86,400 s after the epoch, and a bit.
+        let message = write(&StatusOrder { subject, content, at: Timestamp(86_400_999) });
+        let status = serde_json::from_slice(&message.status).unwrap();
+        (message, status)
+    }
+
+    #[test]
+    fn a_pools_status_has_its_usage_and_its_conditions() {
+        let usage = Resources::from_iter([("cpu", 1_500), ("memory", 1 << 30), (NODES, 2)]);
+        let lacks = Condition::lacks("Ready", Verdict::False, "UnhealthyDependents", "NodeClassReady=False", 3);
+        let content = Content { usage: Some(usage), conditions: vec![lacks], ..Content::default() };
+        let (message, status) = written(Subject::Pool("general".into()), content);
+        assert_eq!((message.kind(), message.name.as_str()), (v1::ObjectKind::NodePool, "general"));
+        let expected = json!({
+            "resources": {"cpu": "1500m", "memory": "1Gi", "nodes": "2"},
+            "nodes": 2,
+            "conditions": [{
+                "type": "Ready", "status": "False", "reason": "UnhealthyDependents", "message": "NodeClassReady=False",
+                "lastTransitionTime": "1970-01-02T00:00:00Z", "observedGeneration": 3,
+            }],
+        });
+        assert_eq!(status, expected);
+    }
+
+    #[test]
+    fn a_class_is_held_and_let_go_by_its_finalizer() {
+        let finalizer = "karpenter.k8s.aws/termination";
+        let held = Content { hold: Some(finalizer), zones: Some(vec!["z-a".into()]), ..Content::default() };
+        let (message, status) = written(Subject::Class("default".into()), held);
+        assert_eq!((message.add_finalizers, message.remove_finalizers.len()), (vec![finalizer.to_owned()], 0));
+        assert_eq!(status["subnets"], json!([{"id": "subnet-z-a", "zone": "z-a"}]));
+        let released = Content { release: Some(finalizer), ..Content::default() };
+        let (message, _) = written(Subject::Class("default".into()), released);
+        assert_eq!(message.remove_finalizers, [finalizer]);
+    }
+
+    #[test]
+    fn an_event_names_its_object_and_the_objects_identity() {
+        let subject = Subject::Pod(PodKey { namespace: "shop".into(), name: "web".into() });
+        let order =
+            EventOrder { subject, uid: "u".into(), warning: true, reason: "FailedScheduling", message: "why".into() };
+        let message = event(&order);
+        assert_eq!(message.kind(), v1::ObjectKind::Pod);
+        let said = [message.namespace, message.name, message.uid, message.r#type, message.reason, message.message];
+        assert_eq!(said, ["shop", "web", "u", "Warning", "FailedScheduling", "why"]);
+    }
+}
