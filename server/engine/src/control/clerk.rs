@@ -94,7 +94,7 @@ impl Clerk {
 
 impl Ward {
     /// Says what is to be said, when a look is due.
-    pub fn report(&mut self, desk: &mut Desk<'_>) {
+    pub fn speak(&mut self, desk: &mut Desk<'_>) {
         if !self.is_ready() || !self.may_speak(desk) || self.clerk.due(desk.now).is_none_or(|due| due > desk.now) {
             return;
         }

@@ -105,7 +105,7 @@ impl Ward {
             self.next_pass = Some(self.next_pass.map_or(earliest, |pass| pass.min(earliest)));
         }
         self.look_for_empty_nodes(desk);
-        self.report(desk);
+        self.speak(desk);
         self.wake = self.next_moment(desk);
     }
 
