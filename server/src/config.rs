@@ -6,6 +6,7 @@
 
 mod keys;
 mod layers;
+mod listen;
 mod print;
 mod rails;
 
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 use engine::control::rails::RailSettings;
 use engine::input::{MinValuesPolicy, PreferencePolicy};
+
+use crate::trust::tls::TlsFiles;
 
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,9 @@ pub enum ConfigError {
         /// The key that is spelt most like it.
         nearest: Option<String>,
     },
+    /// Values that do not go together.
+    #[error("configuration: {0}")]
+    Together(String),
     /// A value that its key does not take.
     #[error("{origin}: {key} = {value:?} is not {expected}")]
     Value {
@@ -81,12 +87,16 @@ pub struct Config {
 }
 
 /// Addresses to listen on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Listen {
     /// `listen.grpc`: agents and programs.
     pub grpc: SocketAddr,
     /// `listen.http`: the page, metrics, health.
     pub http: SocketAddr,
+    /// `listen.tls-*` and `listen.client-ca`: certificates; `None` encrypts nothing.
+    pub(crate) tls: Option<TlsFiles>,
+    /// `trust.file`: who may say what; `None` asks nobody.
+    pub(crate) trust: Option<PathBuf>,
 }
 
 /// What survives a crash.
@@ -177,7 +187,7 @@ impl Config {
     /// [`ConfigError::Value`] for the first value that its key does not take.
     pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
         Ok(Self {
-            listen: Listen { grpc: layers.address("listen.grpc")?, http: layers.address("listen.http")? },
+            listen: listen::resolve(layers)?,
             store: StoreConfig {
                 database_url: layers.optional("store.database-url"),
                 data_dir: PathBuf::from(layers.text("store.data-dir")),

@@ -27,6 +27,7 @@ use crate::config::LeaseConfig;
 use crate::serve::{self, Parts, Server};
 use crate::store::log::Retention;
 use crate::store::memory::MemoryStore;
+use crate::trust::book::Book;
 use books::Books;
 use children::Children;
 
@@ -140,6 +141,8 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
     Parts {
         grpc: loopback(0),
         http: loopback(plan.port),
+        book: Arc::new(Book::open()),
+        certificates: None,
         store: Arc::new(MemoryStore::new()),
         own: None,
         retention: Retention::default(),

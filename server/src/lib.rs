@@ -22,5 +22,6 @@ mod simulated_cloud;
 mod spelling;
 pub mod store;
 mod telemetry;
+mod trust;
 mod views;
 mod web;

@@ -18,7 +18,6 @@ use manifests::Source;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -26,9 +25,18 @@ use crate::config::{Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
 use crate::session::{self, Sessions};
+<<<<<<< HEAD
 use crate::store::log::Retention;
 use crate::store::own::OwnServer;
 use crate::store::{Store, housekeeping, opening};
+=======
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::postgres::PostgresStore;
+use crate::trust::book::Book;
+use crate::trust::gate::{self, GateLayer};
+use crate::trust::tls::{Certificates, Incoming};
+>>>>>>> 877997b (Ask agents and clients who they are, and encrypt what is said)
 use crate::{clock, clouds, fleet, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
@@ -40,6 +48,10 @@ pub(crate) struct Parts<C = ClockedCloud> {
     pub(crate) grpc: SocketAddr,
     /// Where to listen.
     pub(crate) http: SocketAddr,
+    /// Who is let in.
+    pub(crate) book: Arc<Book>,
+    /// What connections are encrypted by.
+    pub(crate) certificates: Option<Arc<Certificates>>,
     /// What survives.
     pub(crate) store: Arc<dyn Store>,
     /// The PostgreSQL below it, when it is this server's own.
@@ -103,10 +115,23 @@ pub(crate) async fn start<C: CloudProvider + 'static>(
 }
 
 async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<Parts<C>> {
+<<<<<<< HEAD
     let (store, own) = opening::open(&config).await?;
+=======
+    let store: Arc<dyn Store> = match &config.database_url {
+        Some(url) => Arc::new(PostgresStore::connect(url).await?),
+        None => {
+            warn!("no database is configured: leases, intents and decisions are lost with this process");
+            Arc::new(MemoryStore::new())
+        }
+    };
+    let certificates = config.listen.tls.map(Certificates::read).transpose().map_err(|why| anyhow!(why))?;
+>>>>>>> 877997b (Ask agents and clients who they are, and encrypt what is said)
     Ok(Parts {
         grpc: config.listen.grpc,
         http: config.listen.http,
+        book: Arc::new(config.listen.trust.map_or_else(|| Ok(Book::open()), Book::read).map_err(|why| anyhow!(why))?),
+        certificates: certificates.map(Arc::new),
         store,
         own,
         retention: Retention { log: config.store.keep_log, ended: config.store.keep_ended },
@@ -182,13 +207,15 @@ impl Server {
         let grpc_listener = listen(parts.grpc).await?;
         let http_listener = listen(parts.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
+        let grpc_incoming = Incoming::new(grpc_listener, parts.certificates.clone())?;
+        let http_incoming = Incoming::new(http_listener, parts.certificates)?;
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(EVENTS_WAITING);
         let read_pools = pools::reader(parts.region, parts.catalogue);
         // Before any agent can be heard, the control loop knows what is frozen.
         let frozen = fleet::read_freezes(&*parts.store).await?;
         events.send(frozen).await.context("the control loop does not listen")?;
-        let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone());
+        let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::clone(&parts.book));
         let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store), events.clone());
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
@@ -210,10 +237,16 @@ impl Server {
             control.run(heard, stop_deciding).await
         });
         tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
+<<<<<<< HEAD
         tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
         tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), fleet, stop.clone()));
         tasks.spawn(serve_http(http_listener, web::Shown { views, store: parts.store }, stop.clone()));
         Ok(Self { grpc, http, sessions, deciding, stop, tasks, own: parts.own })
+=======
+        tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
+        tasks.spawn(serve_http(http_incoming, web::Shown { views, store: parts.store }, parts.book, stop.clone()));
+        Ok(Self { grpc, http, sessions, deciding, stop, tasks })
+>>>>>>> 877997b (Ask agents and clients who they are, and encrypt what is said)
     }
 
     /// Completes when a task ends that should not have.
@@ -260,9 +293,10 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 async fn serve_grpc(
-    listener: TcpListener,
+    incoming: Incoming,
     sessions: Sessions,
     fleet: Fleet,
+    book: Arc<Book>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -273,16 +307,23 @@ async fn serve_grpc(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     session::service::transport()
+        .layer(GateLayer(book))
         .add_service(sessions.service())
         .add_service(FleetServiceServer::new(fleet))
         .add_service(health_service)
         .add_service(reflection)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled_owned())
+        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
         .await
         .context("the gRPC server failed")
 }
 
-async fn serve_http(listener: TcpListener, shown: web::Shown, stop: CancellationToken) -> anyhow::Result<()> {
-    let server = axum::serve(listener, web::router(shown)).with_graceful_shutdown(stop.cancelled_owned());
+async fn serve_http(
+    incoming: Incoming,
+    shown: web::Shown,
+    book: Arc<Book>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let pages = web::router(shown).layer(axum::middleware::from_fn_with_state(book, gate::before_pages));
+    let server = axum::serve(incoming, pages).with_graceful_shutdown(stop.cancelled_owned());
     server.await.context("the HTTP server failed")
 }

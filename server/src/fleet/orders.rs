@@ -9,6 +9,8 @@ use tracing::warn;
 use crate::clock;
 use crate::store::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
 use crate::store::{Store, StoreError};
+use crate::trust::Client;
+use crate::trust::tls::Peer;
 use crate::views::FleetView;
 
 /// Entries of audit that are listed when nobody says how many, and at most.
@@ -17,9 +19,12 @@ const AUDIT: (u32, u32) = (50, 1_000);
 /// Characters of a reason, at most.
 const REASON_MAX: usize = 500;
 
-/// Who asks, as far as is known: the address at the other end.
+/// Who asks: the client that was recognised, else the address at the other end.
 pub(super) fn who<T>(request: &Request<T>) -> String {
-    request.remote_addr().map_or_else(|| "unknown peer".to_owned(), |address| format!("peer {address}"))
+    let extensions = request.extensions();
+    let address = extensions.get::<Peer>().map(|peer| format!("peer {}", peer.address));
+    let client = extensions.get::<Client>().map(|client| client.name.clone());
+    client.or(address).unwrap_or_else(|| "unknown peer".to_owned())
 }
 
 /// Freezes.

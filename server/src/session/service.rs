@@ -5,11 +5,12 @@
 //! always taken, so the two never wait for each other.
 
 mod cluster;
+mod visitor;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::control::{ClusterId, Instruction, InstructionId};
 use engine::model::Timestamp;
@@ -27,7 +28,11 @@ use tracing::error;
 use super::decode::pools::ReadPools;
 use super::intern::Interner;
 use super::state::{Session, SessionEvent, Settings, check_cluster_name};
+use crate::trust::book::Book;
+use crate::trust::budget::{Budget, Limits};
 use cluster::{Incoming, Order, Seat};
+use prost::Message as _;
+use visitor::Visitor;
 
 /// A stream that does not begin with `Hello` in this time is no agent's.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +41,10 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 /// Clusters that one server knows. A cluster's task costs some 10 KB when idle; the bound keeps strangers from making up names.
 const MOST_CLUSTERS: usize = 10_000;
+/// Bytes of a request's headers; a token takes one or two thousand.
+const HEADERS_MAX: u32 = 32 * 1024;
+/// Streams of one connection: an agent has one, a program a few.
+const STREAMS_MAX: u32 = 64;
 /// Messages of one agent that wait for its cluster's task.
 const INCOMING: usize = 8;
 /// Orders that wait for a cluster's task, which takes them as fast as they come.
@@ -50,6 +59,8 @@ pub fn transport() -> Server {
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE.0))
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
+        .http2_max_header_list_size(HEADERS_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
 }
 
 /// All sessions of a server: the service that agents connect to, and the control loop's way to them. Cloning it costs a counter.
@@ -71,6 +82,7 @@ struct Shared {
     events: mpsc::Sender<SessionEvent>,
     /// Held only to look a cluster up or to add it, never across a wait.
     clusters: Mutex<BTreeMap<ClusterId, Seat>>,
+    book: Arc<Book>,
     next_stream: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -79,15 +91,22 @@ struct Shared {
 }
 
 impl Sessions {
-    /// Sessions that tell the control loop at the other end of `events` what happens, and have NodePools read by `read_pools`.
+    /// Sessions that tell the control loop at the other end of `events` what happens, have NodePools read by `read_pools`, and
+    /// let in whom `book` trusts.
     #[must_use]
-    pub fn new(settings: Settings, read_pools: ReadPools, events: mpsc::Sender<SessionEvent>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        read_pools: ReadPools,
+        events: mpsc::Sender<SessionEvent>,
+        book: Arc<Book>,
+    ) -> Self {
         let shared = Shared {
             settings,
             interner: Arc::default(),
             read_pools,
             events,
             clusters: Mutex::default(),
+            book,
             next_stream: AtomicU64::new(1),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -196,6 +215,7 @@ impl Sessions {
     async fn carry(
         self,
         mut heard: Streaming<v1::ConnectRequest>,
+        visitor: Visitor,
         say: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
     ) {
         let stop = self.shared.stop.clone();
@@ -204,7 +224,7 @@ impl Sessions {
         let refused = tokio::select! {
             () = stop.cancelled() => Some(Status::unavailable("the server stops")),
             () = over.cancelled() => None,
-            refused = self.try_carry(&mut heard, &say, &over) => refused.err(),
+            refused = self.try_carry(&mut heard, &visitor, &say, &over) => refused.err(),
         };
         if let Some(status) = refused {
             // An agent that has left does not want to know why.
@@ -215,22 +235,43 @@ impl Sessions {
     async fn try_carry(
         &self,
         heard: &mut Streaming<v1::ConnectRequest>,
+        visitor: &Visitor,
         say: &mpsc::Sender<Result<v1::ConnectResponse, Status>>,
         over: &CancellationToken,
     ) -> Result<(), Status> {
         let hello = first(heard).await?;
         let cluster = check_cluster_name(&hello.cluster_name).map_err(Status::invalid_argument)?;
+        let until = visitor.admit(&self.shared.book, &cluster).await?;
         let seat = self.seat(&cluster)?;
         let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
         let gone = |_| Status::unavailable("the server stops");
         let opened = Incoming::Opened { stream, hello: Box::new(hello), say: say.clone(), over: over.clone() };
         seat.incoming.send(opened).await.map_err(gone)?;
-        // The end of a stream and its failure are the same to the session: the agent is gone.
-        while let Ok(Some(request)) = heard.message().await {
-            seat.incoming.send(Incoming::Said { stream, request: Box::new(request) }).await.map_err(gone)?;
-        }
-        seat.incoming.send(Incoming::Closed { stream }).await.map_err(gone)
+        let ended = tokio::select! {
+            listened = listen(heard, &seat, stream) => listened,
+            ended = visitor::ends(until) => Err(ended),
+        };
+        seat.incoming.send(Incoming::Closed { stream }).await.map_err(gone)?;
+        ended
     }
+}
+
+/// Carries messages as they come, as fast as the stream's budget allows. The end of a stream and its failure are the same to the
+/// session: the agent is gone.
+async fn listen(heard: &mut Streaming<v1::ConnectRequest>, seat: &Seat, stream: u64) -> Result<(), Status> {
+    let begun = Instant::now();
+    let passed = || i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+    let mut budget = Budget::new(Limits::default(), passed());
+    while let Ok(Some(request)) = heard.message().await {
+        let size = i64::try_from(request.encoded_len()).unwrap_or(i64::MAX);
+        let gone = |_| Status::unavailable("the server stops");
+        seat.incoming.send(Incoming::Said { stream, request: Box::new(request) }).await.map_err(gone)?;
+        let wait = budget.spend(size, passed());
+        if wait > 0 {
+            tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
+        }
+    }
+    Ok(())
 }
 
 async fn first(heard: &mut Streaming<v1::ConnectRequest>) -> Result<v1::Hello, Status> {
@@ -252,7 +293,8 @@ impl AgentService for Sessions {
     ) -> Result<Response<Self::ConnectStream>, Status> {
         let (say, said) = mpsc::channel(OUTGOING);
         let sessions = self.clone();
-        self.shared.tasks.spawn(sessions.carry(request.into_inner(), say));
+        let visitor = Visitor::of(&request);
+        self.shared.tasks.spawn(sessions.carry(request.into_inner(), visitor, say));
         Ok(Response::new(ReceiverStream::new(said)))
     }
 }

@@ -76,7 +76,9 @@ impl Book {
                         info!(path = %path.display(), "the trust file has changed and is in force");
                         *current = Current::of(file, stamp);
                     }
-                    Err(error) => warn!(error, "the trust file has changed and cannot be used; the last one stays in force"),
+                    Err(error) => {
+                        warn!(error, "the trust file has changed and cannot be used; the last one stays in force")
+                    }
                 }
             }
         }

@@ -43,7 +43,8 @@ impl Budget {
     pub(crate) fn spend(&mut self, size: i64, now_ms: i64) -> i64 {
         let passed = now_ms.saturating_sub(self.at_ms).max(0);
         self.at_ms = self.at_ms.max(now_ms);
-        let (messages_per_ms, bytes_per_ms) = (self.limits.messages_per_s.max(1), (self.limits.bytes_per_s / 1000).max(1));
+        let (messages_per_ms, bytes_per_ms) =
+            (self.limits.messages_per_s.max(1), (self.limits.bytes_per_s / 1000).max(1));
         let refilled = |had: i64, rate: i64, most: i64| had.saturating_add(passed.saturating_mul(rate)).min(most);
         self.messages = refilled(self.messages, messages_per_ms, self.limits.messages_burst * 1000) - 1000;
         self.bytes = refilled(self.bytes, bytes_per_ms, self.limits.bytes_burst).saturating_sub(size);

@@ -103,7 +103,7 @@ impl AgentTrust {
     fn check(&self) -> Result<(), String> {
         if self.token.is_some() == self.certificate_name.is_some() {
             return Err(format!(
-                "[[agents]] of cluster {:?}: give either token = { issuer = …, subject = … } or certificate-name",
+                "[[agents]] of cluster {:?}: give either token = {{ issuer = …, subject = … }} or certificate-name",
                 self.cluster
             ));
         }
@@ -120,7 +120,7 @@ impl ClientTrust {
                 "{entry}: token-sha256 is not 64 hexadecimal digits; make it with `printf %s \"$TOKEN\" | sha256sum`"
             )),
             (None, Some(_)) => Ok(()),
-            _ => Err(format!("{entry}: give either token-sha256 or token = { issuer = …, subject = … }")),
+            _ => Err(format!("{entry}: give either token-sha256 or token = {{ issuer = …, subject = … }}")),
         }
     }
 }

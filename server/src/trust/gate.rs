@@ -140,7 +140,11 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 const OPEN_PAGES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Stands before every page. Browsers send the token as the password of HTTP Basic authentication, under any name.
-pub(crate) async fn before_pages(State(book): State<Arc<Book>>, request: PageRequest, next: Next) -> axum::response::Response {
+pub(crate) async fn before_pages(
+    State(book): State<Arc<Book>>,
+    request: PageRequest,
+    next: Next,
+) -> axum::response::Response {
     if OPEN_PAGES.contains(&request.uri().path()) {
         return next.run(request).await;
     }

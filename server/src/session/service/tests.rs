@@ -112,7 +112,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let (tell, events) = mpsc::channel(4);
-        let sessions = Sessions::new(Settings::default(), ReadPools::new(|_| Vec::new()), tell);
+        let sessions = Sessions::new(Settings::default(), ReadPools::new(|_| Vec::new()), tell, Arc::new(Book::open()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = transport().add_service(sessions.service());
