@@ -25,18 +25,12 @@ use crate::config::{Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
 use crate::session::{self, Sessions};
-<<<<<<< HEAD
 use crate::store::log::Retention;
 use crate::store::own::OwnServer;
 use crate::store::{Store, housekeeping, opening};
-=======
-use crate::store::Store;
-use crate::store::memory::MemoryStore;
-use crate::store::postgres::PostgresStore;
 use crate::trust::book::Book;
 use crate::trust::gate::{self, GateLayer};
 use crate::trust::tls::{Certificates, Incoming};
->>>>>>> 877997b (Ask agents and clients who they are, and encrypt what is said)
 use crate::{clock, clouds, fleet, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
@@ -115,18 +109,8 @@ pub(crate) async fn start<C: CloudProvider + 'static>(
 }
 
 async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<Parts<C>> {
-<<<<<<< HEAD
     let (store, own) = opening::open(&config).await?;
-=======
-    let store: Arc<dyn Store> = match &config.database_url {
-        Some(url) => Arc::new(PostgresStore::connect(url).await?),
-        None => {
-            warn!("no database is configured: leases, intents and decisions are lost with this process");
-            Arc::new(MemoryStore::new())
-        }
-    };
     let certificates = config.listen.tls.map(Certificates::read).transpose().map_err(|why| anyhow!(why))?;
->>>>>>> 877997b (Ask agents and clients who they are, and encrypt what is said)
     Ok(Parts {
         grpc: config.listen.grpc,
         http: config.listen.http,
@@ -237,16 +221,10 @@ impl Server {
             control.run(heard, stop_deciding).await
         });
         tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
-<<<<<<< HEAD
         tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
-        tasks.spawn(serve_grpc(grpc_listener, sessions.clone(), fleet, stop.clone()));
-        tasks.spawn(serve_http(http_listener, web::Shown { views, store: parts.store }, stop.clone()));
-        Ok(Self { grpc, http, sessions, deciding, stop, tasks, own: parts.own })
-=======
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
         tasks.spawn(serve_http(http_incoming, web::Shown { views, store: parts.store }, parts.book, stop.clone()));
-        Ok(Self { grpc, http, sessions, deciding, stop, tasks })
->>>>>>> 877997b (Ask agents and clients who they are, and encrypt what is said)
+        Ok(Self { grpc, http, sessions, deciding, stop, tasks, own: parts.own })
     }
 
     /// Completes when a task ends that should not have.

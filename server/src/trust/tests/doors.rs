@@ -1,0 +1,222 @@
+//! Tokens and certificates at the door, signed by real keys.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::CertificateDer;
+use serde_json::{Value, json};
+
+use super::super::Scope;
+use super::super::book::{Book, Shown};
+use super::super::file::IssuerTrust;
+use super::super::token::judge;
+
+const ISSUER: &str = "https://oidc.example/id/ONE";
+const SUBJECT: &str = "system:serviceaccount:fleetwright-system:fleetwright-agent";
+
+/// An issuer with one P-256 key.
+struct Issuer {
+    key: EncodingKey,
+    public: Jwk,
+}
+
+impl Issuer {
+    fn new(key_id: &str) -> Self {
+        let pair = KeyPair::generate().unwrap();
+        let key = EncodingKey::from_ec_der(&pair.serialize_der());
+        let mut public = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
+        public.common.key_id = Some(key_id.to_owned());
+        Self { key, public }
+    }
+
+    fn keys(&self) -> JwkSet {
+        JwkSet { keys: vec![self.public.clone()] }
+    }
+
+    /// A good token for an hour from `now`, with `changes` to its claims.
+    fn token(&self, now: i64, changes: Value) -> String {
+        let mut claims =
+            json!({ "iss": ISSUER, "sub": SUBJECT, "aud": ["fleetwright"], "exp": now + 3600, "nbf": now });
+        for (name, value) in changes.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        let header = Header { kid: self.public.common.key_id.clone(), ..Header::new(Algorithm::ES256) };
+        encode(&header, &claims, &self.key).unwrap()
+    }
+}
+
+fn trust() -> IssuerTrust {
+    IssuerTrust {
+        issuer: ISSUER.to_owned(),
+        subject: SUBJECT.to_owned(),
+        audience: "fleetwright".to_owned(),
+        jwks_file: None,
+        ca_file: None,
+    }
+}
+
+#[test]
+fn a_token_is_believed_only_whole() {
+    let issuer = Issuer::new("k1");
+    let judged = |token: &str| judge(token, &trust(), &issuer.keys(), 1_000_000);
+    let good = issuer.token(1_000_000, json!({}));
+    assert_eq!(judged(&good), Ok(1_003_600));
+    // Thirty seconds of difference between clocks are forgiven, in both directions.
+    assert!(judged(&issuer.token(1_000_000, json!({ "exp": 999_971 }))).is_ok());
+    assert!(judged(&issuer.token(1_000_000, json!({ "nbf": 1_000_030 }))).is_ok());
+    let refused = [
+        (issuer.token(1_000_000, json!({ "exp": 999_970 })), "expired"),
+        (issuer.token(1_000_000, json!({ "nbf": 1_000_031 })), "valid only in"),
+        (issuer.token(1_000_000, json!({ "aud": ["sts.amazonaws.com"] })), "audience"),
+        (issuer.token(1_000_000, json!({ "aud": "other" })), "audience"),
+        (issuer.token(1_000_000, json!({ "iss": "https://oidc.example/id/TWO" })), "issued by"),
+        (issuer.token(1_000_000, json!({ "sub": "system:serviceaccount:default:default" })), "default:default"),
+        (Issuer::new("k1").token(1_000_000, json!({})), "signature"),
+        (Issuer::new("k2").token(1_000_000, json!({})), "no key of its issuer"),
+        (unsigned(&good), "cannot be read"),
+        (tampered(&good), "signature"),
+        ("x".repeat(20_000), "longer than"),
+        (String::new(), "cannot be read"),
+    ];
+    for (token, said) in refused {
+        let refusal = judged(&token).unwrap_err().to_string();
+        assert!(refusal.contains(said), "wanted {said:?}, got {refusal:?}");
+    }
+}
+
+/// The claims of `token` under the header of a token that nobody signed.
+fn unsigned(token: &str) -> String {
+    // {"alg":"none"}
+    format!("eyJhbGciOiJub25lIn0.{}.", token.split('.').nth(1).unwrap())
+}
+
+fn tampered(token: &str) -> String {
+    let other = Issuer::new("k1").token(1_000_000, json!({ "exp": 2_000_000 }));
+    let parts: Vec<&str> = token.split('.').collect();
+    format!("{}.{}.{}", parts[0], other.split('.').nth(1).unwrap(), parts[2])
+}
+
+#[test]
+fn a_secret_that_both_sides_could_know_proves_nothing() {
+    let issuer = Issuer::new("k1");
+    let claims = json!({ "iss": ISSUER, "sub": SUBJECT, "aud": "fleetwright", "exp": 2_000_000 });
+    let forged = encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(b"public key")).unwrap();
+    let refusal = judge(&forged, &trust(), &issuer.keys(), 1_000_000).unwrap_err().to_string();
+    assert!(refusal.contains("proves nothing"), "{refusal}");
+}
+
+/// A folder with a trust file and key sets.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fleetwright-trust-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn shown(token: &str) -> Shown {
+    Shown { token: Some(token.to_owned()), certificate: None }
+}
+
+fn now() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
+
+fn agent_entry(cluster: &str, keys: &str) -> String {
+    format!(
+        "[[agents]]\ncluster = '{cluster}'\ntoken = {{ issuer = '{ISSUER}', subject = '{SUBJECT}', jwks-file = '{keys}' }}\n"
+    )
+}
+
+#[tokio::test]
+async fn an_agent_speaks_for_its_own_cluster_only() {
+    let (one, two) = (Issuer::new("k"), Issuer::new("k"));
+    let folder = Folder::new("agents");
+    folder.write("one.json", &serde_json::to_string(&one.keys()).unwrap());
+    folder.write("two.json", &serde_json::to_string(&two.keys()).unwrap());
+    let text = agent_entry("one", "one.json") + &agent_entry("two", "two.json");
+    let book = Book::read(folder.write("trust.toml", &text)).unwrap();
+    let token = one.token(now(), json!({}));
+    assert!(book.agent("one", &shown(&token)).await.unwrap().is_some(), "a token ends some day");
+    for (cluster, shown, said) in [
+        ("two", shown(&token), "signature"),
+        ("three", shown(&token), "names no agent"),
+        ("one", Shown::default(), "no bearer token"),
+    ] {
+        let refusal = book.agent(cluster, &shown).await.unwrap_err().to_string();
+        assert!(refusal.contains(said), "{cluster}: {refusal}");
+        assert!(!refusal.contains(&token), "a refusal never repeats what was shown");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_are_rotated_are_found_without_a_restart() {
+    let (old, new) = (Issuer::new("old"), Issuer::new("new"));
+    let folder = Folder::new("rotation");
+    folder.write("keys.json", &serde_json::to_string(&old.keys()).unwrap());
+    let book = Book::read(folder.write("trust.toml", &agent_entry("one", "keys.json"))).unwrap();
+    assert!(book.agent("one", &shown(&new.token(now(), json!({})))).await.is_err());
+    folder.write("keys.json", &serde_json::to_string(&new.keys()).unwrap());
+    assert!(book.agent("one", &shown(&new.token(now(), json!({})))).await.is_ok());
+    assert!(book.agent("one", &shown(&old.token(now(), json!({})))).await.is_err());
+}
+
+fn certificate(name: &str) -> CertificateDer<'static> {
+    let pair = KeyPair::generate().unwrap();
+    CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&pair).unwrap().der().clone()
+}
+
+#[tokio::test]
+async fn a_certificate_speaks_for_the_name_that_it_holds() {
+    let folder = Folder::new("certificates");
+    let text = "[[agents]]\ncluster = 'edge'\ncertificate-name = 'edge.agents.example'\n";
+    let book = Book::read(folder.write("trust.toml", text)).unwrap();
+    let with = |name: &str| Shown { token: None, certificate: Some(certificate(name)) };
+    assert_eq!(book.agent("edge", &with("edge.agents.example")).await, Ok(None));
+    let refusal = book.agent("edge", &with("other.agents.example")).await.unwrap_err().to_string();
+    assert!(refusal.contains("not for \"edge.agents.example\""), "{refusal}");
+    let refusal = book.agent("edge", &Shown::default()).await.unwrap_err().to_string();
+    assert!(refusal.contains("shows no certificate"), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_client_may_do_what_its_scope_says() {
+    let folder = Folder::new("clients");
+    // SHA-256 of "abc", from FIPS 180-2, appendix B.1.
+    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let text = format!(
+        "[[clients]]\nname = 'dashboard'\nscope = 'read'\ntoken-sha256 = '{abc}'\n\
+         [[clients]]\nname = 'former'\nscope = 'admin'\nexpires = '2020-01-01T00:00:00Z'\n\
+         token-sha256 = '5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5'\n"
+    );
+    let book = Book::read(folder.write("trust.toml", &text)).unwrap();
+    assert_eq!(book.client(Some("abc"), Scope::Read).await.unwrap().unwrap().name, "dashboard");
+    for (token, scope, said) in [
+        (Some("abc"), Scope::Operate, "dashboard has scope read; this needs scope operate"),
+        // SHA-256 of "12345".
+        (Some("12345"), Scope::Read, "the token of former ended"),
+        (Some("abcd"), Scope::Read, "names no client"),
+        (None, Scope::Read, "no bearer token"),
+    ] {
+        let refusal = book.client(token, scope).await.unwrap_err().to_string();
+        assert!(refusal.contains(said), "{refusal}");
+    }
+}
