@@ -36,13 +36,13 @@ pub fn read_overlay(json: &str, _: &mut Shared) -> serde_json::Result<Row> {
 
 fn read(kind: v1::ObjectKind, json: &str) -> serde_json::Result<Row> {
     let mut object: Map<String, Value> = serde_json::from_str(json)?;
-    let mut metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let text = |key: &str| {
         let value = metadata.as_ref().and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     };
     let (name, uid, resource_version) = (text("name"), text("uid"), text("resourceVersion"));
-    if let Some(metadata) = metadata.as_deref_mut() {
+    if let Some(metadata) = metadata {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);

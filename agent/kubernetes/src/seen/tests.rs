@@ -49,7 +49,7 @@ fn pod_full_of_secrets() -> Value {
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o1", "controller": true }],
         },
         "spec": {
-            "containers": [container.clone()], "initContainers": [container], "ephemeralContainers": [{ "env": "SECRET" }],
+            "containers": [container], "initContainers": [container], "ephemeralContainers": [{ "env": "SECRET" }],
             "imagePullSecrets": [{ "name": "SECRET" }], "serviceAccountName": "SECRET", "hostname": "SECRET",
             "hostAliases": [{ "ip": "1.2.3.4", "hostnames": ["SECRET"] }], "dnsConfig": { "searches": ["SECRET"] },
             "securityContext": { "sysctls": [{ "name": "SECRET", "value": "SECRET" }] },
@@ -84,9 +84,8 @@ fn no_secret_of_a_pod_leaves_the_cluster() {
     for wanted in ["web-1", "csi.example", "data", "gpu", "do-not-disrupt", "logs"] {
         assert!(text.contains(wanted), "{wanted} is missing, so the search would find nothing");
     }
-    for (at, _) in text.match_indices("SECRET") {
-        panic!("a secret leaves: …{}…", &text[at.saturating_sub(40)..text.len().min(at + 20)]);
-    }
+    let around = text.find("SECRET").map(|at| text.chars().skip(at.saturating_sub(40)).take(80).collect::<String>());
+    assert_eq!(around, None, "a secret leaves");
     assert!(!text.contains("secret"), "not even the names of volumes that hold one");
 }
 
