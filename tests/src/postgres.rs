@@ -45,9 +45,8 @@ impl Drop for Postgres {
 fn binaries() -> Option<PathBuf> {
     let installed = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
     let version = |name: &str| name.parse::<u32>().ok();
-    let mut found: Vec<(u32, PathBuf)> = installed
-        .filter_map(|entry| Some((version(entry.file_name().to_str()?)?, entry.path().join("bin"))))
-        .collect();
+    let mut found: Vec<(u32, PathBuf)> =
+        installed.filter_map(|entry| Some((version(entry.file_name().to_str()?)?, entry.path().join("bin")))).collect();
     found.sort();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = found.into_iter().rev().map(|(_, folder)| folder).chain(std::env::split_paths(&path));

@@ -31,8 +31,9 @@ fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in
     let data = PathBuf::from(folder.file("store/marker", "")).parent().unwrap().to_owned();
     let path = data.display().to_string();
     let up = |server: &Running, how: &str| {
-        server.line_with(&[how, "PostgreSQL"], PATIENCE);
-        server.line_with(&["live page"], PATIENCE);
+        let told = server.line_with(&["PostgreSQL"], PATIENCE);
+        assert!(told.contains(how) && !told.contains("error"), "{told}");
+        let _addresses = server.line_with(&["live page"], PATIENCE);
     };
 
     let first = serve(&path);
