@@ -78,7 +78,7 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     assert_eq!((what(0), what(1)), (("thaw", "cluster/shop"), ("freeze", "cluster/shop")));
     assert!(audit[1]["who"].as_str().unwrap().starts_with("peer 127.0.0.1"), "{audit:#}");
     assert_eq!(fleetwright(&["thaw", "--server", &grpc, "--cluster", "shop"]).status, 1);
-    agent.stop(PATIENCE);
+    let _status = agent.stop(PATIENCE);
     assert_eq!(server.stop(PATIENCE), 0);
 }
 
