@@ -4,15 +4,18 @@ mod audit;
 mod catalogue;
 mod convert;
 mod crds;
+mod database;
 mod demo;
 mod exit;
 mod explain;
 mod freeze;
 mod freezes;
+mod history;
 mod output;
 mod plan;
 mod quarantine;
 mod remote;
+mod replay;
 mod serve;
 mod simulate;
 mod simulated_agent;
@@ -50,6 +53,8 @@ enum Command {
     Thaw(thaw::ThawFlags),
     Freezes(freezes::FreezesFlags),
     Audit(audit::AuditFlags),
+    History(history::HistoryFlags),
+    Replay(replay::ReplayFlags),
     #[command(subcommand)]
     Quarantine(quarantine::QuarantineCommand),
     /// Print the version
@@ -81,6 +86,8 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Thaw(flags) => thaw::run(flags),
         Command::Freezes(flags) => freezes::run(&flags),
         Command::Audit(flags) => audit::run(&flags),
+        Command::History(flags) => history::run(&flags),
+        Command::Replay(flags) => replay::run(&flags),
         Command::Quarantine(command) => quarantine::run(command),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),

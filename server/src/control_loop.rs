@@ -26,6 +26,7 @@ use tracing::warn;
 
 use crate::clock;
 use crate::config::LeaseConfig;
+use crate::log::DecisionLog;
 use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
 use crate::store::lease::Lease;
@@ -119,7 +120,7 @@ impl<C: CloudProvider + 'static> Running<C> {
         let ControlLoop { controller, sessions, store, cloud, lease, publisher, listing: _ } = parts;
         let replica = Replica::new(controller, clock::now().0.unsigned_abs());
         let view = FleetView::default();
-        let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new() });
+        let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new(), log: DecisionLog::default() });
         Self { replica, sessions, hands, publisher, works: JoinSet::new(), view }
     }
 

@@ -1,8 +1,10 @@
 //! The shell of Fleetwright: everything that talks to files, sockets, clocks and people, around an engine that does not.
 //!
 //! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
-//! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed), [`session`] (agents), [`store`] (what survives a crash), `views` with
-//! `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine), `crashes` (real servers killed while they buy).
+//! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed),
+//! [`session`] (agents), [`store`] (what survives a crash), `log` (what decisions are repeated from), `views` with `fleet`
+//! and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine), `crashes`
+//! (real servers killed while they buy).
 
 pub mod cli;
 mod clock;
@@ -12,6 +14,7 @@ mod control_loop;
 mod crashes;
 mod demo;
 mod fleet;
+mod log;
 mod pace;
 mod pools;
 mod rehearsal;

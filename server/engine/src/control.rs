@@ -6,12 +6,14 @@
 //! cluster, the machine is launched. An event may wake planning; it never tells planning what to look at.
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
-//! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`machine`] and `lifecycle` (one machine from
-//! intent to grave), `hints` (which pods its Node is for), `retire` (empty nodes, interruptions), `coexistence` (other
-//! autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process left), [`collect`] (garbage),
-//! [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects), [`view`] (what people see).
+//! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
+//! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for), `retire` (empty nodes,
+//! interruptions), `coexistence` (other autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process
+//! left), [`collect`] (garbage), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
+//! [`view`] (what people see).
 
 pub mod adopt;
+pub mod basis;
 pub mod batch;
 mod clerk;
 mod coexistence;
@@ -32,6 +34,7 @@ pub mod view;
 mod ward;
 
 pub use adopt::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
+pub use basis::Basis;
 pub use collect::{CollectSettings, ListedInstance, Listing};
 pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, LaunchedFacts,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::{DaemonSet, Labels, Node, NodePool, Pod, PodShape, Text, Timestamp, VolumeAlternatives};
 
 /// Everything that planning looks at. Nothing else does: no clock, no environment, no order of arrival.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanningInput {
     /// Distinct pod shapes.
     pub shapes: Vec<PodShape>,
@@ -50,7 +50,7 @@ pub enum MinValuesPolicy {
 }
 
 /// What the operator decided.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     /// Soft constraints.
     pub preferences: PreferencePolicy,

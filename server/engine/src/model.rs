@@ -20,7 +20,7 @@ pub use pod::{
     HostPort, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, VolumeAlternatives, Weighted,
 };
 pub use pool::{NodePool, NotReady, OptInRules};
-pub use requirements::{Operator, Requirement, Requirements};
+pub use requirements::{Operator, Requirement, RequirementParts, Requirements};
 pub use resources::{ResourceName, Resources};
 pub use taints::{Effect, Taint, Toleration, TolerationOperator};
 

@@ -11,6 +11,7 @@ use super::fence::Fence;
 use super::replica::{Call, Input};
 use super::{intents, records};
 use crate::config::LeaseConfig;
+use crate::log::DecisionLog;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::undertaking::Settlement;
 use crate::store::{Store, StoreError};
@@ -25,6 +26,8 @@ pub(crate) struct Hands<C> {
     pub(crate) lease: LeaseConfig,
     /// Whether leases may still be acted on.
     pub(crate) fence: Fence,
+    /// What decisions are repeated from.
+    pub(crate) log: DecisionLog,
 }
 
 impl<C: CloudProvider + 'static> Hands<C> {
@@ -51,7 +54,8 @@ impl<C: CloudProvider + 'static> Hands<C> {
             Call::Run { id, command, lease, .. } => {
                 let outcome = match lease.filter(|lease| self.fence.allows(lease)) {
                     Some(lease) => {
-                        let errand = Errand { store: &*self.store, cloud: &*self.cloud, fence: &self.fence, lease };
+                        let (store, cloud) = (&*self.store, &*self.cloud);
+                        let errand = Errand { store, cloud, fence: &self.fence, log: &self.log, lease };
                         errand.run(command).await
                     }
                     None => again("the cluster's lease is not held, or may have run out"),
@@ -99,6 +103,7 @@ struct Errand<'h, C> {
     store: &'h dyn Store,
     cloud: &'h C,
     fence: &'h Fence,
+    log: &'h DecisionLog,
     /// The lease of the command's cluster.
     lease: Lease,
 }
@@ -118,7 +123,7 @@ impl<C: CloudProvider> Errand<'_, C> {
     }
 
     async fn record(&self, decision: &Decision) -> Outcome {
-        match self.store.record(&self.lease, &records::entry(decision)).await {
+        match self.log.record(self.store, &self.lease, decision, records::entry(decision)).await {
             Ok(()) => Outcome::Done,
             Err(error) => again(error),
         }

@@ -18,6 +18,7 @@ use crate::config::LeaseConfig;
 use crate::control_loop::fence::Fence;
 use crate::control_loop::replica::{Call, Input, Output, Replica};
 use crate::control_loop::works::Hands;
+use crate::log::DecisionLog;
 use crate::session::state::Output as Said;
 use crate::session::{self, Interner, ReadPools, Session};
 
@@ -136,7 +137,10 @@ impl Server {
             replica: Replica::new(Controller::new(settings, blueprint.planner), identity),
             sessions: BTreeMap::new(),
             wires: BTreeMap::new(),
-            hands: Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease, fence }),
+            hands: {
+                let log = DecisionLog::default();
+                Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease, fence, log })
+            },
             port,
             works: BTreeMap::new(),
             next_work: 0,

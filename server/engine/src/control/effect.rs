@@ -1,7 +1,9 @@
 //! What is to be done. Effects are exact: whoever carries one out has nothing left to choose.
 
+use std::sync::Arc;
+
 use super::status::{EventOrder, StatusOrder};
-use super::{ClusterId, DecidedLaunch, DecisionId, Finding};
+use super::{Basis, ClusterId, DecidedLaunch, DecisionId, Finding};
 use crate::cluster::PodKey;
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
@@ -284,6 +286,8 @@ pub struct Decision {
     pub lower_bound: MicroUsd,
     /// Surprises told before they happen.
     pub notes: Vec<String>,
+    /// What its plan was made from, on the way to be written down; `None` for decisions without a plan.
+    pub basis: Option<Arc<Basis>>,
 }
 
 /// A machine of a decision.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::machine::{Machine, Stage};
 use super::order;
 use super::ward::{Desk, Ward};
-use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, PlannedMachine, UnplacedPod};
+use super::{Basis, Decision, DecisionId, DecisionKind, Effect, Instruction, PlannedMachine, UnplacedPod};
 use crate::cluster::PodKey;
 use crate::cluster::promise::{NOMINATION_MS, Target};
 use crate::input::PlanningInput;
@@ -39,9 +39,10 @@ impl Ward {
         match (desk.planner)(&input) {
             Ok((mut plan, mut report)) => {
                 self.refused = None;
-                let waiting = self.hold_launches(&input, &mut plan, &mut report, desk);
+                let basis = Basis { input, plan: plan.clone(), report: report.clone() };
+                let waiting = self.hold_launches(&basis.input, &mut plan, &mut report, desk);
                 let held = held.into_iter().chain(waiting).collect();
-                self.adopt_plan(&input, &plan, report, held, desk);
+                self.adopt_plan(basis, &plan, report, held, desk);
                 self.drain_replaced(desk);
             }
             Err(reason) => {
@@ -53,19 +54,20 @@ impl Ward {
 
     fn adopt_plan(
         &mut self,
-        input: &PlanningInput,
+        basis: Basis,
         plan: &Plan,
         report: PlanReport,
         held: Vec<UnplacedPod>,
         desk: &mut Desk<'_>,
     ) {
+        let input = &basis.input;
         let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report).into_iter().chain(held).collect();
         if !plan.unschedulable.is_empty() {
             let again = desk.after(desk.settings.retry_ms);
             self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
         }
         if self.is_shadow(desk) {
-            return self.say_plan(input, plan, report, unplaced, desk);
+            return self.say_plan(basis, plan, report, unplaced, desk);
         }
         let id = DecisionId(desk.number());
         let machines: Vec<PlannedMachine> = (plan.nodes.iter().chain(&plan.static_nodes))
@@ -105,16 +107,19 @@ impl Ward {
             new_cost: report.new_cost,
             lower_bound: report.lower_bound,
             notes: report.notes,
+            basis: Some(Arc::new(basis)),
         };
         self.record(decision, desk);
     }
 
-    /// Sends a decision off to be made durable; it is carried out when it is.
-    pub fn record(&mut self, decision: Decision, desk: &mut Desk<'_>) {
+    /// Sends a decision off to be made durable; it is carried out when it is. What it was made from goes with it and is not
+    /// kept here: it is as large as the cluster.
+    pub fn record(&mut self, mut decision: Decision, desk: &mut Desk<'_>) {
+        let basis = decision.basis.take();
         let decision = Arc::new(decision);
         self.remember(&decision);
         self.clerk.rouse();
-        desk.effects.push(Effect::Record(Box::new(Decision::clone(&decision))));
+        desk.effects.push(Effect::Record(Box::new(Decision { basis, ..Decision::clone(&decision) })));
         self.undecided.insert(decision.id, decision);
     }
 

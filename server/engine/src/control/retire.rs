@@ -59,6 +59,7 @@ impl Ward {
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
             notes: Vec::new(),
+            basis: None,
         }
     }
 

@@ -72,6 +72,39 @@ pub struct Requirement {
     min_values: Option<u32>,
 }
 
+/// Everything that a [`Requirement`] is, for whoever writes it down and reads it back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequirementParts {
+    /// The label key, canonical.
+    pub key: Text,
+    /// Whether `values` are those that are refused.
+    pub complement: bool,
+    /// Values, allowed or refused.
+    pub values: BTreeSet<Text>,
+    /// The least integer that is allowed.
+    pub gte: Option<i64>,
+    /// The largest integer that is allowed.
+    pub lte: Option<i64>,
+    /// Whether a machine without the label will do.
+    pub absence: bool,
+    /// How many different values the launch options must offer.
+    pub min_values: Option<u32>,
+}
+
+impl From<RequirementParts> for Requirement {
+    fn from(parts: RequirementParts) -> Self {
+        let RequirementParts { key, complement, values, gte, lte, absence, min_values } = parts;
+        Self { key, complement, values, gte, lte, absence, min_values }
+    }
+}
+
+impl From<Requirement> for RequirementParts {
+    fn from(requirement: Requirement) -> Self {
+        let Requirement { key, complement, values, gte, lte, absence, min_values } = requirement;
+        Self { key, complement, values, gte, lte, absence, min_values }
+    }
+}
+
 impl Requirement {
     /// A requirement from its parts. `values` of the ordering operators hold one integer; anything else there means that
     /// nothing is allowed (readers refuse such input beforehand).

@@ -3,9 +3,11 @@
 //! Such a decision carries no machines and no removals, only sentences, so that nobody who reads it later can carry it
 //! out. It is written again only when it says something else: pods that wait are planned over and over.
 
+use std::sync::Arc;
+
 use super::Mode;
 use crate::control::ward::{Desk, Ward};
-use crate::control::{Decision, DecisionId, DecisionKind, Removal, UnplacedPod};
+use crate::control::{Basis, Decision, DecisionId, DecisionKind, Removal, UnplacedPod};
 use crate::input::PlanningInput;
 use crate::model::{MicroUsd, Text};
 use crate::plan::{Plan, PlanReport, PlannedNode};
@@ -27,12 +29,13 @@ impl Ward {
     /// Writes down what the plan would have launched.
     pub fn say_plan(
         &mut self,
-        input: &PlanningInput,
+        basis: Basis,
         plan: &Plan,
         report: PlanReport,
         unplaced: Vec<UnplacedPod>,
         desk: &mut Desk<'_>,
     ) {
+        let input = &basis.input;
         let nodes = plan.nodes.iter().chain(&plan.static_nodes);
         let mut notes: Vec<String> = nodes.map(|node| would_launch(input, node)).collect();
         notes.extend(report.notes);
@@ -42,7 +45,8 @@ impl Ward {
         let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
         let decision =
             Decision { placed, unplaced, new_cost: cost, notes, ..self.shadow_decision(DecisionKind::Provision, desk) };
-        self.say(0, Decision { lower_bound: report.lower_bound, ..decision }, desk);
+        let basis = Some(Arc::new(basis));
+        self.say(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, desk);
     }
 
     /// Writes down what would have been removed.
@@ -79,6 +83,7 @@ impl Ward {
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
             notes: Vec::new(),
+            basis: None,
         }
     }
 }

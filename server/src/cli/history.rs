@@ -1,0 +1,160 @@
+//! `fleetwright history`: what was decided, when, for what price, and why.
+
+use std::time::Duration;
+
+use clap::Args;
+use engine::model::{MicroUsd, Timestamp};
+use serde::Serialize;
+
+use super::database::{DatabaseFlags, failed};
+use super::exit::{Failure, Status};
+use super::output;
+use super::remote::{Format, moment, print_rows};
+use crate::clock;
+use crate::log::{every, replay};
+use crate::store::Store;
+use crate::store::lease::Scope;
+use crate::store::log::StoredDecision;
+
+/// List what was decided, or show one decision with its reasons
+#[derive(Debug, Args)]
+pub(crate) struct HistoryFlags {
+    /// Number of a decision, to see it whole
+    decision: Option<u64>,
+    #[command(flatten)]
+    database: DatabaseFlags,
+    /// Decisions for this cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// Decisions of so long ago at most, such as 30m
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
+    since: Option<Duration>,
+    /// So many at most, the latest first
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// A decision as it is listed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    decision: u64,
+    at_ms: i64,
+    cluster: String,
+    kind: String,
+    epoch: u64,
+    /// Machines to buy; absent where no plan was made.
+    nodes: Option<usize>,
+    cost_per_hour: Option<f64>,
+    lower_bound_per_hour: Option<f64>,
+    summary: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasons: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<String>,
+}
+
+pub(crate) fn run(flags: &HistoryFlags) -> Result<Status, Failure> {
+    match flags.decision {
+        Some(number) => one(flags, number),
+        None => list(flags),
+    }
+}
+
+fn list(flags: &HistoryFlags) -> Result<Status, Failure> {
+    let from = flags.since.map(|since| earlier(clock::now(), since));
+    let scope = flags.cluster.as_deref().map(Scope::cluster);
+    let found = flags.database.ask(async |store| {
+        let keep = |stored: &StoredDecision| from.is_none_or(|from| stored.decision.decided_at_ms >= from.0);
+        every::read(&store, scope, flags.limit, keep).await.map_err(failed)
+    })?;
+    let rows: Vec<Row> = found.into_iter().map(row).collect();
+    print_list(&rows, flags.output)
+}
+
+fn print_list(rows: &[Row], format: Format) -> Result<Status, Failure> {
+    let headings = ["DECISION", "WHEN (UTC)", "CLUSTER", "KIND", "EPOCH", "NODES", "$/HOUR", "BOUND", "WHAT"];
+    print_rows(rows, format, headings, |row| {
+        [
+            row.decision.to_string(),
+            moment(row.at_ms),
+            row.cluster.clone(),
+            row.kind.clone(),
+            row.epoch.to_string(),
+            row.nodes.map_or_else(String::new, |nodes| nodes.to_string()),
+            row.cost_per_hour.map_or_else(String::new, |cost| cost.to_string()),
+            row.lower_bound_per_hour.map_or_else(String::new, |bound| bound.to_string()),
+            row.summary.clone(),
+        ]
+    })
+}
+
+fn one(flags: &HistoryFlags, number: u64) -> Result<Status, Failure> {
+    let found = flags.database.ask(async |store| store.decision(number).await.map_err(failed))?;
+    if found.is_empty() {
+        return Err(Failure::refused(unknown(number)));
+    }
+    let rows: Vec<Row> = found.into_iter().map(whole).collect();
+    if flags.output != Format::Table {
+        return print_list(&rows, flags.output);
+    }
+    output::print_text(&rows.iter().map(story).collect::<Vec<String>>().join("\n"))?;
+    Ok(Status::Done)
+}
+
+/// That there is no such decision.
+pub(super) fn unknown(number: u64) -> String {
+    format!("there is no decision {number} in the store; `fleetwright history` lists those that are kept")
+}
+
+fn earlier(now: Timestamp, since: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+}
+
+fn row(stored: StoredDecision) -> Row {
+    let answer = replay::answer_of(&stored);
+    let cluster = stored.scope.cluster_name().map_or_else(|| stored.scope.key(), str::to_owned);
+    Row {
+        decision: stored.decision.number,
+        at_ms: stored.decision.decided_at_ms,
+        cluster,
+        kind: stored.decision.kind,
+        epoch: stored.epoch,
+        nodes: answer.as_ref().map(|(plan, _)| plan.nodes.len() + plan.static_nodes.len()),
+        cost_per_hour: answer.as_ref().map(|(_, report)| dollars(report.new_cost)),
+        lower_bound_per_hour: answer.as_ref().map(|(_, report)| dollars(report.lower_bound)),
+        summary: stored.decision.summary,
+        reasons: Vec::new(),
+        engine: None,
+    }
+}
+
+fn whole(stored: StoredDecision) -> Row {
+    let reasons = stored.decision.report.lines().map(str::to_owned).collect();
+    let engine = stored.decision.replay.as_ref().map(|replay| replay.engine_version.clone());
+    Row { reasons, engine, ..row(stored) }
+}
+
+/// Micro-dollars as dollars; exact as printed, since a double holds fifteen digits.
+pub(super) fn dollars(price: MicroUsd) -> f64 {
+    price.0 as f64 / 1e6
+}
+
+fn story(row: &Row) -> String {
+    let mut text = format!("decision {} of cluster {} ({}), epoch {}\n", row.decision, row.cluster, row.kind, row.epoch);
+    text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), row.summary));
+    if let (Some(nodes), Some(cost), Some(bound)) = (row.nodes, row.cost_per_hour, row.lower_bound_per_hour) {
+        text.push_str(&format!("  plan     nodes: {nodes}, ${cost} an hour; no plan costs less than ${bound}\n"));
+    }
+    match &row.engine {
+        Some(engine) => text.push_str(&format!("  engine   {engine}; `fleetwright replay {}` repeats it\n", row.decision)),
+        None => text.push_str("  engine   made without a plan; there is nothing to replay\n"),
+    }
+    for reason in &row.reasons {
+        text.push_str(&format!("  why      {reason}\n"));
+    }
+    text
+}

@@ -1,0 +1,266 @@
+//! `fleetwright replay`: a decision once more, bit for bit, or as it would have been under another policy.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::{ArgGroup, Args};
+use engine::decide;
+use engine::input::PlanningInput;
+use engine::plan::{Plan, PlanReport};
+use serde::Serialize;
+
+use super::database::{DatabaseFlags, failed};
+use super::exit::{Failure, Status};
+use super::history::{dollars, unknown};
+use super::remote::Format;
+use super::{output, sources};
+use crate::config::{Config, Layers};
+use crate::log::alternative::{Alternative, Preferences};
+use crate::log::replay::{LogReader, Recorded, ReplayError, Verdict};
+use crate::log::{ENGINE, difference, every};
+use crate::store::Store;
+use crate::store::lease::Scope;
+use crate::store::log::StoredDecision;
+
+/// Decide again from the log, and compare
+///
+/// Plans are pure: the same input gives the same plan, bit for bit. This reads what a decision was made from, plans once
+/// more, and says whether input and plan are identical; exit status 1 says that they are not. With another policy or
+/// catalogue it shows what would have been decided, and the difference in nodes and dollars.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).args(["decision", "all"])))]
+pub(crate) struct ReplayFlags {
+    /// Number of a decision
+    decision: Option<u64>,
+    /// Every decision that is kept
+    #[arg(long, conflicts_with_all = ["with_policy", "with_catalogue"])]
+    all: bool,
+    #[command(flatten)]
+    database: DatabaseFlags,
+    /// Decisions for this cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// With --all: so many at most, the latest
+    #[arg(long, default_value_t = 10_000)]
+    limit: usize,
+    /// Decide under this policy instead: manifests with NodePools, which replace those of the same name, or the server's
+    /// configuration (.toml); may be repeated
+    #[arg(long, value_name = "FILE")]
+    with_policy: Vec<String>,
+    /// Decide with these machines and prices instead, in the format that `plan --catalogue` reads
+    #[arg(long, value_name = "FILE")]
+    with_catalogue: Option<String>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+pub(crate) fn run(flags: &ReplayFlags) -> Result<Status, Failure> {
+    match flags.decision {
+        Some(number) => one(flags, number),
+        None => all(flags),
+    }
+}
+
+fn all(flags: &ReplayFlags) -> Result<Status, Failure> {
+    let scope = flags.cluster.as_deref().map(Scope::cluster);
+    let mut outcomes = Vec::new();
+    let tally = flags.database.ask(async |store| {
+        let decisions = every::read(&store, scope, flags.limit, |_| true).await.map_err(failed)?;
+        let tell = |stored: &StoredDecision, verdict: &Result<Verdict, ReplayError>| {
+            if !matches!(verdict, Err(ReplayError::NoPlan { .. })) {
+                outcomes.push(outcome(stored, verdict));
+            }
+        };
+        every::replay(&store, decisions, tell).await.map_err(failed)
+    })?;
+    match flags.output {
+        Format::Table => {
+            let lines: Vec<&str> = outcomes.iter().map(|outcome| outcome.said.as_str()).collect();
+            print_lines(lines.into_iter().chain([tally.to_string().as_str()]))?;
+        }
+        format => print_value(&outcomes, format)?,
+    }
+    Ok(if tally.is_well() { Status::Done } else { Status::Leftover })
+}
+
+/// What came of one replay.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outcome {
+    decision: u64,
+    cluster: String,
+    identical: bool,
+    said: String,
+}
+
+fn outcome(stored: &StoredDecision, verdict: &Result<Verdict, ReplayError>) -> Outcome {
+    Outcome {
+        decision: stored.decision.number,
+        cluster: stored.scope.cluster_name().unwrap_or_default().to_owned(),
+        identical: verdict.as_ref().is_ok_and(Verdict::is_identical),
+        said: every::sentence(stored, verdict),
+    }
+}
+
+fn one(flags: &ReplayFlags, number: u64) -> Result<Status, Failure> {
+    let alternative = alternative(flags)?;
+    let recorded = flags.database.ask(async |store| {
+        let found = store.decision(number).await.map_err(failed)?;
+        let stored = only(found, number, flags.cluster.as_deref())?;
+        Ok(LogReader::new(&store).recall(stored).await)
+    })?;
+    let recorded = match recorded {
+        Ok(recorded) => recorded,
+        Err(ReplayError::Store(error)) => return Err(failed(error)),
+        Err(error @ ReplayError::NoPlan { .. }) => return Err(Failure::refused(error)),
+        Err(error) => {
+            print_lines([error.to_string().as_str()])?;
+            return Ok(Status::Leftover);
+        }
+    };
+    match alternative {
+        None => repeat(&recorded, flags.output),
+        Some(alternative) => compare(&recorded, &alternative, flags.output),
+    }
+}
+
+/// The decision that is meant.
+fn only(found: Vec<StoredDecision>, number: u64, cluster: Option<&str>) -> Result<StoredDecision, Failure> {
+    let meant = |stored: &StoredDecision| cluster.is_none_or(|name| stored.scope.cluster_name() == Some(name));
+    let mut meant: Vec<StoredDecision> = found.into_iter().filter(meant).collect();
+    match (meant.pop(), meant.pop()) {
+        (Some(one), None) => Ok(one),
+        (None, _) => Err(Failure::refused(unknown(number))),
+        (Some(one), Some(other)) => Err(Failure::refused(format!(
+            "there is a decision {number} of {} and one of {}; add --cluster",
+            every::name_of(&other.scope),
+            every::name_of(&one.scope)
+        ))),
+    }
+}
+
+fn repeat(recorded: &Recorded, format: Format) -> Result<Status, Failure> {
+    if let Some(other) = recorded.other_engine() {
+        eprintln!("note: engine {other} made this decision, and this is {ENGINE}; a difference may be the engine's");
+    }
+    let verdict = Ok(recorded.replay());
+    let outcome = outcome(&recorded.stored, &verdict);
+    match format {
+        Format::Table => print_lines([outcome.said.as_str()])?,
+        format => print_value(&outcome, format)?,
+    }
+    Ok(if outcome.identical { Status::Done } else { Status::Leftover })
+}
+
+/// What is to be different; `None` when nothing is.
+fn alternative(flags: &ReplayFlags) -> Result<Option<Alternative>, Failure> {
+    if flags.with_policy.is_empty() && flags.with_catalogue.is_none() {
+        return Ok(None);
+    }
+    let mut alternative = Alternative::default();
+    for file in &flags.with_policy {
+        if file.ends_with(".toml") {
+            alternative.settings = Some(settings(Path::new(file))?);
+        } else {
+            alternative.manifests.push(sources::open_file(file)?);
+        }
+    }
+    alternative.catalogue = flags.with_catalogue.as_deref().map(sources::open_file).transpose()?;
+    Ok(Some(alternative))
+}
+
+fn settings(file: &Path) -> Result<Preferences, Failure> {
+    let mut layers = Layers::default();
+    layers.add_file(file).map_err(Failure::refused)?;
+    let control = Config::resolve(&layers).map_err(Failure::refused)?.control;
+    Ok(Preferences { preferences: control.preferences, min_values: control.min_values })
+}
+
+/// A plan in figures.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Figures {
+    nodes: usize,
+    cost_per_hour: f64,
+    lower_bound_per_hour: f64,
+    pods_without_place: usize,
+    machines: Vec<String>,
+}
+
+/// Two plans side by side.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Comparison {
+    decision: u64,
+    cluster: String,
+    then: Figures,
+    otherwise: Figures,
+    nodes_difference: i64,
+    cost_per_hour_difference: f64,
+}
+
+fn compare(recorded: &Recorded, alternative: &Alternative, format: Format) -> Result<Status, Failure> {
+    if let Some(why) = recorded.replay().input {
+        return Err(Failure::refused(format!("this is not the input of the decision: {why}")));
+    }
+    let mut input = recorded.input.clone();
+    alternative.apply(&mut input).map_err(Failure::input)?;
+    let again = decide::plan(&input).map_err(|violations| {
+        let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        Failure::internal(format!("the plan failed its own check: {}", violations.join("; ")))
+    })?;
+    let (then_cost, again_cost) = (recorded.report.new_cost.0, again.report.new_cost.0);
+    let then = figures(&recorded.input, &recorded.plan, &recorded.report);
+    let otherwise = figures(&input, &again.plan, &again.report);
+    let comparison = Comparison {
+        decision: recorded.stored.decision.number,
+        cluster: recorded.stored.scope.cluster_name().unwrap_or_default().to_owned(),
+        nodes_difference: otherwise.nodes as i64 - then.nodes as i64,
+        cost_per_hour_difference: (again_cost - then_cost) as f64 / 1e6,
+        then,
+        otherwise,
+    };
+    match format {
+        Format::Table => output::print_text(&table(&comparison))?,
+        format => print_value(&comparison, format)?,
+    }
+    Ok(Status::Done)
+}
+
+fn figures(input: &PlanningInput, plan: &Plan, report: &PlanReport) -> Figures {
+    let nodes = plan.nodes.iter().chain(&plan.static_nodes);
+    Figures {
+        nodes: plan.nodes.len() + plan.static_nodes.len(),
+        cost_per_hour: dollars(report.new_cost),
+        lower_bound_per_hour: dollars(report.lower_bound),
+        pods_without_place: plan.unschedulable.len(),
+        machines: nodes.map(|node| difference::node(input, node)).collect(),
+    }
+}
+
+fn table(comparison: &Comparison) -> String {
+    let Comparison { decision, cluster, then, otherwise, nodes_difference, cost_per_hour_difference } = comparison;
+    let mut text = format!("decision {decision} of cluster {cluster}\n            NODES   $/HOUR      BOUND       WITHOUT A PLACE\n");
+    for (name, figures) in [("then", then), ("otherwise", otherwise)] {
+        let Figures { nodes, cost_per_hour, lower_bound_per_hour, pods_without_place, .. } = figures;
+        text.push_str(&format!("{name:<11} {nodes:<7} {cost_per_hour:<11} {lower_bound_per_hour:<11} {pods_without_place}\n"));
+    }
+    text.push_str(&format!("difference  {nodes_difference:<+7} {cost_per_hour_difference:<+11}\n"));
+    for (name, figures) in [("then", then), ("otherwise", otherwise)] {
+        figures.machines.iter().for_each(|machine| text.push_str(&format!("{name}: {machine}\n")));
+    }
+    text
+}
+
+fn print_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Result<(), Failure> {
+    output::print(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
+}
+
+fn print_value(value: &impl Serialize, format: Format) -> Result<(), Failure> {
+    let text = match format {
+        Format::Yaml => serde_saphyr::to_string(value).map_err(Failure::internal)?,
+        _ => serde_json::to_string_pretty(value).map_err(Failure::internal)? + "\n",
+    };
+    output::print_text(&text)
+}

@@ -1,0 +1,118 @@
+//! The same cluster at the same moment, under another policy or with other machines for sale.
+
+use std::collections::BTreeMap;
+
+use engine::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
+use engine::model::labels::REGION;
+use engine::model::offering::SharedCatalogue;
+use engine::model::{Catalogue, InstanceType, NodePool, NotReady};
+use manifests::{InputError, Options, Source};
+
+/// Settings that replace those of the decision.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Preferences {
+    /// Soft constraints.
+    pub(crate) preferences: PreferencePolicy,
+    /// `minValues` that cannot be met.
+    pub(crate) min_values: MinValuesPolicy,
+}
+
+/// What is to be different.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Alternative {
+    /// Manifests with NodePools, which replace those of the same name; others are added.
+    pub(crate) manifests: Vec<Source>,
+    /// Settings.
+    pub(crate) settings: Option<Preferences>,
+    /// Machines and prices, in the form that `plan --catalogue` reads.
+    pub(crate) catalogue: Option<Source>,
+}
+
+impl Alternative {
+    /// Changes `input`.
+    ///
+    /// # Errors
+    /// What is wrong with the manifests or the catalogue.
+    pub(crate) fn apply(&self, input: &mut PlanningInput) -> Result<(), Vec<InputError>> {
+        let region = region(input);
+        if let Some(settings) = self.settings {
+            input.policy.preferences = settings.preferences;
+            input.policy.min_values = settings.min_values;
+        }
+        if let Some(catalogue) = &self.catalogue {
+            stock(input, &machines_of(catalogue, region.clone())?);
+        }
+        if !self.manifests.is_empty() {
+            let options = Options { region, catalogue: self.catalogue.clone(), now: input.now, ..Options::default() };
+            manifests::read(&self.manifests, &options)?.input.pools.into_iter().for_each(|pool| replace(input, pool));
+        }
+        Ok(())
+    }
+}
+
+/// The region that the decision bought in, as its machines carry it.
+fn region(input: &PlanningInput) -> Option<String> {
+    let mut kinds = input.pools.iter().flat_map(|pool| &pool.catalogue.types);
+    let values = kinds.find_map(|kind| kind.labels.get(REGION)?.finite_values());
+    values.and_then(|values| values.first()).map(ToString::to_string)
+}
+
+/// A pool that may buy anything, of a class without settings of its own.
+const ANYTHING: &str = r#"
+{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "anything"}, "spec": {"template": {"spec": {
+  "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "plain"},
+  "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}}}}
+---
+{"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "plain"}, "spec": {
+  "role": "nodes", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+  "subnetSelectorTerms": [{"tags": {"any": "one"}}], "securityGroupSelectorTerms": [{"tags": {"any": "one"}}]}}
+"#;
+
+/// What `catalogue` sells, as an EC2NodeClass without settings of its own would run it.
+fn machines_of(catalogue: &Source, region: Option<String>) -> Result<SharedCatalogue, Vec<InputError>> {
+    let anything = Source { name: "anything".to_owned(), bytes: ANYTHING.as_bytes().to_vec() };
+    let options = Options { region, catalogue: Some(catalogue.clone()), ..Options::default() };
+    let read = manifests::read(&[anything], &options)?.input.pools;
+    Ok(read.into_iter().next().map(|pool| pool.catalogue).unwrap_or_default())
+}
+
+/// Puts `machines` on the shelf of every pool. A type that the decision knew keeps what its NodeClass makes of it (what
+/// pods can use depends on the kubelet's settings) and takes over how it is sold; one that is sold no more goes.
+fn stock(input: &mut PlanningInput, machines: &SharedCatalogue) {
+    let mut restocked: Vec<(SharedCatalogue, SharedCatalogue)> = Vec::new();
+    for pool in &mut input.pools {
+        let known = restocked.iter().find(|(old, _)| SharedCatalogue::ptr_eq(old, &pool.catalogue));
+        let new = match known {
+            Some((_, new)) => SharedCatalogue::clone(new),
+            None => SharedCatalogue::new(merged(&pool.catalogue, machines)),
+        };
+        restocked.push((SharedCatalogue::clone(&pool.catalogue), SharedCatalogue::clone(&new)));
+        pool.catalogue = new;
+    }
+}
+
+fn merged(known: &Catalogue, machines: &Catalogue) -> Catalogue {
+    let known: BTreeMap<&str, &InstanceType> = known.types.iter().map(|kind| (&*kind.name, kind)).collect();
+    let types = machines.types.iter().map(|kind| match known.get(&*kind.name) {
+        Some(same) => InstanceType { offerings: kind.offerings.clone(), ..InstanceType::clone(same) },
+        None => kind.clone(),
+    });
+    Catalogue { types: types.collect(), offering_keys: machines.offering_keys.clone() }
+}
+
+/// Puts `pool` in the place of the one of its name. When the manifests do not hold its EC2NodeClass, it runs the machines of
+/// the decision's pools of that class.
+fn replace(input: &mut PlanningInput, mut pool: NodePool) {
+    let same_class = input.pools.iter().find(|known| known.node_class == pool.node_class);
+    if let (Some(NotReady::NodeClass(_)), Some(known)) = (&pool.not_ready, same_class) {
+        pool.catalogue = SharedCatalogue::clone(&known.catalogue);
+        pool.not_ready = None;
+    }
+    match input.pools.binary_search_by(|known| known.name.cmp(&pool.name)) {
+        Ok(place) => {
+            pool.unhealthy = input.pools[place].unhealthy;
+            input.pools[place] = pool;
+        }
+        Err(place) => input.pools.insert(place, pool),
+    }
+}

@@ -1,0 +1,77 @@
+//! Contents, their hashes, and their packed form.
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use sha2::{Digest, Sha256};
+
+use super::codec::Corrupt;
+use crate::store::log::{Blob, BlobHash};
+
+/// The largest content that is unpacked, in bytes: several times a cluster of 100,000 pods. A packed text that unfolds to
+/// more is no content of ours.
+const LARGEST: u64 = 512 << 20;
+
+/// SHA-256 of `bytes`.
+pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// SHA-256 of all `parts`, one after the other. Parts are of fixed length or the first of them says what follows.
+pub(super) fn hash_all<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    parts.into_iter().for_each(|part| hasher.update(part));
+    hasher.finalize().into()
+}
+
+/// `bytes` made small.
+pub(super) fn pack(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 3), Compression::default());
+    // Memory takes every byte; what would be cut off here is found by its hash when it is read.
+    let _always_taken = packer.write_all(bytes);
+    packer.finish().unwrap_or_default()
+}
+
+/// What [`pack`] was given.
+///
+/// # Errors
+/// When it is none of ours.
+pub(super) fn unpack(packed: &[u8]) -> Result<Vec<u8>, Corrupt> {
+    let mut bytes = Vec::with_capacity(packed.len().saturating_mul(3));
+    let read = DeflateDecoder::new(packed).take(LARGEST).read_to_end(&mut bytes);
+    read.map_err(|_| Corrupt("a packed content"))?;
+    Ok(bytes)
+}
+
+/// `bytes` as a content that many decisions share.
+pub(super) fn blob(kind: &str, bytes: &[u8]) -> Blob {
+    Blob { hash: BlobHash(hash(bytes)), kind: kind.to_owned(), bytes: pack(bytes) }
+}
+
+/// `hash` as people compare it: its first twelve digits tell any two apart.
+pub(crate) fn short(hash: &[u8]) -> String {
+    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_packed_comes_back_and_other_bytes_do_not() {
+        let text = b"the same words and the same words again".repeat(20);
+        let packed = pack(&text);
+        assert!(packed.len() * 5 < text.len(), "{} of {}", packed.len(), text.len());
+        assert_eq!(unpack(&packed), Ok(text));
+        assert!(unpack(&[0xff; 8]).is_err());
+    }
+
+    #[test]
+    fn the_hash_is_sha_256() {
+        // FIPS 180-2, appendix B.1: the hash of "abc" begins with ba7816bf 8f01.
+        assert_eq!(short(&hash(b"abc")), "ba7816bf8f01");
+        assert_eq!(hash_all([&b"a"[..], b"bc"]), hash(b"abc"));
+    }
+}
