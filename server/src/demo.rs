@@ -24,8 +24,11 @@ use engine::control;
 
 use crate::clouds;
 use crate::config::LeaseConfig;
+use crate::log::every;
+use crate::log::replay::ReplayError;
 use crate::serve::{self, Parts, Server};
-use crate::store::log::Retention;
+use crate::store::Store;
+use crate::store::log::{Retention, StoredDecision};
 use crate::store::memory::MemoryStore;
 use crate::trust::book::Book;
 use books::Books;
@@ -58,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) port: u16,
     /// What is logged.
     pub(crate) log: String,
+    /// Every decision is made again at the end, from the log.
+    pub(crate) replay: bool,
 }
 
 /// Shows it; says whether all went well.
@@ -67,7 +72,9 @@ pub(crate) struct Plan {
 pub(crate) async fn run(plan: Plan) -> anyhow::Result<bool> {
     let stop = ::agent::asked_to_stop();
     let cloud = Arc::new(clouds::simulated(weather(&plan), REGION, None)?);
-    let server = Server::start(parts(&plan, Arc::clone(&cloud))).await?;
+    let parts = parts(&plan, Arc::clone(&cloud));
+    let store = Arc::clone(&parts.store);
+    let server = Server::start(parts).await?;
     say(&format!("live page: http://{}/\n", server.http))?;
     let names: Vec<String> = (0..usize::from(plan.clusters)).map(name).collect();
     let mut children = Children::start(&names, server.grpc, &plan)?;
@@ -80,7 +87,23 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<bool> {
     server.stop(GRACE).await;
     let verdict = verdict::draw(&books, &cloud.cloud(), stopped);
     say(&verdict.text)?;
-    Ok(verdict.well)
+    let repeated = !plan.replay || replay(&*store).await?;
+    Ok(verdict.well && repeated)
+}
+
+/// Makes every decision again, from the log alone; says whether all came out the same.
+async fn replay(store: &dyn Store) -> anyhow::Result<bool> {
+    let decisions = every::read(store, None, usize::MAX, |_| true).await?;
+    let mut lines = Vec::new();
+    let tell = |stored: &StoredDecision, verdict: &Result<_, ReplayError>| {
+        if !matches!(verdict, Err(ReplayError::NoPlan { .. })) {
+            lines.push(every::sentence(stored, verdict));
+        }
+    };
+    let tally = every::replay(store, decisions, tell).await?;
+    lines.iter().try_for_each(|line| say(&format!("{line}\n")))?;
+    say(&format!("{tally}\n"))?;
+    Ok(tally.is_well())
 }
 
 /// Prints every scene as it begins, and ends when every script has.

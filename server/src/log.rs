@@ -24,14 +24,14 @@
 //! [`every`], [`difference`] and [`alternative`] (what people ask of it); [`codec`] and [`content`] are the form of the bytes.
 
 pub(crate) mod alternative;
-pub(crate) mod codec;
-pub(crate) mod content;
-pub(crate) mod delta;
+mod codec;
+mod content;
+mod delta;
 pub(crate) mod difference;
 pub(crate) mod every;
-pub(crate) mod records;
+mod records;
 pub(crate) mod replay;
-pub(crate) mod tail;
+mod tail;
 
 #[cfg(test)]
 mod tests;

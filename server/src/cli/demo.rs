@@ -25,6 +25,9 @@ pub(crate) struct DemoFlags {
     /// Port of the live page on 127.0.0.1; 0 lets the system choose
     #[arg(long, default_value_t = 0)]
     port: u16,
+    /// At the end, make every decision again from the decision log, and say whether it came out the same, bit for bit
+    #[arg(long)]
+    replay: bool,
     /// What is logged on standard error
     #[arg(long, default_value = "warn", value_name = "FILTER")]
     log: String,
@@ -40,6 +43,7 @@ pub(crate) fn run(flags: DemoFlags) -> Result<Status, Failure> {
         clusters: flags.clusters,
         port: flags.port,
         log: flags.log,
+        replay: flags.replay,
     };
     let well = runtime.block_on(demo::run(plan)).map_err(|error| Failure::internal(format!("{error:#}")))?;
     Ok(if well { Status::Done } else { Status::Leftover })

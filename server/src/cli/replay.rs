@@ -1,6 +1,5 @@
 //! `fleetwright replay`: a decision once more, bit for bit, or as it would have been under another policy.
 
-use std::io::Write;
 use std::path::Path;
 
 use clap::{ArgGroup, Args};

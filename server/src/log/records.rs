@@ -37,7 +37,7 @@ type Name = [u8; 8];
 /// mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("two shapes, label sets or volume sets of the input have one name")]
-pub(super) struct Ambiguous;
+pub(crate) struct Ambiguous;
 
 /// A catalogue by its content, and what of it cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

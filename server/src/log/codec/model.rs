@@ -154,7 +154,7 @@ impl Coded for Resources {
     }
 
     fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-        Ok(BTreeMap::<Text, i64>::get(from)?.into_iter().collect())
+        Ok(<BTreeMap<Text, i64> as Coded>::get(from)?.into_iter().collect())
     }
 }
 
