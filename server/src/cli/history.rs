@@ -144,13 +144,16 @@ pub(super) fn dollars(price: MicroUsd) -> f64 {
 }
 
 fn story(row: &Row) -> String {
-    let mut text = format!("decision {} of cluster {} ({}), epoch {}\n", row.decision, row.cluster, row.kind, row.epoch);
+    let mut text =
+        format!("decision {} of cluster {} ({}), epoch {}\n", row.decision, row.cluster, row.kind, row.epoch);
     text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), row.summary));
     if let (Some(nodes), Some(cost), Some(bound)) = (row.nodes, row.cost_per_hour, row.lower_bound_per_hour) {
         text.push_str(&format!("  plan     nodes: {nodes}, ${cost} an hour; no plan costs less than ${bound}\n"));
     }
     match &row.engine {
-        Some(engine) => text.push_str(&format!("  engine   {engine}; `fleetwright replay {}` repeats it\n", row.decision)),
+        Some(engine) => {
+            text.push_str(&format!("  engine   {engine}; `fleetwright replay {}` repeats it\n", row.decision))
+        }
         None => text.push_str("  engine   made without a plan; there is nothing to replay\n"),
     }
     for reason in &row.reasons {

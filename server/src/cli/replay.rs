@@ -240,10 +240,14 @@ fn figures(input: &PlanningInput, plan: &Plan, report: &PlanReport) -> Figures {
 
 fn table(comparison: &Comparison) -> String {
     let Comparison { decision, cluster, then, otherwise, nodes_difference, cost_per_hour_difference } = comparison;
-    let mut text = format!("decision {decision} of cluster {cluster}\n            NODES   $/HOUR      BOUND       WITHOUT A PLACE\n");
+    let mut text = format!(
+        "decision {decision} of cluster {cluster}\n            NODES   $/HOUR      BOUND       WITHOUT A PLACE\n"
+    );
     for (name, figures) in [("then", then), ("otherwise", otherwise)] {
         let Figures { nodes, cost_per_hour, lower_bound_per_hour, pods_without_place, .. } = figures;
-        text.push_str(&format!("{name:<11} {nodes:<7} {cost_per_hour:<11} {lower_bound_per_hour:<11} {pods_without_place}\n"));
+        text.push_str(&format!(
+            "{name:<11} {nodes:<7} {cost_per_hour:<11} {lower_bound_per_hour:<11} {pods_without_place}\n"
+        ));
     }
     text.push_str(&format!("difference  {nodes_difference:<+7} {cost_per_hour_difference:<+11}\n"));
     for (name, figures) in [("then", then), ("otherwise", otherwise)] {

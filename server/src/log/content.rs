@@ -40,9 +40,10 @@ pub(super) fn pack(bytes: &[u8]) -> Vec<u8> {
 /// When it is none of ours.
 pub(super) fn unpack(packed: &[u8]) -> Result<Vec<u8>, Corrupt> {
     let mut bytes = Vec::with_capacity(packed.len().saturating_mul(3));
-    let read = DeflateDecoder::new(packed).take(LARGEST).read_to_end(&mut bytes);
-    read.map_err(|_| Corrupt("a packed content"))?;
-    Ok(bytes)
+    let mut unpacker = DeflateDecoder::new(packed);
+    let read = unpacker.by_ref().take(LARGEST).read_to_end(&mut bytes);
+    let whole = read.is_ok() && unpacker.total_in() == packed.len() as u64;
+    if whole { Ok(bytes) } else { Err(Corrupt("a packed content")) }
 }
 
 /// `bytes` as a content that many decisions share.
@@ -61,6 +62,7 @@ mod tests {
         assert!(packed.len() * 5 < text.len(), "{} of {}", packed.len(), text.len());
         assert_eq!(unpack(&packed), Ok(text));
         assert!(unpack(&[0xff; 8]).is_err());
+        assert!(unpack(&[packed, vec![0]].concat()).is_err(), "something follows");
     }
 
     #[test]

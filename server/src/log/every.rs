@@ -34,7 +34,10 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { identical, different, unreadable, without_plan } = self;
         let replayed = identical + different + unreadable;
-        write!(f, "replayed {replayed} decisions: {identical} identical, {different} different, {unreadable} unreadable")?;
+        write!(
+            f,
+            "replayed {replayed} decisions: {identical} identical, {different} different, {unreadable} unreadable"
+        )?;
         match without_plan {
             0 => Ok(()),
             number => write!(f, " ({number} were made without a plan: removals and interruptions)"),
@@ -42,7 +45,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The decisions that pass `keep`, latest first, at most `limit`.
+/// The decisions that pass `keep`, latest first, at most `limit`. None is looked for beyond the first page that ends with one
+/// that does not.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -58,9 +62,9 @@ pub(crate) async fn read(
         let page = store.decisions(&DecisionFilter { scope: scope.clone(), limit: AT_ONCE, before }).await?;
         let Some(last) = page.last() else { break };
         before = Some(last.decision.number);
-        let whole = page.len() < AT_ONCE as usize;
+        let last = page.len() < AT_ONCE as usize || !keep(last);
         found.extend(page.into_iter().filter(&keep));
-        if whole || found.len() >= limit {
+        if last || found.len() >= limit {
             break;
         }
     }

@@ -244,7 +244,8 @@ fn name_of(record: &[u8]) -> Name {
 /// The catalogues that the pools among `records` name.
 pub(super) fn catalogues(records: &[Record]) -> Result<Vec<BlobHash>, Corrupt> {
     let pools = records.iter().filter(|record| record.first() == Some(&tag::POOL));
-    let mut hashes = pools.map(|record| Ok(pool(&mut Reader::new(&record[1..]))?.1.hash)).collect::<Result<Vec<_>, Corrupt>>()?;
+    let mut hashes =
+        pools.map(|record| Ok(pool(&mut Reader::new(&record[1..]))?.1.hash)).collect::<Result<Vec<_>, Corrupt>>()?;
     hashes.sort_unstable();
     hashes.dedup();
     Ok(hashes)

@@ -32,7 +32,9 @@ pub(crate) enum ReplayError {
         kind: String,
     },
     /// Part of the log is gone.
-    #[error("decision {number} cannot be replayed: {what} of the log of {scope} is not in the store; it was let go or deleted")]
+    #[error(
+        "decision {number} cannot be replayed: {what} of the log of {scope} is not in the store; it was let go or deleted"
+    )]
     Missing {
         /// The decision.
         number: u64,
@@ -243,7 +245,9 @@ impl Recorded {
             return None;
         }
         let found = difference::first(&self.input, (&self.plan, &self.report), (&plan, &report));
-        Some(found.unwrap_or_else(|| "the plan that was written down is not the one of its digest: the row was changed".to_owned()))
+        Some(found.unwrap_or_else(|| {
+            "the plan that was written down is not the one of its digest: the row was changed".to_owned()
+        }))
     }
 
     /// The engine that decided, when it is not the one that replays.

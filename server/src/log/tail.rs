@@ -103,8 +103,10 @@ impl Tail {
             input_digest: input_digest.to_vec(),
             plan_digest: content::hash(&answer).to_vec(),
         };
-        let mut contents: Vec<Content> =
-            wares.iter().map(|(catalogue, wares)| Content::Catalogue(wares.hash, SharedCatalogue::clone(catalogue))).collect();
+        let mut contents: Vec<Content> = wares
+            .iter()
+            .map(|(catalogue, wares)| Content::Catalogue(wares.hash, SharedCatalogue::clone(catalogue)))
+            .collect();
         contents.sort_by_key(Content::hash);
         contents.dedup_by_key(|content| content.hash());
         contents.push(Content::Policy(policy_hash, policy));
@@ -184,11 +186,7 @@ pub(super) fn follow(before: &[Record], chunk: &LogChunk) -> Result<Vec<Record>,
     u64::get(&mut from)?;
     let expected = <[u8; 8]>::get(&mut from)?;
     let records = delta::apply(before, &mut from)?;
-    if check(&delta::marks(&records)) == expected {
-        Ok(records)
-    } else {
-        Err(Corrupt("the changes that were written"))
-    }
+    if check(&delta::marks(&records)) == expected { Ok(records) } else { Err(Corrupt("the changes that were written")) }
 }
 
 fn form(from: &mut Reader<'_>) -> Result<(), Corrupt> {

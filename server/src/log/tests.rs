@@ -1,6 +1,7 @@
 //! What was decided comes back bit for bit; what was changed since is found and named; what would have been decided
 //! otherwise is worked out by hand.
 
+mod cost;
 mod world;
 
 use engine::model::{CapacityType, Text};
@@ -12,17 +13,17 @@ use crate::store::Store;
 use crate::store::log::LogChunk;
 use world::{World, catalogue, copy, pods, source};
 
-/// Ten pods wait; then two others; then the same two with `box` sold out in one zone.
+/// A hundred pods wait; then two others; then the same two with `box` sold out in one zone.
 async fn three_decisions() -> World {
     let world = World::new().await;
-    world.decide(1, &pods(10), |_| {}).await.unwrap();
-    world.decide(2, &pods(12), |input| drop(input.pods.drain(..10))).await.unwrap();
+    world.decide(1, &pods(100), |_| {}).await.unwrap();
+    world.decide(2, &pods(102), |input| drop(input.pods.drain(..100))).await.unwrap();
     let sold_out = |input: &mut engine::input::PlanningInput| {
-        input.pods.drain(..10);
+        input.pods.drain(..100);
         let catalogue = std::sync::Arc::make_mut(&mut input.pools[0].catalogue);
         catalogue.types[0].offerings[1].available = false;
     };
-    world.decide(3, &pods(12), sold_out).await.unwrap();
+    world.decide(3, &pods(102), sold_out).await.unwrap();
     world
 }
 
@@ -45,7 +46,10 @@ async fn every_decision_is_replayed_bit_for_bit_from_the_log_alone() {
     }
     let (tally, said) = said(&world.store).await;
     assert_eq!(tally, Tally { identical: 3, ..Tally::default() });
-    assert!(said[0].starts_with("replayed decision 1 of cluster blue: input identical, plan identical (sha256"), "{said:?}");
+    assert!(
+        said[0].starts_with("replayed decision 1 of cluster blue: input identical, plan identical (sha256"),
+        "{said:?}"
+    );
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod demo;
 mod freeze;
 mod own_database;
 mod plan;
+mod replay;
 mod serve;
 
 use std::time::Duration;

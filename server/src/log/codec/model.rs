@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engine::input::{MinValuesPolicy, Policy, PreferencePolicy};
 use engine::model::{
-    CapacityType, Catalogue, Effect, HostPort, InstanceType, LabelSelector, MicroUsd, NodeSelectorTerm,
-    NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, Requirement, RequirementParts, Requirements,
+    CapacityType, Catalogue, Effect, HostPort, InstanceType, LabelSelector, MicroUsd, NodeSelectorTerm, NodeStage,
+    NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, Requirement, RequirementParts, Requirements,
     Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Timestamp, Toleration,
     TolerationOperator, VolumeAlternatives, Weighted,
 };

@@ -137,7 +137,7 @@ pub(super) fn source(name: &str, text: String) -> Source {
 pub(super) fn pods(count: usize) -> Source {
     let pod = |number| {
         format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web-{number:02}, namespace: shop, labels: {{app: web}}}}\n\
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web-{number:03}, namespace: shop, labels: {{app: web}}}}\n\
              spec: {{containers: [{{name: web, image: web, resources: {{requests: {{cpu: 3, memory: 1Gi}}}}}}]}}\n---\n"
         )
     };
@@ -170,11 +170,11 @@ pub(super) fn catalogue(crates: bool) -> Source {
             "overhead": {}, "offerings": offerings,
         })
     };
-    let sale = |zone: &str, capacity_type: &str, price: f64| {
-        serde_json::json!({"zone": zone, "capacityType": capacity_type, "priceUsdPerHour": price})
-    };
+    let sale = |zone: &str, capacity_type: &str, price: f64| serde_json::json!({"zone": zone, "capacityType": capacity_type, "priceUsdPerHour": price});
     let boxes = serde_json::json!([
-        sale("lab-a", "on-demand", 0.2), sale("lab-b", "on-demand", 0.2), sale("lab-a", "spot", 0.08),
+        sale("lab-a", "on-demand", 0.2),
+        sale("lab-b", "on-demand", 0.2),
+        sale("lab-a", "spot", 0.08),
     ]);
     let mut types = vec![kind("box", 4, boxes)];
     if crates {

@@ -1,0 +1,83 @@
+//! What the log of a busy cluster costs: 100 nodes with 2,000 pods, and a burst of ten pods a minute.
+
+use engine::input::PlanningInput;
+use engine::model::{BoundPod, Labels, Node, NodeStage, Resources, Text, Timestamp};
+
+use super::world::{World, pods};
+use crate::store::Store;
+
+const NODES: usize = 100;
+const PODS_A_NODE: usize = 20;
+const BURST: usize = 10;
+
+/// A name as a ReplicaSet gives it: five characters that no compression foresees.
+fn name(number: usize) -> Text {
+    let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Text::from(format!("web-7d9f8b6c5d-{:05x}", mixed >> 44))
+}
+
+fn bound(number: usize) -> BoundPod {
+    BoundPod {
+        namespace: Text::from("shop"),
+        name: name(number),
+        shape: 0,
+        labels: 0,
+        volumes: None,
+        daemon: None,
+        terminating: false,
+        leaving: false,
+    }
+}
+
+fn node(number: usize, pods: Vec<BoundPod>) -> Node {
+    let labels = ["topology.kubernetes.io/zone", "node.kubernetes.io/instance-type", "kubernetes.io/hostname"];
+    let value = |key: &&str| (Text::from(*key), Text::from(format!("{}-{number}", key.len())));
+    Node {
+        name: Text::from(format!("ip-10-0-{number}-7.ec2.internal")),
+        pool: Some(Text::from("general")),
+        labels: labels.iter().map(value).collect::<Labels>(),
+        taints: Vec::new(),
+        unschedulable: false,
+        allocatable: Resources::from_iter([("cpu", 60_000), ("memory", 1 << 36), ("pods", 110)]),
+        capacity: Resources::from_iter([("cpu", 64_000), ("memory", 1 << 36), ("pods", 110)]),
+        stage: NodeStage::Initialized,
+        pods,
+        attach_limits: Vec::new(),
+        created: Some(Timestamp(1)),
+    }
+}
+
+/// The cluster in its `minute`: the burst waits, those of the minutes before are on the nodes, as many have left.
+fn arrange(input: &mut PlanningInput, minute: usize) {
+    let gone = minute * BURST;
+    for (place, pod) in input.pods.iter_mut().enumerate() {
+        pod.name = name(NODES * PODS_A_NODE + gone + place);
+    }
+    let on = |at: usize| {
+        let numbers = gone..NODES * PODS_A_NODE + gone;
+        let mut pods: Vec<BoundPod> = numbers.filter(|number| number % NODES == at).map(bound).collect();
+        pods.sort_by(|a, b| a.name.cmp(&b.name));
+        node(at, pods)
+    };
+    input.nodes = (0..NODES).map(on).collect();
+}
+
+#[tokio::test]
+async fn a_thousand_busy_clusters_write_less_than_three_gigabytes_of_it_a_day() {
+    let world = World::new().await;
+    for minute in 0..20 {
+        world.decide(minute + 1, &pods(BURST), |input| arrange(input, usize::try_from(minute).unwrap())).await.unwrap();
+    }
+    let segment = world.segment(1).await;
+    let sizes: Vec<usize> = segment.chunks.iter().map(|chunk| chunk.bytes.len()).collect();
+    let stored = world.store.decision(20).await.unwrap().remove(0).decision.replay.unwrap();
+    // What each row says of contents, digests and engine beside the events, and what PostgreSQL adds for two rows.
+    let row = stored.plan.len() + stored.stance.len() + 4 * 32 + 8 + 2 * 60;
+    let event = sizes[1..].iter().sum::<usize>() / (sizes.len() - 1);
+    // A segment holds a snapshot for every four times its size in events.
+    let decision = row + event + event / 4;
+    let day = decision * 1000 * 24 * 60;
+    let found = format!("first event {}, then {event} each, row {row}; {day} a day", sizes[0]);
+    assert!(day < 3_000_000_000, "{found}");
+    println!("{found}");
+}
