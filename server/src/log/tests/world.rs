@@ -165,7 +165,7 @@ pub(super) fn catalogue(crates: bool) -> Source {
     let kind = |name: &str, cores: u32, offerings: serde_json::Value| {
         serde_json::json!({
             "name": name,
-            "labels": {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "topology.kubernetes.io/region": "lab"},
+            "labels": {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
             "capacity": {"cpu": cores.to_string(), "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"},
             "overhead": {}, "offerings": offerings,
         })
