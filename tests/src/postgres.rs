@@ -4,7 +4,6 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,18 +22,6 @@ impl Postgres {
             Ok(url) if !url.is_empty() => Some(Self { url, started: None }),
             _ => start(&binaries()?),
         }
-    }
-
-    /// Runs a statement by `psql`.
-    ///
-    /// # Panics
-    /// When there is no `psql`, or when it fails.
-    pub fn run(&self, statement: &str) {
-        let psql = binaries().map(|folder| folder.join("psql")).filter(|psql| psql.is_file());
-        let mut psql = Command::new(psql.unwrap_or_else(|| PathBuf::from("psql")));
-        let ran = psql.args(["-v", "ON_ERROR_STOP=1", "-qc", statement, &self.url]).output();
-        let ran = ran.unwrap_or_else(|error| panic!("psql: {error}"));
-        assert!(ran.status.success(), "{statement}: {}", String::from_utf8_lossy(&ran.stderr));
     }
 
     /// Where it is.
@@ -67,10 +54,7 @@ fn binaries() -> Option<PathBuf> {
 }
 
 fn start(binaries: &Path) -> Option<Postgres> {
-    // Tests of one process run at the same time, each with a server of its own.
-    static STARTED: AtomicU32 = AtomicU32::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("fleetwright-e2e-postgres-{}-{number}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("fleetwright-e2e-postgres-{}", std::process::id()));
     fs::create_dir_all(&folder).ok()?;
     let data = folder.join("data");
     if is_root() {

@@ -37,7 +37,8 @@ async fn said(store: &dyn Store) -> (Tally, Vec<String>) {
 #[tokio::test]
 async fn every_decision_is_replayed_bit_for_bit_from_the_log_alone() {
     let world = three_decisions().await;
-    for made in world.made.lock().unwrap().iter() {
+    let made = std::mem::take(&mut *world.made.lock().unwrap());
+    for made in made {
         let stored = world.store.decision(made.number).await.unwrap().remove(0);
         let recorded = LogReader::new(&world.store).recall(stored).await.unwrap();
         assert_eq!(recorded.input, made.basis.input);

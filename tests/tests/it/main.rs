@@ -6,7 +6,6 @@ mod demo;
 mod freeze;
 mod own_database;
 mod plan;
-mod replay;
 mod serve;
 
 use std::time::Duration;
