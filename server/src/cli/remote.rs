@@ -1,12 +1,16 @@
 //! Commands that ask a running server.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use fleetwright_proto::v1::fleet_service_client::FleetServiceClient;
 use serde::Serialize;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status as Refusal};
+use tonic::metadata::AsciiMetadataValue;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Request, Status as Refusal};
 
 use super::exit::{Failure, Status};
 use super::output;
@@ -20,6 +24,12 @@ pub(crate) struct ServerFlags {
     /// Address of a server's gRPC endpoint
     #[arg(long, env = "FLEETWRIGHT_SERVER", default_value = "http://127.0.0.1:7450", value_name = "URL")]
     server: String,
+    /// Certificates (PEM) of the authorities that may vouch for an https server
+    #[arg(long, env = "FLEETWRIGHT_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// File with the bearer token that shows who you are
+    #[arg(long, env = "FLEETWRIGHT_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// How lists are printed.
@@ -34,7 +44,20 @@ pub(crate) enum Format {
 }
 
 /// A client of the fleet service.
-pub(crate) type Client = FleetServiceClient<Channel>;
+pub(crate) type Client = FleetServiceClient<InterceptedService<Channel, Bearer>>;
+
+/// Shows a token with every call.
+#[derive(Clone)]
+pub(crate) struct Bearer(Option<AsciiMetadataValue>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Refusal> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
 
 impl ServerFlags {
     /// Connects, asks, and says what came of it.
@@ -51,24 +74,46 @@ impl ServerFlags {
     }
 
     async fn connect(&self) -> Result<Client, Failure> {
-        let endpoint = Endpoint::from_shared(self.server.clone()).map_err(|error| {
+        let unusable = |error: tonic::transport::Error| {
             Failure::refused(format!("--server {:?} is no address such as http://127.0.0.1:7450: {error}", self.server))
-        })?;
+        };
+        let mut endpoint = Endpoint::from_shared(self.server.clone()).map_err(unusable)?;
+        if let Some(path) = &self.ca_file {
+            let authorities = Certificate::from_pem(read(path)?);
+            endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(authorities)).map_err(unusable)?;
+        }
+        let bearer = self.bearer()?;
         let channel = endpoint.timeout(PATIENCE).connect_timeout(PATIENCE).connect().await;
         let channel = channel.map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             Failure::internal(format!("the server at {} cannot be reached: {why}", self.server))
         })?;
-        Ok(FleetServiceClient::new(channel))
+        Ok(FleetServiceClient::with_interceptor(channel, bearer))
     }
+
+    fn bearer(&self) -> Result<Bearer, Failure> {
+        let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
+        let header = format!("Bearer {}", read(path)?.trim());
+        let mut value = AsciiMetadataValue::try_from(header).map_err(|_| {
+            Failure::refused(format!("{} holds no token: it has other than ASCII characters", path.display()))
+        })?;
+        value.set_sensitive(true);
+        Ok(Bearer(Some(value)))
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::refused(format!("cannot read {}: {error}", path.display())))
 }
 
 /// What the server refused, as a command ends with it.
 pub(crate) fn refused(refusal: Refusal) -> Failure {
     match refusal.code() {
-        Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition | Code::PermissionDenied => {
-            Failure::refused(refusal.message())
-        }
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::FailedPrecondition
+        | Code::PermissionDenied
+        | Code::Unauthenticated => Failure::refused(refusal.message()),
         code => Failure::internal(format!("the server answered {code:?}: {}", refusal.message())),
     }
 }

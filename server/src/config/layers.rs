@@ -41,6 +41,9 @@ const PREFIX: &str = "FLEETWRIGHT_";
 /// The prefix of the agent's, which this program leaves alone.
 const AGENT_PREFIX: &str = "FLEETWRIGHT_AGENT_";
 
+/// Variables of commands that ask a running server; they are no keys.
+const CLIENT_VARIABLES: [&str; 3] = ["FLEETWRIGHT_SERVER", "FLEETWRIGHT_CA_FILE", "FLEETWRIGHT_TOKEN_FILE"];
+
 /// `FLEETWRIGHT_CONFIG` names the configuration file; it is no key.
 pub(crate) const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
 
@@ -88,7 +91,8 @@ impl Layers {
         if let Some(url) = ours.get("DATABASE_URL").filter(|url| !url.is_empty()) {
             self.values.insert("store.database-url", (url.clone(), Origin::Environment("DATABASE_URL".to_owned())));
         }
-        let is_key = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && name != FILE_VARIABLE;
+        let others = |name: &str| name == FILE_VARIABLE || CLIENT_VARIABLES.contains(&name);
+        let is_key = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && !others(name);
         for (variable, value) in ours.into_iter().filter(|(name, _)| is_key(name)) {
             let origin = Origin::Environment(variable.clone());
             let names = || KEYS.iter().map(Key::variable);

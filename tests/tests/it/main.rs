@@ -4,9 +4,11 @@ mod bad_input;
 mod crashes;
 mod demo;
 mod freeze;
+mod hostile;
 mod own_database;
 mod plan;
 mod serve;
+mod trust;
 
 use std::time::Duration;
 
