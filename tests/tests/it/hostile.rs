@@ -11,6 +11,7 @@ use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_proto::v1::snapshot::Part;
 use tokio_stream::iter;
+use tonic::transport::Endpoint;
 
 use crate::{PATIENCE, PROGRAM};
 
@@ -88,8 +89,8 @@ async fn converse(address: &str, seed: u64) {
         said.push(v1::ConnectRequest { message: Some(Message::Hello(hello(&cluster))) });
     }
     said.extend((0..dice.roll(30)).map(|_| nonsense(&mut dice, &cluster)));
-    let Ok(mut client) = AgentServiceClient::connect(address.to_owned()).await else { return };
-    let Ok(answer) = client.connect(iter(said)).await else { return };
+    let Ok(channel) = Endpoint::from_shared(address.to_owned()).unwrap().connect().await else { return };
+    let Ok(answer) = AgentServiceClient::new(channel).connect(iter(said)).await else { return };
     let mut heard = answer.into_inner();
     let listen = async { while let Ok(Some(_)) = heard.message().await {} };
     // A server that keeps the stream open has heard everything by then; the next conversation may begin.
