@@ -28,9 +28,9 @@ impl Guarded {
                  [[clients]]\nname = 'operator'\nscope = 'admin'\ntoken-sha256 = '{OPERATOR}'\n"
             ),
         );
-        folder.file("looker", "looker\n");
-        folder.file("operator", "operator\n");
-        folder.file("stranger", "stranger\n");
+        let _path = folder.file("looker", "looker\n");
+        let _path = folder.file("operator", "operator\n");
+        let _path = folder.file("stranger", "stranger\n");
         let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
         let server = Program::new(PROGRAM, &[&arguments[..], &files[..]].concat()).start();
