@@ -18,6 +18,7 @@ use std::time::Duration;
 use cloud::provider::CloudProvider;
 use engine::control::{ClusterId, Controller};
 use engine::model::Timestamp;
+use executor::Command;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Interval;
@@ -27,6 +28,7 @@ use tracing::warn;
 use crate::clock;
 use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
+use crate::measure::Histogram;
 use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
 use crate::store::lease::Lease;
@@ -59,6 +61,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) publisher: Publisher,
     /// Between two listings of the cloud's machines; `None` asks for none.
     pub(crate) listing: Option<Duration>,
+    /// From the end of a batch window to the decision.
+    pub(crate) latency: Arc<Histogram>,
 }
 
 /// What to look at next.
@@ -74,6 +78,7 @@ struct Running<C> {
     publisher: Publisher,
     works: JoinSet<Input>,
     view: FleetView,
+    latency: Arc<Histogram>,
 }
 
 impl<C: CloudProvider + 'static> ControlLoop<C> {
@@ -117,11 +122,11 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
 
 impl<C: CloudProvider + 'static> Running<C> {
     fn new(parts: ControlLoop<C>) -> Self {
-        let ControlLoop { controller, sessions, store, cloud, lease, publisher, listing: _ } = parts;
+        let ControlLoop { controller, sessions, store, cloud, lease, publisher, listing: _, latency } = parts;
         let replica = Replica::new(controller, clock::now().0.unsigned_abs());
         let view = FleetView::default();
         let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new(), log: DecisionLog::default() });
-        Self { replica, sessions, hands, publisher, works: JoinSet::new(), view }
+        Self { replica, sessions, hands, publisher, works: JoinSet::new(), view, latency }
     }
 
     fn until_wakeup(&self) -> Duration {
@@ -133,7 +138,10 @@ impl<C: CloudProvider + 'static> Running<C> {
     async fn happened(&mut self, input: Input) {
         let now = clock::now();
         let mut changed = false;
-        for output in self.replica.handle(input, now) {
+        let due = self.replica.controller().next_wakeup();
+        let outputs = self.replica.handle(input, now);
+        self.note_latency(due, &outputs);
+        for output in outputs {
             match output {
                 Output::Accept { cluster, epoch } => self.sessions.accept(&cluster, epoch).await,
                 Output::Refuse { cluster, reason } => self.sessions.refuse(&cluster, reason).await,
@@ -148,6 +156,19 @@ impl<C: CloudProvider + 'static> Running<C> {
         if changed {
             self.view.taken_at = now;
             self.publisher.send_replace(Arc::new(self.view.clone()));
+        }
+    }
+
+    /// What was due first bounds what was due with it, so no decision is told to have been quicker than it was.
+    fn note_latency(&self, due: Option<Timestamp>, outputs: &[Output]) {
+        let decided = |output: &&Output| match output {
+            Output::Call(Call::Run { command: Command::Record(decision), .. }) => !decision.machines.is_empty(),
+            _ => false,
+        };
+        let decisions = outputs.iter().filter(decided).count();
+        if let Some(due) = due.filter(|_| decisions > 0) {
+            let late = Duration::from_millis(clock::now().millis_since(due).max(0).unsigned_abs());
+            (0..decisions).for_each(|_| self.latency.note(late));
         }
     }
 

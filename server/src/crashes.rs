@@ -24,8 +24,9 @@ use tonic::Streaming;
 use tracing::info;
 
 use crate::clouds::remote::{self, Client};
+use crate::store::own::OwnServer;
 use clusters::Clusters;
-use processes::{Cloud, Server};
+use processes::{ARRIVAL_MS, Cloud, Server};
 use rows::Database;
 use windows::Kill;
 pub(crate) use windows::Window;
@@ -49,8 +50,8 @@ pub(crate) struct Plan {
     pub(crate) times: u32,
     /// Seed of everything that chance decides.
     pub(crate) seed: u64,
-    /// PostgreSQL.
-    pub(crate) database_url: String,
+    /// PostgreSQL; `None` starts a throw-away one from this machine's binaries, which is restarted under load as well.
+    pub(crate) database_url: Option<String>,
     /// Number of clusters.
     pub(crate) clusters: u8,
     /// The cloud ignores tokens.
@@ -70,6 +71,8 @@ pub(crate) struct Report {
     pub(crate) kills: usize,
     /// How often the database's connections were cut.
     pub(crate) cuts: usize,
+    /// How often the database was restarted.
+    pub(crate) restarts: usize,
     /// Kills that fell into each window, for at least one launch.
     pub(crate) windows: BTreeMap<Window, usize>,
     /// Kills that fell into none.
@@ -109,7 +112,9 @@ impl Report {
 /// What could not be started, or did not go on.
 pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let database = Database::connect(&plan.database_url).await?;
+    let (url, mut own) = database(plan)?;
+    let database = Database::connect(&url).await?;
+    let plan = &Plan { database_url: Some(url), ..plan.clone() };
     let cloud = Cloud::start(plan).await?;
     let mut server = Server::start(plan, &cloud.address)?;
     // A name that no earlier run on this database has used.
@@ -135,6 +140,11 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
             report.cuts += 1;
             database.cut_connections().await?;
             shooter.resumed().await.context("after the database's connections were cut")?;
+            if let Some(own) = &mut own {
+                report.restarts += 1;
+                tokio::task::block_in_place(|| own.kill().and_then(|()| own.restart()))?;
+                shooter.resumed().await.context("after the database was restarted")?;
+            }
         }
         classify(&mut report, &kills, &mut shooter.client, &database, &run).await?;
         info!(number, windows = ?report.windows, "killed");
@@ -144,6 +154,16 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     (report.kills, report.took) = (kills.len(), begun.elapsed());
     server.stop().await;
     Ok(report)
+}
+
+/// The database that the plan names, or one of our own.
+fn database(plan: &Plan) -> anyhow::Result<(String, Option<OwnServer>)> {
+    if let Some(url) = &plan.database_url {
+        return Ok((url.clone(), None));
+    }
+    let own = OwnServer::throwaway().context("no PostgreSQL could be started; name one with --database-url")?;
+    let own = own.ok_or_else(|| anyhow!("no PostgreSQL is installed on this machine; name one with --database-url"))?;
+    Ok((own.url(), Some(own)))
 }
 
 /// Beside the kills: answers that get lost, listings that fail and lag, offerings that run out.
@@ -251,9 +271,9 @@ impl Shooter {
         Ok(())
     }
 
-    /// Waits for a launch that was sent after this was called.
+    /// Waits for a launch that was sent after this was called: what the dead have sent arrives for a while yet.
     async fn resumed(&mut self) -> anyhow::Result<()> {
-        let since = now_us();
+        let since = now_us() + ARRIVAL_MS * 1_000;
         self.until(|call| call.answered_us.is_some() && call.arrived_us > since).await
     }
 

@@ -4,7 +4,7 @@
 //! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed),
 //! [`session`] (agents), [`store`] (what survives a crash), `log` (what decisions are repeated from), `views` with `fleet`
 //! and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine), `crashes`
-//! (real servers killed while they buy).
+//! (real servers killed while they buy), `load` (many clusters at once).
 
 pub mod cli;
 mod clock;
@@ -14,7 +14,9 @@ mod control_loop;
 mod crashes;
 mod demo;
 mod fleet;
+mod load;
 mod log;
+mod measure;
 mod pace;
 mod pools;
 mod rehearsal;

@@ -1,6 +1,7 @@
 //! NodePools of a connected cluster: the manifests that its agent sends, read by the code that reads manifest files.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use engine::cluster::around::MANAGED;
 use engine::cluster::{
@@ -8,7 +9,7 @@ use engine::cluster::{
     PoolRecord,
 };
 use engine::model::offering::SharedCatalogue;
-use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
+use engine::model::{Catalogue, Labels, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
 use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
 use manifests::{Cursor, InputError, Options, Problems, Site, Source};
@@ -20,7 +21,34 @@ use crate::session::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools
 /// A reader for clusters of `region` that buy from `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
     let options = Options { region: Some(region), catalogue, ..Options::default() };
-    ReadPools::new(move |manifests| read(manifests, &options))
+    let shelf = Shelf::default();
+    ReadPools::new(move |manifests| {
+        let mut read = read(manifests, &options);
+        for record in &mut read.pools {
+            record.pool.catalogue = shelf.share(&record.pool.catalogue);
+        }
+        read
+    })
+}
+
+/// The catalogues that clusters use at the moment. A catalogue takes megabytes, and clusters whose NodeClasses say the same
+/// have the same one.
+#[derive(Debug, Default)]
+struct Shelf(Mutex<Vec<Weak<Catalogue>>>);
+
+impl Shelf {
+    /// The catalogue that equals this one, if there is one already.
+    fn share(&self, catalogue: &SharedCatalogue) -> SharedCatalogue {
+        // Every change is one step, so a panic elsewhere does not spoil it.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|kept| kept.strong_count() > 0);
+        let same =
+            known.iter().filter_map(Weak::upgrade).find(|kept| Arc::ptr_eq(kept, catalogue) || kept == catalogue);
+        same.unwrap_or_else(|| {
+            known.push(Arc::downgrade(catalogue));
+            Arc::clone(catalogue)
+        })
+    }
 }
 
 /// Manifests with errors are left out, and their pools take no part, so that one bad object does not stop a cluster.
@@ -227,6 +255,17 @@ mod tests {
         assert_eq!(read[0].life.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].life.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");
+    }
+
+    #[test]
+    fn clusters_whose_classes_say_the_same_share_one_catalogue_while_one_of_them_is_there() {
+        let reader = reader("us-east-1".to_owned(), None);
+        let read = || reader.read(&Manifests::from([pool("general", "In"), class()])).pools.remove(0).pool.catalogue;
+        let (one, other) = (read(), read());
+        assert!(Arc::ptr_eq(&one, &other));
+        let left = Arc::downgrade(&one);
+        drop((one, other));
+        assert!(left.upgrade().is_none(), "nobody keeps what nobody uses");
     }
 
     #[test]

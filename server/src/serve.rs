@@ -24,6 +24,7 @@ use tracing::{info, warn};
 use crate::config::{Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
+use crate::measure::Histogram;
 use crate::session::{self, Sessions};
 use crate::store::log::Retention;
 use crate::store::own::OwnServer;
@@ -205,6 +206,7 @@ impl Server {
         let deciding = (CancellationToken::new(), CancellationToken::new());
         // Twice in the time after which something odd is garbage, so that it is seen twice by then.
         let listing = parts.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
+        let latency = Arc::new(Histogram::default());
         let control = ControlLoop {
             controller: Controller::new(parts.settings, plan),
             sessions: sessions.clone(),
@@ -213,6 +215,7 @@ impl Server {
             lease: parts.lease,
             publisher,
             listing,
+            latency: Arc::clone(&latency),
         };
         let mut tasks = JoinSet::new();
         let (stop_deciding, decided) = deciding.clone();
@@ -223,7 +226,12 @@ impl Server {
         tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
         tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
-        tasks.spawn(serve_http(http_incoming, web::Shown { views, store: parts.store }, parts.book, stop.clone()));
+        tasks.spawn(serve_http(
+            http_incoming,
+            web::Shown { views, store: parts.store, latency },
+            parts.book,
+            stop.clone(),
+        ));
         Ok(Self { grpc, http, sessions, deciding, stop, tasks, own: parts.own })
     }
 

@@ -16,12 +16,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{Stream, StreamExt};
 
+use crate::measure::Histogram;
 use crate::pace;
 use crate::store::Store;
 use crate::views::Views;
 
 /// The page shows at most this many views a second: faster than eyes, slower than a burst of events.
 const PAGE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long decisions take beyond their batch window, as a metric.
+pub(crate) const LATENCY: &str = "fleetwright_decision_latency_seconds";
 
 /// Only what this server serves is loaded, nothing is embedded elsewhere, no form goes anywhere.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -34,6 +38,8 @@ pub(crate) struct Shown {
     pub(crate) views: Views,
     /// Asked by `/readyz`.
     pub(crate) store: Arc<dyn Store>,
+    /// From the end of a batch window to the decision.
+    pub(crate) latency: Arc<Histogram>,
 }
 
 /// Every route.
@@ -84,5 +90,7 @@ async fn ready(State(shown): State<Shown>) -> Response {
 
 async fn metrics(State(shown): State<Shown>) -> Response {
     let view = shown.views.borrow().clone();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::render(&view)).into_response()
+    let mut text = metrics::render(&view);
+    text.push_str(&shown.latency.render(LATENCY, "From the end of a batch window to the decision about its pods."));
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -2,9 +2,7 @@
 
 mod folder;
 pub mod kubernetes;
-mod postgres;
 mod process;
 
 pub use folder::Folder;
-pub use postgres::Postgres;
 pub use process::{Ended, Program, Running};

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod faults;
+mod load;
 
 use clap::Subcommand;
 
@@ -12,11 +13,13 @@ use super::exit::{Failure, Status};
 pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
     Crashes(crashes::CrashesFlags),
+    Load(load::LoadFlags),
 }
 
 pub(crate) fn run(command: SimulateCommand) -> Result<Status, Failure> {
     match command {
         SimulateCommand::Faults(flags) => faults::run(&flags),
         SimulateCommand::Crashes(flags) => crashes::run(flags),
+        SimulateCommand::Load(flags) => load::run(flags),
     }
 }

@@ -10,9 +10,9 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use super::Plan;
 
-/// From sending a call to its taking effect, and back, at most: wide windows, as a busy EC2 has them.
-const ARRIVAL: &str = "150ms";
-const ANSWER: &str = "150ms";
+/// From sending a call to its taking effect, and back, at most, in milliseconds: wide windows, as a busy EC2 has them.
+pub(super) const ARRIVAL_MS: i64 = 150;
+const ANSWER_MS: i64 = 150;
 
 /// How long the server may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -34,7 +34,8 @@ impl Cloud {
     pub(super) async fn start(plan: &Plan) -> anyhow::Result<Self> {
         let mut command = program()?;
         command.args(["simulated-cloud", "--until-input-ends", "--boot", "200ms"]);
-        command.args(["--arrival", ARRIVAL, "--answer", ANSWER, "--seed", &plan.seed.to_string()]);
+        command.args(["--arrival", &format!("{ARRIVAL_MS}ms"), "--answer", &format!("{ANSWER_MS}ms")]);
+        command.args(["--seed", &plan.seed.to_string()]);
         if plan.without_tokens {
             command.arg("--ignore-tokens");
         }
@@ -100,7 +101,8 @@ fn spawn(plan: &Plan, cloud: &str, port: u16) -> anyhow::Result<Child> {
         command.args([format!("--rails-{bound}"), "0".to_owned()]);
     }
     command.args(["--rails-launches-per-pod", "0", "--rails-quarantine-percent", "0"]);
-    command.args(["--log-filter", &plan.log]).env("FLEETWRIGHT_STORE_DATABASE_URL", &plan.database_url);
+    let url = plan.database_url.as_deref().unwrap_or_default();
+    command.args(["--log-filter", &plan.log]).env("FLEETWRIGHT_STORE_DATABASE_URL", url);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().context("cannot start the server")
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Ended, Postgres, Program};
+use e2e::{Ended, Program};
 
 use crate::PROGRAM;
 
@@ -11,13 +11,17 @@ use crate::PROGRAM;
 const PATIENCE: Duration = Duration::from_secs(900);
 
 fn crashes(arguments: &[&str]) -> Option<Ended> {
-    let Some(postgres) = Postgres::find_or_start() else {
-        eprintln!("skipped: no PostgreSQL is installed and DATABASE_URL is not set");
-        return None;
-    };
-    let all = ["simulate", "crashes", "-o", "json", "--database-url", postgres.url()];
-    let ended = Program::new(PROGRAM, &[&all[..], arguments].concat()).run(PATIENCE);
-    Some(ended)
+    let all = ["simulate", "crashes", "-o", "json"];
+    let mut program = Program::new(PROGRAM, &[&all[..], arguments].concat());
+    match std::env::var("DATABASE_URL") {
+        Ok(url) if !url.is_empty() => program = program.env("DATABASE_URL", &url),
+        _ if fleetwright::store::own::find().is_none() => {
+            eprintln!("skipped: no PostgreSQL is installed and DATABASE_URL is not set");
+            return None;
+        }
+        _ => {}
+    }
+    Some(program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(PATIENCE))
 }
 
 #[test]

@@ -24,9 +24,10 @@ pub(crate) struct CrashesFlags {
     /// Seed of everything that chance decides
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// PostgreSQL that the server uses; its tables are made when they are missing, and what is there stays
+    /// PostgreSQL that the server uses; its tables are made when they are missing, and what is there stays. Without one a
+    /// throw-away server is started from this machine's binaries, and restarted under load as well
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
-    database_url: String,
+    database_url: Option<String>,
     /// Simulated clusters
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
     clusters: u8,
@@ -85,10 +86,11 @@ fn percentile(values: &[u64], percent: usize) -> u64 {
 
 fn table(report: &Report) -> String {
     let mut text = format!(
-        "{} kills in {:.0} s, connections to the database cut {} times\n",
+        "{} kills in {:.0} s; connections to the database cut {} times, the database restarted {} times\n",
         report.kills,
         report.took.as_secs_f64(),
-        report.cuts
+        report.cuts,
+        report.restarts,
     );
     // Writing to a String cannot fail.
     for window in Window::ALL {
@@ -131,6 +133,7 @@ fn document(report: &Report) -> Value {
     json!({
         "kills": report.kills,
         "databaseCuts": report.cuts,
+        "databaseRestarts": report.restarts,
         "windows": {
             "intentToCall": count(Window::IntentToCall),
             "callToResponse": count(Window::CallToResponse),

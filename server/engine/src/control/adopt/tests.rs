@@ -140,7 +140,7 @@ fn a_machine_that_the_cluster_does_not_know_is_looked_at_and_written_into_its_cl
     assert!(looked, "{effects:?}");
     let there = Launched {
         cluster: text("c"),
-        claim: decided.machine.claim.name.clone(),
+        claim: decided.machine.claim.name,
         attempt: 1,
         provider_id: text("aws:///z/i-9"),
         instance_type: text("t.2"),

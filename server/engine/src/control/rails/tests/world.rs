@@ -149,7 +149,8 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) -> Vec<Event> {
         let now = Timestamp(self.now);
-        self.done.acts += usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. }));
+        self.done.acts +=
+            usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. }));
         match effect {
             Effect::PublishView { .. } | Effect::Close { .. } | Effect::Report { .. } => Vec::new(),
             Effect::Relaunch(decided) => {
