@@ -13,6 +13,7 @@ mod empty;
 mod joiner;
 pub mod kubelets;
 pub mod machine;
+pub mod plan;
 pub mod process;
 mod program;
 pub mod suite;

@@ -1,5 +1,6 @@
 //! Views to messages. What a message has no room for is left out; nothing is computed that decisions depend on.
 
+use engine::cluster::PodKey;
 use engine::control::machine::Stage;
 use engine::control::rails::{Mode, RailsView};
 use engine::control::view::{ClusterView, MachineView};
@@ -126,7 +127,17 @@ fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
 fn pending(cluster: &ClusterView) -> Vec<v1::PendingPodView> {
     let looked = cluster.decisions.iter().find(|decision| decision.kind == DecisionKind::Provision);
     let unplaced = looked.map_or(&[][..], |decision| &decision.unplaced).iter();
-    unplaced.take(PENDING_SHOWN.min(cluster.pending)).map(pending_pod).collect()
+    let unplaced = unplaced.take(PENDING_SHOWN.min(cluster.pending)).map(pending_pod);
+    unplaced.chain(cluster.expected.iter().map(expected_pod)).take(PENDING_SHOWN).collect()
+}
+
+fn expected_pod((pod, place): &(PodKey, Text)) -> v1::PendingPodView {
+    v1::PendingPodView {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        expected_on: place.to_string(),
+        ..v1::PendingPodView::default()
+    }
 }
 
 fn pending_pod(pod: &UnplacedPod) -> v1::PendingPodView {

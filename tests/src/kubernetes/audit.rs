@@ -20,6 +20,8 @@ pub struct Asked {
     pub name: String,
     /// HTTP status of the answer.
     pub code: i64,
+    /// Whether no role allowed it. Admission refuses with the same status for reasons of its own.
+    pub forbidden: bool,
     /// How a refusal is worded.
     pub message: String,
 }
@@ -56,6 +58,7 @@ fn event(line: &str) -> anyhow::Result<Asked> {
         namespace: text("/objectRef/namespace"),
         name: text("/objectRef/name"),
         code: event.pointer("/responseStatus/code").and_then(Value::as_i64).unwrap_or_default(),
+        forbidden: event.pointer("/annotations/authorization.k8s.io~1decision").is_some_and(|told| told == "forbid"),
         message: text("/responseStatus/message"),
     })
 }
@@ -66,10 +69,10 @@ mod tests {
 
     #[test]
     fn an_event_tells_who_asked_what_and_how_it_was_answered() {
-        let line = r#"{"verb":"create","user":{"username":"system:serviceaccount:a:b"},"objectRef":{"resource":"pods","namespace":"n","name":"p","subresource":"eviction","apiVersion":"v1"},"responseStatus":{"code":429}}"#;
+        let line = r#"{"verb":"create","user":{"username":"system:serviceaccount:a:b"},"objectRef":{"resource":"pods","namespace":"n","name":"p","subresource":"eviction","apiVersion":"v1"},"responseStatus":{"code":429},"annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
         let read = read(&format!("{line}\n{{\"verb\":\"cr")).unwrap();
         assert_eq!(read.len(), 1);
         assert!(read[0].is_about("pods/eviction", "p"));
-        assert_eq!((read[0].code, read[0].group.as_str()), (429, ""));
+        assert_eq!((read[0].code, read[0].group.as_str(), read[0].forbidden), (429, "", true));
     }
 }

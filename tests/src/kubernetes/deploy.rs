@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
 use kube::api::PostParams;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Seen, until};
+use super::world::AGENT;
 
 /// How long definitions may take to be established.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -85,7 +86,32 @@ pub async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.apply(binding).await.map(drop)
 }
 
-/// A kubeconfig of the service account `namespace/name` for the server of `administrator`'s kubeconfig, written to `file`.
+/// The account `name` beside the agent's, which may do what the agent may, but for one resource.
+///
+/// # Errors
+/// When the API server refuses one of its roles.
+pub async fn account_without(client: &Client, name: &str, resource: &str) -> anyhow::Result<()> {
+    let cluster = Cluster::with_namespace(client, "stage").await?;
+    let metadata = json!({ "name": name, "namespace": AGENT.0 });
+    cluster.apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata })).await?;
+    for mut object in objects("agent")? {
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        if !["ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"].contains(&kind.as_str()) {
+            continue;
+        }
+        object["metadata"]["name"] = json!(name);
+        if kind.ends_with("Binding") {
+            object["roleRef"]["name"] = json!(name);
+            object["subjects"][0]["name"] = json!(name);
+        } else if let Some(rules) = object["rules"].as_array_mut() {
+            rules.retain(|rule| rule["resources"] != json!([resource]));
+        }
+        cluster.apply(object).await?;
+    }
+    Ok(())
+}
+
+/// A kubeconfig of the service account for the server of `administrator`'s kubeconfig, written to `file`.
 ///
 /// # Errors
 /// When the API server gives no token, or a file cannot be read or written.
@@ -104,5 +130,6 @@ pub async fn kubeconfig_of(
     let mut config: Value = serde_saphyr::from_str(&text)?;
     config["users"] = json!([{ "name": name, "user": { "token": token } }]);
     config["contexts"][0]["context"]["user"] = json!(name);
+    config["contexts"][0]["context"]["namespace"] = json!(namespace);
     fs::write(file, serde_json::to_vec_pretty(&config)?).context("cannot write the agent's kubeconfig")
 }

@@ -16,6 +16,9 @@ pub struct Machine {
     pub provider_id: String,
     /// What a kubelet and the cloud's controller write: architecture, operating system, type, zone, region.
     pub labels: BTreeMap<String, String>,
+    /// Whether its kubelet registers with the taint that keeps pods away until somebody takes the Node in
+    /// (`karpenter.sh/unregistered`). Machines of other autoscalers do not.
+    pub unregistered: bool,
     /// What it has.
     pub capacity: BTreeMap<String, String>,
     /// What the kubelet leaves of it for pods.
@@ -61,6 +64,7 @@ impl Types {
             id: id.to_owned(),
             provider_id: format!("aws:///{zone}/{id}"),
             labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            unregistered: true,
             capacity: written(&entry.capacity, &entry.capacity),
             // Attach limits are in the catalogue's room but no resource of a Node.
             allocatable: written(&entry.allocatable, &entry.capacity),

@@ -20,7 +20,8 @@ use super::{Missing, deploy};
 
 /// What a scenario returns: the figures that it is about.
 pub type Told = anyhow::Result<String>;
-type Running = Pin<Box<dyn Future<Output = Told> + Send>>;
+/// A scenario that is being played.
+pub type Play = Pin<Box<dyn Future<Output = Told> + Send>>;
 
 /// One thing to be shown.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +32,12 @@ pub struct Scenario {
     pub limit: Duration,
     /// Whether it needs a control plane that it may kill and whose audit log it can read.
     pub needs_own: bool,
+    /// Whether it judges what the other scenarios have done, and so means nothing without all of them.
+    pub needs_all: bool,
+    /// Whether it is played only when its name is given whole: it costs more than it tells every day.
+    pub by_name: bool,
     /// How it is played.
-    pub play: fn(Arc<Stage>) -> Running,
+    pub play: fn(Arc<Stage>) -> Play,
 }
 
 /// What scenarios are played on.
@@ -92,18 +97,23 @@ enum Outcome {
 pub fn run(programs: &Programs, scenarios: &[Scenario]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let wanted: Vec<&Scenario> =
-        scenarios.iter().filter(|one| filter.is_none_or(|filter| one.name.contains(filter.as_str()))).collect();
+    let wants = |one: &&Scenario| match filter {
+        Some(filter) if one.by_name => one.name == *filter,
+        Some(filter) => one.name.contains(filter.as_str()),
+        None => !one.by_name,
+    };
+    let wanted: Vec<&Scenario> = scenarios.iter().filter(wants).collect();
     if arguments.iter().any(|argument| argument == "--list") {
         wanted.iter().for_each(|one| println!("{}: test", one.name));
         return ExitCode::SUCCESS;
     }
     println!("\nrunning {} tests", wanted.len());
-    let outcomes = if wanted.is_empty() { Vec::new() } else { play_all(programs, &wanted) };
+    let all = filter.is_none();
+    let outcomes = if wanted.is_empty() { Vec::new() } else { play_all(programs, &wanted, all) };
     conclude(&outcomes, scenarios.len() - wanted.len())
 }
 
-fn play_all(programs: &Programs, wanted: &[&Scenario]) -> Vec<Outcome> {
+fn play_all(programs: &Programs, wanted: &[&Scenario], all: bool) -> Vec<Outcome> {
     let runtime = tokio::runtime::Runtime::new().expect("the system has threads to give");
     let stage = ControlPlane::find_or_start().and_then(|plane| runtime.block_on(Stage::new(plane, programs)));
     let stage = match stage {
@@ -112,7 +122,7 @@ fn play_all(programs: &Programs, wanted: &[&Scenario]) -> Vec<Outcome> {
     };
     let play = |one: &&Scenario| {
         let start = Instant::now();
-        let outcome = runtime.block_on(play(one, Arc::clone(&stage)));
+        let outcome = runtime.block_on(play(one, Arc::clone(&stage), all));
         tell(one, outcome, start.elapsed())
     };
     wanted.iter().map(play).collect()
@@ -127,7 +137,10 @@ fn unavailable(error: &anyhow::Error) -> Outcome {
     }
 }
 
-async fn play(scenario: &Scenario, stage: Arc<Stage>) -> Outcome {
+async fn play(scenario: &Scenario, stage: Arc<Stage>, all: bool) -> Outcome {
+    if scenario.needs_all && !all {
+        return Outcome::Skipped("needs all scenarios, without a filter".to_owned());
+    }
     if scenario.needs_own && !stage.plane.lock().await.is_own() {
         return Outcome::Skipped("needs a control plane of its own".to_owned());
     }

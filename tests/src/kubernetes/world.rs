@@ -27,6 +27,10 @@ pub const REGION: &str = "us-east-1";
 pub const AGENT: (&str, &str) = ("fleetwright-system", "fleetwright-agent");
 /// The cluster's name in the fleet.
 pub const CLUSTER: &str = "e2e";
+/// Names a folder that keeps the logs of all worlds, for whoever looks for the cause of something.
+pub const LOGS: &str = "FLEETWRIGHT_E2E_LOGS";
+/// What server and agent log, such as `debug`.
+pub const LOG_FILTER: &str = "FLEETWRIGHT_E2E_LOG_FILTER";
 /// How long a process may take to say that it is up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -37,6 +41,8 @@ pub struct Options {
     pub server: String,
     /// Where the server keeps what it must not lose; in memory when absent.
     pub database: Option<String>,
+    /// Name of the service account that the agent has in its namespace; its own when absent.
+    pub account: Option<&'static str>,
     /// How quick machines are.
     pub pace: Pace,
 }
@@ -47,6 +53,8 @@ pub struct World {
     pub cluster: Cluster,
     /// What the cloud says.
     pub book: Book,
+    /// Where the server listens for agents and programs.
+    pub grpc: String,
     /// The server.
     pub server: Process,
     /// The agent.
@@ -77,7 +85,8 @@ impl World {
         let cluster = Cluster::with_namespace(&stage.client, namespace).await?;
         empty::all_that_scenarios_make(&cluster).await?;
         let folder = Folder::new();
-        let log = |name: &str| folder.path().join(name);
+        let logs = logs(&cluster.namespace, &folder)?;
+        let log = |name: &str| logs.join(name);
         let mut cloud = cloud(&stage.programs.server, log("cloud.log"));
         cloud.start()?;
         let address = cloud.line_with(&["http://"], PATIENCE).await?;
@@ -89,10 +98,11 @@ impl World {
         let config = folder.file("fleetwright.toml", configuration(&grpc, &address, &options.server));
         let server = server(&stage.programs.server, config, log("server.log"), options.database);
         let kubeconfig = log("agent.kubeconfig");
+        let account = (AGENT.0, options.account.unwrap_or(AGENT.1));
         let administrator = stage.plane.lock().await.kubeconfig().to_owned();
-        deploy::kubeconfig_of(&cluster, &administrator, AGENT, &kubeconfig).await?;
+        deploy::kubeconfig_of(&cluster, &administrator, account, &kubeconfig).await?;
         let agent = agent(&stage.programs.agent, &grpc, &kubeconfig.display().to_string(), log("agent.log"));
-        Ok(Self { cluster, book, server, agent, kubelets, _joiner: joiner, _cloud: cloud, _folder: folder })
+        Ok(Self { cluster, book, grpc, server, agent, kubelets, _joiner: joiner, _cloud: cloud, _folder: folder })
     }
 
     /// Starts server and agent.
@@ -161,6 +171,26 @@ impl World {
     }
 }
 
+/// Where the logs of a world are kept: below the folder that [`LOGS`] names, else until the world ends.
+fn logs(world: &str, folder: &Folder) -> anyhow::Result<PathBuf> {
+    let Some(kept) = std::env::var_os(LOGS).filter(|kept| !kept.is_empty()) else {
+        return Ok(folder.path().to_owned());
+    };
+    let kept = PathBuf::from(kept).join(world);
+    // What an earlier run left would be taken for this one's words.
+    let _none_yet = std::fs::remove_dir_all(&kept);
+    std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
+    Ok(kept)
+}
+
+/// Nothing of this process's environment reaches the programs under test, but for what is to be logged.
+fn talkative(process: Process, variable: &str) -> Process {
+    match std::env::var(LOG_FILTER) {
+        Ok(filter) if !filter.is_empty() => process.env(variable, filter),
+        _ => process,
+    }
+}
+
 fn node_class() -> Value {
     json!({
         "apiVersion": "karpenter.k8s.aws/v1",
@@ -187,6 +217,7 @@ fn cloud(program: &Path, log: PathBuf) -> Process {
 fn server(program: &Path, config: String, log: PathBuf, database: Option<String>) -> Process {
     let arguments = vec!["serve".to_owned(), "--config".to_owned(), config];
     let server = Process::new("the server", program.to_owned(), arguments, log);
+    let server = talkative(server, "FLEETWRIGHT_LOG_FILTER");
     match database {
         Some(url) => server.env("DATABASE_URL", url),
         None => server.env("FLEETWRIGHT_STORE_MEMORY", "true"),
@@ -195,25 +226,18 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
 
 fn agent(program: &Path, server: &str, kubeconfig: &str, log: PathBuf) -> Process {
     let server = format!("http://{server}");
-    let arguments = [
-        "--server",
-        &server,
-        "--cluster-name",
-        CLUSTER,
-        "--region",
-        REGION,
-        "--kubeconfig",
-        kubeconfig,
-        "--namespace",
-        AGENT.0,
-    ];
-    Process::new("the agent", program.to_owned(), arguments.map(str::to_owned).to_vec(), log)
+    let arguments = ["--server", &server, "--cluster-name", CLUSTER, "--region", REGION].map(str::to_owned).to_vec();
+    let agent = Process::new("the agent", program.to_owned(), arguments, log).env("KUBECONFIG", kubeconfig);
+    talkative(agent, "FLEETWRIGHT_AGENT_LOG")
 }
 
+/// Without a database everything is kept in memory. Scenarios empty whole clusters within a minute, which the rails hold back: a share of the machines stays for a while.
 fn configuration(grpc: &str, cloud: &str, more: &str) -> String {
     format!(
         "[listen]\ngrpc = \"{grpc}\"\nhttp = \"127.0.0.1:0\"\n\
-         [cloud]\nprovider = \"simulated\"\nregion = \"{REGION}\"\naddress = \"{cloud}\"\n{more}"
+         [cloud]\nprovider = \"simulated\"\nregion = \"{REGION}\"\naddress = \"{cloud}\"\n\
+         [store]\nmemory = true\n\
+         [rails]\nremoval-percent-per-cluster = 0\nremoval-percent-per-fleet = 0\n{more}"
     )
 }
 

@@ -33,36 +33,48 @@ pub(super) const MACHINE: Scenario = Scenario {
     name: "a_machine_lives_by_instructions",
     limit: Duration::from_secs(180),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(a_machine_lives_by_instructions(stage)),
 };
 pub(super) const DEADLINE: Scenario = Scenario {
     name: "a_deadline_outweighs_protection_and_restarts",
     limit: Duration::from_secs(120),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(a_deadline_outweighs_protection_and_restarts(stage)),
 };
 pub(super) const PICTURES: Scenario = Scenario {
     name: "pages_and_streams_show_the_same_cluster",
     limit: Duration::from_secs(120),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(pages_and_streams_show_the_same_cluster(stage)),
 };
 pub(super) const OUTLIVE: Scenario = Scenario {
     name: "watches_outlive_the_api_server",
     limit: Duration::from_secs(120),
     needs_own: true,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(watches_outlive_the_api_server(stage)),
 };
 pub(super) const REPLICAS: Scenario = Scenario {
     name: "one_of_two_replicas_works",
     limit: Duration::from_secs(120),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(one_of_two_replicas_works(stage)),
 };
 pub(super) const EPOCHS: Scenario = Scenario {
     name: "the_highest_epoch_outlives_the_agent",
     limit: Duration::from_secs(60),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(the_highest_epoch_outlives_the_agent(stage)),
 };
 

@@ -111,6 +111,8 @@ pub(super) const STORED: Scenario = Scenario {
     name: "valid_objects_are_stored_as_they_were_sent",
     limit: Duration::from_secs(60),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(valid_objects_are_stored_as_they_were_sent(stage)),
 };
 
@@ -119,6 +121,8 @@ pub(super) const REFUSED: Scenario = Scenario {
     name: "invalid_objects_are_refused_with_a_reason",
     limit: Duration::from_secs(120),
     needs_own: false,
+    needs_all: false,
+    by_name: false,
     play: |stage| Box::pin(invalid_objects_are_refused_with_a_reason(stage)),
 };
 

@@ -1,28 +1,46 @@
 //! The agent beside a real API server and a real kube-scheduler. `cargo test -p e2e --test kubernetes [-- part of a name]`
 
 mod agent;
+mod agreement;
+mod coexist;
 mod crds;
+mod drain;
+mod footprint;
+mod restart;
+mod scale;
 mod stage;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::kubernetes::suite::{self, Programs, Scenario};
+use e2e::kubernetes::suite::{self, Play, Programs, Scenario, Stage};
+
+/// Far longer than any scenario takes, for machines that are busy with other things.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Names an agent in place of the one that was built for the tests.
+const AGENT: &str = "FLEETWRIGHT_E2E_AGENT";
+
+const fn scenario(name: &'static str, play: fn(Arc<Stage>) -> Play) -> Scenario {
+    Scenario { name, limit: LIMIT, needs_own: false, needs_all: false, by_name: false, play }
+}
+
+/// One that kills the control plane or reads its audit log.
+const fn on_its_own(name: &'static str, play: fn(Arc<Stage>) -> Play) -> Scenario {
+    Scenario { needs_own: true, ..scenario(name, play) }
+}
 
 fn main() -> ExitCode {
-    let programs = Programs {
-        server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(),
-        agent: env!("CARGO_BIN_EXE_fleetwright-e2e-agent").into(),
-    };
+    // A measurement may want a program that was built for speed.
+    let agent = std::env::var_os(AGENT).unwrap_or_else(|| env!("CARGO_BIN_EXE_fleetwright-e2e-agent").into());
+    let programs = Programs { server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(), agent: agent.into() };
     suite::run(
         &programs,
         &[
-            Scenario {
-                name: "machines_join_run_pods_and_leave_as_kubelets_do",
-                limit: Duration::from_secs(120),
-                needs_own: false,
-                play: |stage| Box::pin(stage::machines_join_run_pods_and_leave(stage)),
-            },
+            scenario("machines_join_run_pods_and_leave_as_kubelets_do", |s| {
+                Box::pin(stage::machines_join_run_pods_and_leave(s))
+            }),
             crds::STORED,
             crds::REFUSED,
             agent::MACHINE,
@@ -31,6 +49,22 @@ fn main() -> ExitCode {
             agent::OUTLIVE,
             agent::REPLICAS,
             agent::EPOCHS,
+            scenario("500_pods_come_and_go", |s| Box::pin(scale::up_and_down(s))),
+            on_its_own("a_budget_holds_a_drain_and_releases_it", |s| Box::pin(drain::budget_holds_and_releases(s))),
+            on_its_own("a_deadline_ends_a_drain_that_a_budget_holds", |s| Box::pin(drain::deadline(s))),
+            scenario("a_node_or_a_claim_deleted_by_hand_is_drained_and_replaced", |s| {
+                Box::pin(drain::deleted_by_hand(s))
+            }),
+            scenario("an_interrupted_machine_is_drained_and_replaced", |s| Box::pin(drain::interruption(s))),
+            scenario("the_agent_is_killed_at_every_stage", |s| Box::pin(restart::of_the_agent(s))),
+            scenario("the_server_is_killed_at_every_stage", |s| Box::pin(restart::of_the_server(s))),
+            on_its_own("the_api_server_is_killed_and_comes_back", |s| Box::pin(restart::of_the_api_server(s))),
+            scenario("a_live_karpenter_keeps_its_pools", |s| Box::pin(coexist::karpenter(s))),
+            scenario("pods_that_cluster_autoscaler_buys_for_are_left_to_it", |s| {
+                Box::pin(coexist::cluster_autoscaler(s))
+            }),
+            scenario("kube_scheduler_carries_plans_out", |s| Box::pin(agreement::plans_are_carried_out(s))),
+            Scenario { by_name: true, ..scenario("the_agent_stays_small", |s| Box::pin(footprint::of_the_agent(s))) },
         ],
     )
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::machine::{Bought, Stage};
 use super::rails::RailsView;
 use super::{ClusterId, Decision};
+use crate::cluster::PodKey;
 use crate::model::{MicroUsd, Text, Timestamp};
+
+/// Pods with a promise that a view lists.
+pub const EXPECTED_SHOWN: usize = 200;
 
 /// One cluster, as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +26,9 @@ pub struct ClusterView {
     pub pods: usize,
     /// Pods without a node for which a machine may be bought.
     pub pending: usize,
+    /// Pods that wait for room that was promised to them, and the NodeClaim or Node where it is; by name, at most
+    /// [`EXPECTED_SHOWN`].
+    pub expected: Vec<(PodKey, Text)>,
     /// Nodes in the cluster, ours and others.
     pub nodes: usize,
     /// NodePools, by name.

@@ -10,9 +10,9 @@ use super::collect::Collection;
 use super::machine::{Machine, Stage};
 use super::offerings::OfferingMemory;
 use super::rails::{Rails, RailsView, WardRails};
-use super::view::{ClusterView, MachineView};
+use super::view::{ClusterView, EXPECTED_SHOWN, MachineView};
 use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Planner, Settings};
-use crate::cluster::ClusterState;
+use crate::cluster::{ClusterState, PodKey, Target};
 use crate::model::{MicroUsd, Text, Timestamp};
 
 /// Decisions that are kept for people to look at.
@@ -141,6 +141,7 @@ impl Ward {
             version: self.state.version(),
             pods: self.state.pods().filter(|pod| !pod.is_terminal()).count(),
             pending: self.state.pods().filter(|pod| pod.is_provisionable()).count(),
+            expected: self.expected(),
             nodes: self.state.nodes().count(),
             cost: MicroUsd(prices.map(|bought| bought.price.0).sum()),
             pools: Vec::new(),
@@ -158,6 +159,14 @@ impl Ward {
     fn blocked(&self, machine: &Machine, now: Timestamp) -> Option<Text> {
         let node = self.state.node_of_claim(&machine.claim).filter(|_| machine.stage == Stage::Draining)?;
         barred(&self.state.drain_barred(&node.name, now)).map(Text::from)
+    }
+
+    fn expected(&self) -> Vec<(PodKey, Text)> {
+        let promises = self.state.promises.iter().take(EXPECTED_SHOWN);
+        let place = |target: &Target| match target {
+            Target::Claim(name) | Target::Node(name) => name.clone(),
+        };
+        promises.map(|(pod, promise)| (pod.clone(), place(&promise.target))).collect()
     }
 
     fn machine_view(&self, machine: &Machine, now: Timestamp) -> MachineView {

@@ -52,18 +52,20 @@ async fn register(nodes: &Api<Node>, machine: &Machine, address: &str) -> bool {
     }
 }
 
-/// What a kubelet posts that runs with `--register-with-taints=karpenter.sh/unregistered:NoExecute`. Ready is False from
+/// What a kubelet posts when it starts (`--register-with-taints` names the registration taint). Ready is False from
 /// the start: a Node without the condition would lose its not-ready taint.
 fn node(machine: &Machine, address: &str) -> Value {
     let mut labels = machine.labels.clone();
     labels.insert("kubernetes.io/hostname".to_owned(), machine.id.clone());
+    let taint = json!({ "key": "karpenter.sh/unregistered", "effect": "NoExecute" });
+    let taints = if machine.unregistered { vec![taint] } else { Vec::new() };
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": { "name": machine.id, "labels": labels },
         "spec": {
             "providerID": machine.provider_id,
-            "taints": [{ "key": "karpenter.sh/unregistered", "effect": "NoExecute" }],
+            "taints": taints,
         },
         "status": {
             "capacity": machine.capacity,
