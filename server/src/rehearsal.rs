@@ -151,7 +151,7 @@ impl Rehearsal {
             site.live(&mut self.stage);
         }
         for at in 0..self.processes.len() {
-            if self.processes[at].next_wakeup().is_some_and(|due| due <= now) && self.survives(at) {
+            if self.processes[at].next_wakeup().is_some_and(|due| due <= now) && self.takes_step(at) {
                 self.steps += 1;
                 self.processes[at].time_passed(&mut self.stage);
             }
@@ -174,6 +174,9 @@ impl Rehearsal {
             }
             Happening::ToProcess { to, what } => self.reach(number, to, what),
             Happening::Awake { site } => self.sites[site].start(&mut self.stage),
+            Happening::Sees { site } => self.sites[site].turn_blind(false, &mut self.stage),
+            Happening::Thaw { freeze } => self.thaw(freeze),
+            Happening::Joins { site } => self.sites[site].cluster.let_join(true),
             Happening::ToAgent { site, life, what } => {
                 if self.sites[site].life != life {
                     return;
@@ -187,40 +190,37 @@ impl Rehearsal {
     }
 
     fn reach(&mut self, number: u64, to: Incarnation, what: ForProcess) {
-        let process = &self.processes[to.process];
-        if process.me() != to || process.server.is_none() {
+        let lives = |process: &Process| process.me() == to && process.server.is_some();
+        if !lives(&self.processes[to.process]) {
             return;
         }
-        let until = process.paused_until;
-        if until > self.stage.now() {
-            return self.stage.put_off(until, number, Happening::ToProcess { to, what });
-        }
-        if self.survives(to.process) {
+        let moves = self.processes[to.process].paused_until <= self.stage.now() && self.takes_step(to.process);
+        if moves {
             self.processes[to.process].take(what, &mut self.stage);
+        } else if lives(&self.processes[to.process]) {
+            let until = self.processes[to.process].paused_until;
+            self.stage.put_off(until, number, Happening::ToProcess { to, what });
         }
     }
 
-    /// Whether a process lives on to take its next step.
-    fn survives(&mut self, at: usize) -> bool {
-        match &mut self.processes[at].dies {
-            Some((0, away_ms)) => {
-                let away_ms = *away_ms;
-                self.processes[at].dies = None;
-                self.kill(at, away_ms);
-                false
-            }
-            Some((steps, _)) => {
-                *steps -= 1;
-                true
-            }
-            None => true,
+    /// Whether a process lives on, and moves, to take its next step.
+    fn takes_step(&mut self, at: usize) -> bool {
+        if let Some(away_ms) = count_down(&mut self.processes[at].dies) {
+            self.kill(at, away_ms);
+            return false;
         }
+        if let Some(for_ms) = count_down(&mut self.processes[at].halts) {
+            self.pause(at, for_ms);
+            return false;
+        }
+        true
     }
 
     /// The agent of `site` asks some process for a conversation; which one changes from try to try.
     fn connect(&mut self, site: usize) {
         let now = self.stage.now();
-        let alive = |process: &Process| process.server.is_some() && process.paused_until <= now;
+        let ready = |process: &Process| process.server.as_ref().is_some_and(|server| server.is_ready());
+        let alive = |process: &Process| ready(process) && process.paused_until <= now;
         let reached: Vec<Option<Incarnation>> =
             self.processes.iter().map(|process| alive(process).then(|| process.me())).collect();
         let turn =
@@ -244,6 +244,18 @@ impl Rehearsal {
             server.port.tell(event.clone());
         }
     }
+}
+
+/// One step less; what is due, when none is left.
+fn count_down(due: &mut Option<(u32, i64)>) -> Option<i64> {
+    let (steps, size) = due.as_mut()?;
+    if *steps > 0 {
+        *steps -= 1;
+        return None;
+    }
+    let size = *size;
+    *due = None;
+    Some(size)
 }
 
 #[cfg(test)]

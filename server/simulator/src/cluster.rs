@@ -73,6 +73,8 @@ pub struct SimulatedCluster {
     least_running: BTreeMap<Text, usize>,
     /// Provider ids of machines that are gone.
     dead: BTreeSet<Text>,
+    /// Whether kubelets of new machines reach this cluster.
+    joins: bool,
     agenda: BTreeSet<(Timestamp, u64, Turn)>,
     turns: u64,
     /// Whether the scheduler may find something to do.
@@ -120,6 +122,7 @@ impl SimulatedCluster {
             drains: BTreeMap::new(),
             least_running: BTreeMap::new(),
             dead: BTreeSet::new(),
+            joins: true,
             agenda: BTreeSet::new(),
             turns: 0,
             dirty: false,

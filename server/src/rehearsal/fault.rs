@@ -10,8 +10,8 @@ use cloud::simulated::Dice;
 pub(crate) enum Fault {
     /// A server process dies after so many more steps of its own and comes back later.
     Kill { process: usize, after_steps: u32, away_ms: i64 },
-    /// A server process stands still and wakes up without knowing it.
-    Pause { process: usize, for_ms: i64 },
+    /// A server process stands still after so many more steps of its own, and wakes up without knowing it.
+    Pause { process: usize, after_steps: u32, for_ms: i64 },
     /// The clock of a server's machine is set.
     SetClock { process: usize, by_ms: i64 },
     /// The clock of an agent's machine is set.
@@ -38,6 +38,16 @@ pub(crate) enum Fault {
     PartialLists { for_ms: i64 },
     /// The cloud has nothing to sell.
     NoCapacity { for_ms: i64 },
+    /// The cloud has nothing to sell in one of its zones.
+    ZoneEmpty { zone: usize, for_ms: i64 },
+    /// Machines boot, and no kubelet of them reaches its cluster.
+    NobodyJoins { cluster: usize, for_ms: i64 },
+    /// The agent shows a cluster without pods, nodes and NodeClaims.
+    EmptyPicture { cluster: usize, for_ms: i64 },
+    /// The store has lost everything that was ever written.
+    StoreForgets,
+    /// A person freezes the fleet, and thaws it.
+    Freeze { for_ms: i64 },
     /// The cloud takes a spot machine of a cluster back.
     Interrupt { cluster: usize },
     /// A machine of a cluster ends by itself.
@@ -63,6 +73,11 @@ impl Fault {
             Self::StaleLists { .. } => "cloud_lists_stale",
             Self::PartialLists { .. } => "cloud_lists_partial",
             Self::NoCapacity { .. } => "no_capacity",
+            Self::ZoneEmpty { .. } => "zone_empty",
+            Self::NobodyJoins { .. } => "nobody_joins",
+            Self::EmptyPicture { .. } => "empty_picture",
+            Self::StoreForgets => "store_forgets",
+            Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
             Self::Dies { .. } => "machine_died",
         }
@@ -83,8 +98,16 @@ impl Fault {
             | Self::CloudThrottles { for_ms: ms }
             | Self::StaleLists { for_ms: ms, .. }
             | Self::PartialLists { for_ms: ms }
-            | Self::NoCapacity { for_ms: ms } => ms,
-            Self::SetClock { .. } | Self::SetAgentClock { .. } | Self::Interrupt { .. } | Self::Dies { .. } => 0,
+            | Self::NoCapacity { for_ms: ms }
+            | Self::ZoneEmpty { for_ms: ms, .. }
+            | Self::NobodyJoins { for_ms: ms, .. }
+            | Self::Freeze { for_ms: ms }
+            | Self::EmptyPicture { for_ms: ms, .. } => ms,
+            Self::SetClock { .. }
+            | Self::SetAgentClock { .. }
+            | Self::StoreForgets
+            | Self::Interrupt { .. }
+            | Self::Dies { .. } => 0,
         }
     }
 }
@@ -107,7 +130,22 @@ impl fmt::Display for Timed {
 /// How many of each kind.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
-/// Faults of one seed, all of them begun before `until_ms`.
+/// The store loses its leases after two epochs, and an agent that was restarted has to remember them: without its help a
+/// store counts from 1 again.
+pub(crate) fn forgetting() -> Vec<Timed> {
+    let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 };
+    let faults = [
+        (20_000, kill),
+        (60_000, kill),
+        (150_000, Fault::StoreForgets),
+        (150_100, Fault::RestartAgent { cluster: 0, away_ms: 5_000 }),
+        (150_200, kill),
+    ];
+    faults.map(|(at_ms, fault)| Timed { at_ms, fault }).into()
+}
+
+/// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
+/// is lost with it. Nor is an empty picture, which nobody gets without a broken agent.
 pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
     let dice = Dice::new(seed).child("faults");
     let count = dice.child("count").between((6, 18)).unsigned_abs();
@@ -129,12 +167,15 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 22 {
+    match die.child("kind").value() % 25 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
         }
-        4 | 5 => Fault::Pause { process, for_ms },
+        4 | 5 => {
+            let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
+            Fault::Pause { process, after_steps, for_ms }
+        }
         6 => Fault::SetClock { process, by_ms },
         7 => Fault::SetAgentClock { cluster, by_ms },
         8 | 9 => Fault::Cut { cluster, for_ms: within("for", 100, 60_000) },
@@ -149,6 +190,9 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         18 => Fault::PartialLists { for_ms: for_ms * 2 },
         19 => Fault::NoCapacity { for_ms },
         20 => Fault::Interrupt { cluster },
+        21 => Fault::ZoneEmpty { zone: pick("zone", 2), for_ms: for_ms * 3 },
+        22 => Fault::NobodyJoins { cluster, for_ms },
+        23 => Fault::Freeze { for_ms },
         _ => Fault::Dies { cluster },
     }
 }

@@ -17,8 +17,10 @@ pub(crate) enum Guard {
     Budgets,
     /// Evictions ask PodDisruptionBudgets.
     PodBudgets,
-    /// Agents answer instructions.
+    /// Agents tell the end of a drain.
     Answers,
+    /// Every process hears of freezes.
+    Freezes,
     /// Pending pods are planned.
     Planning,
 }

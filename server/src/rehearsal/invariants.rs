@@ -29,6 +29,10 @@ pub(crate) enum Violation {
     Unclaimed { cluster: Text, instance: Text },
     /// A process called the cloud for a cluster whose lease another one held.
     FencedCall { cluster: Text, what: String },
+    /// The store took a write under an epoch that was over.
+    LateWrite { cluster: Text },
+    /// A launch or a removal was decided although the fleet was frozen.
+    DecidedFrozen { cluster: Text },
     /// An instruction was carried out under an epoch that was over.
     OldEpoch { cluster: Text, instruction: Text, epoch: u64, highest: u64 },
     /// Two processes spoke in one epoch.
@@ -69,6 +73,12 @@ impl fmt::Display for Violation {
             }
             Self::FencedCall { cluster, what } => {
                 write!(f, "a process that another one has replaced in {cluster} asked the cloud to {what}")
+            }
+            Self::LateWrite { cluster } => {
+                write!(f, "the store took what a process wrote for {cluster} after another one had replaced it")
+            }
+            Self::DecidedFrozen { cluster } => {
+                write!(f, "a launch or a removal was decided in {cluster} although the fleet was frozen")
             }
             Self::OldEpoch { cluster, instruction, epoch, highest } => {
                 write!(f, "{cluster} carried out {instruction} of epoch {epoch} after one of epoch {highest}")
@@ -114,6 +124,10 @@ impl Rehearsal {
             let found = self.judge_call(&call);
             self.violations.extend(found);
         }
+        let late = std::mem::take(&mut self.stage.outside.books().late_writes);
+        self.violations.extend(late.into_iter().map(|cluster| Violation::LateWrite { cluster }));
+        let frozen = std::mem::take(&mut self.stage.outside.books().decided_frozen);
+        self.violations.extend(frozen.into_iter().map(|cluster| Violation::DecidedFrozen { cluster }));
         let sold = self.stage.outside.cloud().book().sold();
         if sold != self.memory.sold {
             self.memory.sold = sold;

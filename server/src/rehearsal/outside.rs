@@ -1,18 +1,24 @@
 //! What all processes share: the cloud, the store, and what is wrong with either at the moment.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud::provider::{CloudError, Instance};
-use cloud::simulated::{Dice, SimulatedCloud};
+use cloud::simulated::{Dice, Shortage, SimulatedCloud};
 use engine::control::ClusterId;
 use engine::model::{Text, Timestamp};
+use futures::future::FutureExt;
 
 use super::clockwork::{Clockwork, Nap};
 use super::fault::Counts;
+use super::setup::ZONES;
+use crate::store::Store;
 use crate::store::memory::MemoryStore;
+
+/// A freeze is effective on every replica after this, in milliseconds, as long as the store answers.
+const HEARD_MS: i64 = 1_000;
 
 /// A trouble that lasts a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +35,8 @@ pub(super) enum Trouble {
     StaleLists,
     PartialLists,
     NoCapacity,
+    /// In the zone of this number.
+    ZoneEmpty,
 }
 
 /// A process, named so that its next incarnation is another one.
@@ -66,6 +74,16 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) calls: Vec<CloudCall>,
+    /// Since when the fleet is frozen, as far as everybody can have heard.
+    pub(super) frozen_since: Option<Timestamp>,
+    /// Until when the store was in trouble.
+    pub(super) store_troubled_until: Timestamp,
+    /// Decisions to launch or to remove that were made although the fleet was frozen: by cluster.
+    pub(super) decided_frozen: BTreeSet<ClusterId>,
+    /// Decisions that were seen.
+    pub(super) decided: BTreeSet<(Incarnation, u64)>,
+    /// Clusters for which the store took a write under an epoch that was over.
+    pub(super) late_writes: BTreeSet<ClusterId>,
     pub(super) held: BTreeMap<ClusterId, Held>,
     /// How often each trouble was felt.
     pub(super) felt: Counts,
@@ -74,7 +92,9 @@ pub(super) struct Books {
 /// The outside of all processes.
 pub(super) struct Outside {
     pub(super) clockwork: Arc<Clockwork>,
-    pub(super) store: MemoryStore,
+    /// The store, and the one that it is after it has forgotten everything.
+    stores: [MemoryStore; 2],
+    forgot: AtomicUsize,
     cloud: Mutex<SimulatedCloud>,
     troubles: Mutex<BTreeMap<Trouble, (Timestamp, i64)>>,
     books: Mutex<Books>,
@@ -89,7 +109,8 @@ impl Outside {
         let clock = Arc::clone(&clockwork);
         let since_start = move || Duration::from_millis(clock.now().0.unsigned_abs());
         Self {
-            store: MemoryStore::on(since_start),
+            stores: [MemoryStore::on(since_start.clone()), MemoryStore::on(since_start)],
+            forgot: AtomicUsize::new(0),
             clockwork,
             cloud: Mutex::new(cloud),
             troubles: Mutex::default(),
@@ -98,6 +119,15 @@ impl Outside {
             dice: Dice::new(seed).child("outside"),
             asked: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn store(&self) -> &MemoryStore {
+        &self.stores[self.forgot.load(Ordering::Relaxed)]
+    }
+
+    /// The store forgets everything, once.
+    pub(super) fn forget(&self) {
+        self.forgot.store(1, Ordering::Relaxed);
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -124,9 +154,35 @@ impl Outside {
 
     /// `trouble` lasts until then, the longer of two at once.
     pub(super) fn trouble(&self, trouble: Trouble, until: Timestamp, size: i64) {
+        if matches!(trouble, Trouble::StoreDown | Trouble::StoreSlow | Trouble::StoreAmbiguous) {
+            let mut books = self.books();
+            books.store_troubled_until = books.store_troubled_until.max(until);
+        }
         let mut troubles = locked(&self.troubles);
         let known = troubles.entry(trouble).or_insert((until, size));
         *known = (known.0.max(until), known.1.max(size));
+    }
+
+    /// The fleet is frozen, or not any more; of two freezes at one time the last one ends it.
+    pub(super) fn freeze_changed(&self, frozen: bool) {
+        let still = self.store().freezes().now_or_never().and_then(Result::ok).is_some_and(|all| !all.is_empty());
+        let mut books = self.books();
+        books.frozen_since = match books.frozen_since {
+            _ if !still => None,
+            None if frozen => Some(self.now()),
+            known => known,
+        };
+    }
+
+    /// A process asks for `entry` to be written down.
+    pub(super) fn decided(&self, by: Incarnation, cluster: &str, number: u64) {
+        let now = self.now();
+        let mut books = self.books();
+        let (heard, quiet) = (books.frozen_since, books.store_troubled_until);
+        let heard = heard.filter(|since| *since > quiet && now.millis_since(*since) > HEARD_MS && now > quiet);
+        if books.decided.insert((by, number)) && heard.is_some() {
+            books.decided_frozen.insert(Text::from(cluster));
+        }
     }
 
     /// How large a trouble is at the moment, if it is there.
@@ -138,6 +194,17 @@ impl Outside {
     pub(super) fn strikes(&self, trouble: Trouble) -> bool {
         let percent = self.suffers(trouble).and_then(|percent| u32::try_from(percent).ok());
         percent.is_some_and(|percent| self.die().percent(percent))
+    }
+
+    /// The cloud sells what the troubles of the moment leave.
+    pub(super) fn stock(&self) {
+        let none = self.suffers(Trouble::NoCapacity).is_some();
+        let zone = self.suffers(Trouble::ZoneEmpty).and_then(|zone| usize::try_from(zone).ok());
+        let zone = zone.and_then(|zone| ZONES.get(zone)).map(|zone| Text::from(*zone));
+        let mut cloud = self.cloud();
+        cloud.weather_mut().no_capacity = none;
+        let shortage = |zone| Shortage { zone: Some(zone), ..Shortage::default() };
+        cloud.weather_mut().shortages = zone.map(shortage).into_iter().collect();
     }
 
     /// Counts a trouble that was felt.

@@ -65,7 +65,7 @@ impl Port {
                 self.outside.felt("store calls refused");
                 return Err(failed(what));
             }
-            let answer = act(&self.outside.store).await;
+            let answer = act(self.outside.store()).await;
             self.outside.travel(STORE_MS).await;
             if self.outside.strikes(Trouble::StoreAmbiguous) {
                 self.outside.felt("store answers lost");
@@ -84,6 +84,16 @@ impl Port {
             (Some(Guard::StoreEpoch), Some(epoch)) => Lease { epoch, ..lease.clone() },
             _ => lease.clone(),
         }
+    }
+
+    /// What came of a write under `lease`; one that was taken too late is noted.
+    fn written(&self, lease: &Lease, answer: Result<(), StoreError>) -> Result<(), StoreError> {
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        let mut books = self.outside.books();
+        if answer.is_ok() && books.held.get(cluster).is_some_and(|held| held.epoch > lease.epoch) {
+            books.late_writes.insert(Text::from(cluster));
+        }
+        answer
     }
 
     fn note(&self, cluster: &Text, what: Act) {
@@ -116,7 +126,7 @@ impl CloudProvider for Port {
         if self.outside.strikes(Trouble::CloudLost) && self.outside.die().percent(50) {
             return Err(lost("launches lost before"));
         }
-        self.outside.cloud().weather_mut().no_capacity = self.outside.suffers(Trouble::NoCapacity).is_some();
+        self.outside.stock();
         let outcome = self.outside.cloud().launch(request, self.outside.now());
         self.outside.travel(CLOUD_MS).await;
         if self.outside.strikes(Trouble::CloudLost) {

@@ -2,10 +2,11 @@
 //! step by step, and between any two steps the process may die.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::control::{self, ClusterId, Controller, Planner};
+use engine::control::{self, ClusterId, Controller, Event, Planner};
 use engine::model::{Text, Timestamp};
 use executor::Command;
 
@@ -19,8 +20,9 @@ use crate::control_loop::fence::Fence;
 use crate::control_loop::replica::{Call, Input, Output, Replica};
 use crate::control_loop::works::Hands;
 use crate::log::DecisionLog;
+use crate::fleet;
 use crate::session::state::Output as Said;
-use crate::session::{self, Interner, ReadPools, Session};
+use crate::session::{self, Interner, ReadPools, Session, SessionEvent};
 
 /// Between two looks of the sessions at the clock. A server's are a second apart, which nobody could tell from this: silence
 /// and deadlines are counted in tens of seconds.
@@ -31,6 +33,8 @@ const LEASE_MS: i64 = 30_000;
 const RENEW_MS: i64 = LEASE_MS / 3;
 /// Between two listings: half of the time after which something odd is garbage, as in a server.
 const LIST_MS: i64 = 30_000;
+/// Between two tries to read what is frozen.
+const ASK_AGAIN_MS: i64 = 1_000;
 /// A loop never turns faster than this.
 const LEAST_WAIT_MS: i64 = 5;
 
@@ -51,6 +55,8 @@ pub(super) struct Process {
     pub(super) paused_until: Timestamp,
     /// It dies when it has taken so many more steps, and is away for so long.
     pub(super) dies: Option<(u32, i64)>,
+    /// It stands still when it has taken so many more steps, for so long.
+    pub(super) halts: Option<(u32, i64)>,
     /// What its clock shows beyond the truth.
     pub(super) offset_ms: i64,
     pub(super) server: Option<Server>,
@@ -58,7 +64,7 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(number: usize) -> Self {
-        Self { number, life: 0, paused_until: Timestamp(0), dies: None, offset_ms: 0, server: None }
+        Self { number, life: 0, paused_until: Timestamp(0), dies: None, halts: None, offset_ms: 0, server: None }
     }
 
     pub(super) fn me(&self) -> Incarnation {
@@ -82,6 +88,7 @@ impl Process {
         let me = self.me();
         let server = Server::new(me, blueprint, self.clock(stage.now()), stage);
         self.server = Some(server);
+        stage.send_process(0, me, ForProcess::Frozen);
         stage.send_process(BEAT_MS, me, ForProcess::Beat);
         stage.send_process(RENEW_MS, me, ForProcess::Renew);
         stage.send_process(LIST_MS, me, ForProcess::List);
@@ -117,6 +124,10 @@ pub(super) struct Server {
     woke: Timestamp,
     read_pools: ReadPools,
     interner: Arc<Interner>,
+    /// It has read what is frozen, and listens.
+    ready: bool,
+    /// It does not hear of freezes.
+    deaf: bool,
 }
 
 impl Server {
@@ -147,6 +158,8 @@ impl Server {
             woke: stage.now(),
             read_pools: blueprint.read_pools.clone(),
             interner: Arc::default(),
+            ready: false,
+            deaf: blueprint.off == Some(Guard::Freezes),
         }
     }
 
@@ -194,8 +207,37 @@ impl Server {
                 self.happened(Input::RenewalDue, clock, offset_ms, stage);
                 stage.send_process(RENEW_MS, self.me, ForProcess::Renew);
             }
+            ForProcess::Frozen => self.read_freezes(stage),
             ForProcess::Fetch => self.happened(Input::CloudPoll, clock, offset_ms, stage),
         }
+    }
+
+    /// Whether agents may connect.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Asks the store what is frozen until it answers.
+    fn read_freezes(&mut self, stage: &mut Stage) {
+        if self.ready && self.deaf {
+            return;
+        }
+        let (port, clockwork) = (Arc::clone(&self.port), Arc::clone(&stage.outside.clockwork));
+        self.begin(stage, async move {
+            loop {
+                match fleet::read_freezes(&*port).await {
+                    Ok(event) => break Input::Heard(event),
+                    Err(_) => clockwork.nap(ASK_AGAIN_MS).await,
+                }
+            }
+        });
+    }
+
+    fn begin(&mut self, stage: &mut Stage, work: impl Future<Output = Input> + Send + 'static) -> u64 {
+        self.next_work += 1;
+        self.works.insert(self.next_work, Work::new(work));
+        stage.send_process(0, self.me, ForProcess::GoOn { work: self.next_work });
+        self.next_work
     }
 
     fn cluster_on(&self, wire: usize) -> Option<ClusterId> {
@@ -264,19 +306,17 @@ impl Server {
     }
 
     fn call(&mut self, call: Call, offset_ms: i64, stage: &mut Stage) {
-        self.next_work += 1;
-        let work = self.next_work;
         if let Call::Run { command, .. } = &call {
             stage.tell(|| format!("server {} runs {}", self.me.process, brief(command)));
         }
-        if let Some((by, late)) = call.limit() {
+        let limit = call.limit();
+        let hands = Arc::clone(&self.hands);
+        let work = self.begin(stage, async move { hands.make(call).await });
+        if let Some((by, late)) = limit {
             let by = Timestamp(by.0.saturating_sub(offset_ms));
             let late = ForProcess::GiveUp { work, late: Box::new(late) };
             stage.send_process(by.millis_since(stage.now()), self.me, late);
         }
-        let hands = Arc::clone(&self.hands);
-        self.works.insert(work, Work::new(async move { hands.make(call).await }));
-        stage.send_process(0, self.me, ForProcess::GoOn { work });
     }
 
     fn go_on(&mut self, work: u64, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
@@ -284,6 +324,7 @@ impl Server {
         match running.go_on(&stage.outside.clockwork) {
             Ok(input) => {
                 self.works.remove(&work);
+                self.ready |= matches!(&input, Input::Heard(SessionEvent::Happened(Event::FreezesChanged { .. })));
                 self.happened(input, clock, offset_ms, stage);
             }
             Err(at) => {

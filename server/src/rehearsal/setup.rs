@@ -32,12 +32,16 @@ const BUSY_MS: i64 = 8 * MINUTE;
 /// Everything is at rest this long after the last fault: the longest way out of trouble is a machine that never joins
 /// (fifteen minutes), found out by an instruction that nobody takes up (ten), and bought again.
 const REST_WITHIN_MS: i64 = 45 * MINUTE;
-/// Of the `steady` workload, so many pods keep running whatever is evicted.
-pub(super) const STEADY_LEAST: usize = 1;
+/// Zones of the cloud.
+pub(super) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
+/// Of the `web` workload, so many pods keep running whatever is evicted.
+const WEB_LEAST: usize = 1;
 /// Nodes of a pool that may leave at one time for being empty.
 pub(super) const BUDGET: u32 = 1;
-/// A NodePool's limits.
-const LIMITS: [(&str, i64); 2] = [(CPU, 24_000), (NODES, 6)];
+/// Limits that are too small for all pods.
+const TIGHT: [(&str, i64); 2] = [(CPU, 6_000), (NODES, 2)];
+/// A NodePool's limits: enough for all pods at once, and not for twice as much.
+const LIMITS: [(&str, i64); 2] = [(CPU, 14_000), (NODES, 5)];
 
 /// A run before it begins.
 pub(crate) struct Setup {
@@ -54,23 +58,49 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// The run of a seed, with its faults.
+    /// The run of a seed, with its faults. Without what agents remember of epochs it is another one, because only a store that
+    /// forgets makes them need it.
     pub(crate) fn by_seed(seed: u64, off: Option<Guard>) -> Self {
+        if off == Some(Guard::AgentEpoch) {
+            return Self::sized(seed, (1, 1), off, fault::forgetting());
+        }
+        if off == Some(Guard::Limits) {
+            return Self::limited(seed, off);
+        }
         let (processes, clusters) = sizes(seed);
         Self::with_faults(seed, off, fault::by_seed(seed, processes, clusters, BUSY_MS))
     }
 
+    /// The run of a seed without faults, where limits keep pods from running.
+    pub(crate) fn limited(seed: u64, off: Option<Guard>) -> Self {
+        Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT))
+    }
+
     /// The run of a seed with other faults.
     pub(crate) fn with_faults(seed: u64, off: Option<Guard>, faults: Vec<Timed>) -> Self {
-        let (processes, clusters) = sizes(seed);
+        Self::sized(seed, sizes(seed), off, faults)
+    }
+
+    /// A run of so many processes and clusters.
+    pub(crate) fn sized(seed: u64, sizes: (usize, usize), off: Option<Guard>, faults: Vec<Timed>) -> Self {
+        Self::made(seed, sizes, off, faults, Resources::from_iter(LIMITS))
+    }
+
+    fn made(
+        seed: u64,
+        (processes, clusters): (usize, usize),
+        off: Option<Guard>,
+        faults: Vec<Timed>,
+        limits: Resources,
+    ) -> Self {
         let catalogue = catalogue();
-        let pools = vec![pool(&catalogue)];
+        let pools = vec![pool(&catalogue, limits)];
         let mut script = Vec::new();
         let site = |number: usize| {
             let name = Text::from(format!("c{number}"));
             let mut cluster = SimulatedCluster::new(settings(seed * 10 + number as u64, off));
             cluster.add_daemon(daemon());
-            cluster.keep_running(&Text::from("steady"), STEADY_LEAST);
+            cluster.keep_running(&Text::from("web"), WEB_LEAST);
             Site::new(number, name, cluster, pools.clone(), off)
         };
         for number in 0..clusters {
@@ -159,7 +189,7 @@ fn beats(seed: u64) -> Vec<(i64, Workload, usize)> {
         (moment("steady", 0, 3), steady, count("steady", 2, 4)),
         (moment("more web", 3, 5), web.clone(), count("more web", 4, 12)),
         (moment("no batch", 4, 7), batch, 0),
-        (moment("less web", 6, 8), web, count("less web", 0, 2)),
+        (moment("less web", 6, 8), web, count("less web", 2, 3)),
     ]
 }
 
@@ -167,7 +197,7 @@ fn budget() -> Budget {
     Budget { limit: BudgetLimit::Nodes(BUDGET), reasons: None, window: None }
 }
 
-fn pool(catalogue: &SharedCatalogue) -> PoolRecord {
+fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
     let pool = NodePool {
         name: Text::from("default"),
         node_class: Text::from("default"),
@@ -176,7 +206,7 @@ fn pool(catalogue: &SharedCatalogue) -> PoolRecord {
         taints: Vec::new(),
         startup_taints: Vec::new(),
         requirements: Requirements::new(),
-        limits: Resources::from_iter(LIMITS),
+        limits,
         replicas: None,
         not_ready: None,
         unhealthy: false,
@@ -207,7 +237,6 @@ fn kind(vcpu: i64) -> InstanceType {
     let mut allocatable = capacity.clone();
     allocatable.subtract(&Resources::from_iter([(CPU, 100), (MEMORY, GIB)]));
     let both = [(CapacityType::OnDemand, vcpu * 50_000), (CapacityType::Spot, vcpu * 17_000)];
-    let zones = ["us-east-1a", "us-east-1b"];
     InstanceType {
         name: Text::from(format!("a.{vcpu}")),
         labels: Requirements::from_iter([
@@ -218,7 +247,7 @@ fn kind(vcpu: i64) -> InstanceType {
         capacity,
         allocatable,
         exotic: false,
-        offerings: zones.iter().flat_map(|zone| both.map(|(paid, price)| offering(zone, paid, price))).collect(),
+        offerings: ZONES.iter().flat_map(|zone| both.map(|(paid, price)| offering(zone, paid, price))).collect(),
     }
 }
 

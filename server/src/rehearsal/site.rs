@@ -58,6 +58,8 @@ pub(super) struct Site {
     /// No connection comes about before this.
     pub(super) cut_off_until: Timestamp,
     pub(super) offset_ms: i64,
+    /// The agent sees nothing but NodePools.
+    blind: bool,
     attempts: u64,
     pub(super) book: SiteBook,
     off: Option<Guard>,
@@ -81,6 +83,7 @@ impl Site {
             stored_epoch: 0,
             cut_off_until: Timestamp(0),
             offset_ms: 0,
+            blind: false,
             attempts: 0,
             book: SiteBook::default(),
             off,
@@ -208,8 +211,20 @@ impl Site {
         }
     }
 
-    /// Everything there is. What changed before is part of it.
+    /// From now on the agent sees everything, or nothing but NodePools.
+    pub(super) fn turn_blind(&mut self, blind: bool, stage: &mut Stage) {
+        self.blind = blind;
+        if let Some(agent) = &mut self.agent {
+            let outputs = agent.link.lost_sight();
+            self.perform(outputs, stage);
+        }
+    }
+
+    /// Everything that the agent sees. What changed before is part of it.
     fn picture(&mut self) -> Vec<Seen> {
+        if self.blind {
+            return self.pools.iter().map(manifest).collect();
+        }
         let ClusterSnapshot { pods, nodes, claims, daemons, namespaces, .. } = self.cluster.snapshot();
         let objects = namespaces.into_iter().map(Object::Namespace);
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
@@ -232,8 +247,8 @@ impl Site {
             }
         }
         let Some(agent) = &mut self.agent else { return };
-        let mut outputs = if seen.is_empty() { Vec::new() } else { agent.link.changed(seen, clock) };
-        for id in over {
+        let mut outputs = if seen.is_empty() || self.blind { Vec::new() } else { agent.link.changed(seen, clock) };
+        for id in over.into_iter().filter(|_| self.off != Some(Guard::Answers)) {
             outputs.extend(agent.link.finished(&id, Done::well(), clock));
         }
         self.perform(outputs, stage);
@@ -249,13 +264,14 @@ impl Site {
         let id = message.id.clone();
         self.note(&message, stage);
         let told = decode::only_tells(&message);
+        let drain = matches!(message.action, Some(v1::instruction::Action::DrainNode(_)));
+        let answers = !drain || self.off != Some(Guard::Answers);
         let done = match decode::instruction(message) {
             _ if told => Some(Done::well()),
             Ok(Some(instruction)) => self.obey(&instruction, &id, now),
             Ok(None) => Some(Done::not(v1::Outcome::Unsupported, "the simulated cluster does not know this")),
             Err(reason) => Some(Done::not(v1::Outcome::Failed, reason)),
         };
-        let answers = self.off != Some(Guard::Answers);
         if let (Some(agent), Some(done)) = (&mut self.agent, done.filter(|_| answers)) {
             let outputs = agent.link.finished(&id, done, clock);
             self.perform(outputs, stage);

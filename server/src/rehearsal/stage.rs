@@ -47,6 +47,14 @@ pub(super) enum Happening {
     Awake {
         site: usize,
     },
+    /// An agent sees everything again.
+    Sees {
+        site: usize,
+    },
+    /// Kubelets reach their cluster again.
+    Joins {
+        site: usize,
+    },
 }
 
 /// What reaches a process.
@@ -80,6 +88,8 @@ pub(super) enum ForProcess {
     List,
     /// The cloud may have told something.
     Fetch,
+    /// What is frozen has changed.
+    Frozen,
 }
 
 /// What reaches an agent.

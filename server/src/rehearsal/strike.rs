@@ -1,14 +1,19 @@
 //! Faults take place.
 
 use engine::model::{Text, Timestamp};
+use futures::future::FutureExt;
 
 use super::Rehearsal;
 use super::fault::Fault;
 use super::outside::Trouble;
-use super::stage::Happening;
+use super::stage::{ForProcess, Happening};
+use crate::store::Store;
+use crate::store::rails::{FreezeOrder, FreezeScope};
 
 /// A peer that does not answer probes is given up after this, in milliseconds: the keepalive of both ends.
 const PROBED_MS: i64 = 15_000;
+/// From a change of freezes to a process's hearing of it, in milliseconds.
+const NOTICE_MS: i64 = 100;
 
 impl Rehearsal {
     pub(super) fn strike(&mut self, fault: Fault) {
@@ -30,7 +35,11 @@ impl Rehearsal {
                 self.processes[process].dies = lives.then_some((after_steps, away_ms));
                 lives
             }
-            Fault::Pause { process, for_ms } => self.pause(process, for_ms),
+            Fault::Pause { process, after_steps, for_ms } => {
+                let lives = self.processes[process].server.is_some();
+                self.processes[process].halts = lives.then_some((after_steps, for_ms));
+                lives
+            }
             Fault::SetClock { process, by_ms } => {
                 self.processes[process].offset_ms += by_ms;
                 true
@@ -60,6 +69,24 @@ impl Rehearsal {
             Fault::StaleLists { for_ms, by_ms } => self.trouble(Trouble::StaleLists, for_ms, by_ms),
             Fault::PartialLists { for_ms } => self.trouble(Trouble::PartialLists, for_ms, 0),
             Fault::NoCapacity { for_ms } => self.trouble(Trouble::NoCapacity, for_ms, 0),
+            Fault::ZoneEmpty { zone, for_ms } => {
+                self.trouble(Trouble::ZoneEmpty, for_ms, i64::try_from(zone).unwrap_or(0))
+            }
+            Fault::NobodyJoins { cluster, for_ms } => {
+                self.sites[cluster].cluster.let_join(false);
+                self.stage.after(for_ms, Happening::Joins { site: cluster });
+                true
+            }
+            Fault::EmptyPicture { cluster, for_ms } => {
+                self.sites[cluster].turn_blind(true, &mut self.stage);
+                self.stage.after(for_ms, Happening::Sees { site: cluster });
+                true
+            }
+            Fault::Freeze { for_ms } => self.freeze(for_ms),
+            Fault::StoreForgets => {
+                self.stage.outside.forget();
+                true
+            }
             Fault::Interrupt { cluster } => {
                 let now = self.stage.now();
                 let machines = self.machines(cluster);
@@ -76,6 +103,31 @@ impl Rehearsal {
     fn trouble(&mut self, trouble: Trouble, for_ms: i64, size: i64) -> bool {
         self.stage.outside.trouble(trouble, self.until(for_ms), size);
         true
+    }
+
+    fn freeze(&mut self, for_ms: i64) -> bool {
+        let (by, reason) = ("rehearsal".to_owned(), "to see who heeds it".to_owned());
+        let order = FreezeOrder { scope: FreezeScope::Fleet, by, reason, until_ms: None };
+        let Some(Ok(freeze)) = self.stage.outside.store().freeze(&order).now_or_never() else { return false };
+        self.stage.outside.freeze_changed(true);
+        self.stage.after(for_ms, Happening::Thaw { freeze });
+        self.tell_of_freezes();
+        true
+    }
+
+    /// A freeze ends. A store that has forgotten it has nothing to end.
+    pub(super) fn thaw(&mut self, freeze: i64) {
+        self.stage.tell(|| format!("freeze {freeze} ends"));
+        let _known = self.stage.outside.store().thaw(freeze, "rehearsal").now_or_never();
+        self.stage.outside.freeze_changed(false);
+        self.tell_of_freezes();
+    }
+
+    /// Every process hears that something has changed, as the store's watchers do.
+    fn tell_of_freezes(&mut self) {
+        for process in self.processes.iter().filter(|process| process.server.is_some()) {
+            self.stage.send_process(NOTICE_MS, process.me(), ForProcess::Frozen);
+        }
     }
 
     /// Machines of a cluster by id, beginning somewhere.
@@ -106,10 +158,8 @@ impl Rehearsal {
     }
 
     /// The process stands still; those who probe it give it up.
-    fn pause(&mut self, at: usize, for_ms: i64) -> bool {
-        if self.processes[at].server.is_none() {
-            return false;
-        }
+    pub(super) fn pause(&mut self, at: usize, for_ms: i64) {
+        self.stage.tell(|| format!("server {at} stands still for {for_ms} ms"));
         let until = self.until(for_ms);
         let me = self.processes[at].me();
         self.processes[at].paused_until = self.processes[at].paused_until.max(until);
@@ -118,7 +168,6 @@ impl Rehearsal {
                 self.stage.cut(wire, Some(PROBED_MS), Some(PROBED_MS));
             }
         }
-        true
     }
 
     /// The connection is lost. The agent learns of it at once or by probing; the server may have to wait for silence.

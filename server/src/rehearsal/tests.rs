@@ -1,5 +1,8 @@
 //! Runs by seed.
 
+mod incidents;
+mod sabotage;
+
 use super::fault::Timed;
 use super::*;
 

@@ -21,7 +21,7 @@ fn taint(key: &str, effect: Effect) -> Taint {
 impl SimulatedCluster {
     /// The machine of `claim` joins, unless the NodeClaim is gone or its Node is there.
     pub(super) fn join(&mut self, claim: &Text, now: Timestamp) {
-        let runs = |claim: &&ClaimRecord| !claim.provider_id.is_empty() && !self.dead.contains(&claim.provider_id);
+        let runs = |claim: &&ClaimRecord| self.joins && !claim.provider_id.is_empty() && !self.dead.contains(&claim.provider_id);
         let Some(record) = self.claims.get(claim).filter(runs) else { return };
         let name = Text::from(format!("ip-{claim}"));
         if self.nodes.contains_key(&name) {
@@ -49,6 +49,11 @@ impl SimulatedCluster {
         self.tell_node(&name);
         let wait = self.dice.child("ready").child(&name).between(self.settings.ready_ms);
         self.plan_turn(now, wait, Turn::Ready(name));
+    }
+
+    /// Whether kubelets of machines that boot from here on reach the cluster; one that has failed once never does.
+    pub fn let_join(&mut self, joins: bool) {
+        self.joins = joins;
     }
 
     /// The machine is gone, whoever ended it: its kubelet is silent, and a cloud controller removes its Node a little later.

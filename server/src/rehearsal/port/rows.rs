@@ -50,12 +50,18 @@ impl Store for Port {
     }
 
     fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {
-        self.ask("record a decision", move |store| async move { store.record(&self.shown(lease), entry).await }.boxed())
+        let voluntary = !entry.intents.is_empty() || !entry.disruptions.is_empty();
+        if let Some(cluster) = lease.scope.cluster_name().filter(|_| voluntary) {
+            self.outside.decided(self.me, cluster, entry.decision.number);
+        }
+        self.ask("record a decision", move |store| {
+            async move { self.written(lease, store.record(&self.shown(lease), entry).await) }.boxed()
+        })
     }
 
     fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> Answer<'a, ()> {
         self.ask("begin an attempt", move |store| {
-            async move { store.begin_attempt(&self.shown(lease), intent).await }.boxed()
+            async move { self.written(lease, store.begin_attempt(&self.shown(lease), intent).await) }.boxed()
         })
     }
 
@@ -67,13 +73,14 @@ impl Store for Port {
         settlement: &'a Settlement,
     ) -> Answer<'a, ()> {
         self.ask("settle a launch", move |store| {
-            async move { store.settle(&self.shown(lease), claim, attempt, settlement).await }.boxed()
+            async move { self.written(lease, store.settle(&self.shown(lease), claim, attempt, settlement).await) }
+                .boxed()
         })
     }
 
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> Answer<'a, ()> {
         self.ask("close launches", move |store| {
-            async move { store.close_intents(&self.shown(lease), claims).await }.boxed()
+            async move { self.written(lease, store.close_intents(&self.shown(lease), claims).await) }.boxed()
         })
     }
 
@@ -83,19 +90,19 @@ impl Store for Port {
 
     fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {
         self.ask("write instructions", move |store| {
-            async move { store.write_instructions(&self.shown(lease), rows).await }.boxed()
+            async move { self.written(lease, store.write_instructions(&self.shown(lease), rows).await) }.boxed()
         })
     }
 
     fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> Answer<'a, ()> {
         self.ask("end instructions", move |store| {
-            async move { store.end_instructions(&self.shown(lease), ends).await }.boxed()
+            async move { self.written(lease, store.end_instructions(&self.shown(lease), ends).await) }.boxed()
         })
     }
 
     fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> Answer<'a, ()> {
         self.ask("end disruptions", move |store| {
-            async move { store.end_disruptions(&self.shown(lease), ends).await }.boxed()
+            async move { self.written(lease, store.end_disruptions(&self.shown(lease), ends).await) }.boxed()
         })
     }
 
@@ -164,7 +171,7 @@ impl Store for Port {
     }
 
     fn changes(&self) -> watch::Receiver<Changes> {
-        self.outside.store.changes()
+        self.outside.store().changes()
     }
 
     fn ping(&self) -> Answer<'_, ()> {
