@@ -55,7 +55,6 @@ impl Fence {
     }
 
     /// The same, switched off.
-    #[cfg(test)]
     pub(crate) fn without(self) -> Self {
         Self { stands: false, ..self }
     }

@@ -11,6 +11,12 @@ pub(crate) enum Guard {
     AgentEpoch,
     /// The store refuses writes under epochs that are over.
     StoreEpoch,
+    /// A process calls nobody under a lease that may have run out.
+    Fence,
+    /// Machines and NodeClaims that nobody stands for are collected.
+    Collection,
+    /// Nothing is concluded from a listing that broke off.
+    WholeLists,
     /// NodePools have limits.
     Limits,
     /// NodePools have disruption budgets.

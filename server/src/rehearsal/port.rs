@@ -76,12 +76,14 @@ impl Port {
         .boxed()
     }
 
-    /// The lease as the store is told; with the fence off, as if its epoch were the present one.
+    /// The lease as the store is told; with the fence off, as if it were the present one.
     fn shown(&self, lease: &Lease) -> Lease {
         let cluster = lease.scope.cluster_name().unwrap_or_default();
-        let held = self.outside.books().held.get(cluster).map(|held| held.epoch);
+        let held = self.outside.books().held.get(cluster).copied();
         match (self.off, held) {
-            (Some(Guard::StoreEpoch), Some(epoch)) => Lease { epoch, ..lease.clone() },
+            (Some(Guard::StoreEpoch), Some(held)) => {
+                Lease { epoch: held.epoch, owner: owner(held.by.process), ..lease.clone() }
+            }
             _ => lease.clone(),
         }
     }
@@ -108,6 +110,11 @@ impl Port {
         }
         Ok(())
     }
+}
+
+/// The name that a process holds leases under.
+pub(super) fn owner(process: usize) -> String {
+    format!("server-{process}")
 }
 
 fn failed(what: &'static str) -> StoreError {

@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use engine::control::{self, ClusterId, Controller, Event, Planner};
+use engine::control::{self, ClusterId, Controller, Decision, DecisionKind, Event, Planner};
 use engine::model::{Text, Timestamp};
 use executor::Command;
 
 use super::clockwork::Work;
 use super::guard::Guard;
 use super::outside::Incarnation;
-use super::port::Port;
+use super::port::{self, Port};
 use super::stage::{ForAgent, ForProcess, Stage};
 use crate::config::LeaseConfig;
 use crate::control_loop::fence::Fence;
@@ -35,6 +36,8 @@ const RENEW_MS: i64 = LEASE_MS / 3;
 const LIST_MS: i64 = 30_000;
 /// Between two tries to read what is frozen.
 const ASK_AGAIN_MS: i64 = 1_000;
+/// What a forward clock shows when a run begins: no clock is ever set back to before its beginning.
+const EPOCH_MS: i64 = 1_000_000_000;
 /// A loop never turns faster than this.
 const LEAST_WAIT_MS: i64 = 5;
 
@@ -59,16 +62,33 @@ pub(super) struct Process {
     pub(super) halts: Option<(u32, i64)>,
     /// What its clock shows beyond the truth.
     pub(super) offset_ms: i64,
+    /// The same, for those who read the clock by themselves.
+    shown: Arc<AtomicI64>,
     pub(super) server: Option<Server>,
 }
 
 impl Process {
     pub(super) fn new(number: usize) -> Self {
-        Self { number, life: 0, paused_until: Timestamp(0), dies: None, halts: None, offset_ms: 0, server: None }
+        Self {
+            number,
+            life: 0,
+            paused_until: Timestamp(0),
+            dies: None,
+            halts: None,
+            offset_ms: 0,
+            shown: Arc::default(),
+            server: None,
+        }
     }
 
     pub(super) fn me(&self) -> Incarnation {
         Incarnation { process: self.number, life: self.life }
+    }
+
+    /// The machine's clock is set.
+    pub(super) fn set_clock(&mut self, by_ms: i64) {
+        self.offset_ms = self.offset_ms.saturating_add(by_ms);
+        self.shown.store(self.offset_ms, Ordering::Relaxed);
     }
 
     /// The moment by this machine's clock.
@@ -86,7 +106,7 @@ impl Process {
     pub(super) fn start(&mut self, blueprint: &Blueprint, stage: &mut Stage) {
         self.life += 1;
         let me = self.me();
-        let server = Server::new(me, blueprint, self.clock(stage.now()), stage);
+        let server = Server::new(self, blueprint, stage);
         self.server = Some(server);
         stage.send_process(0, me, ForProcess::Frozen);
         stage.send_process(BEAT_MS, me, ForProcess::Beat);
@@ -128,21 +148,26 @@ pub(super) struct Server {
     ready: bool,
     /// It does not hear of freezes.
     deaf: bool,
+    /// It stood still until then.
+    pub(super) paused_until: Timestamp,
 }
 
 impl Server {
-    fn new(me: Incarnation, blueprint: &Blueprint, clock: Timestamp, stage: &Stage) -> Self {
+    fn new(machine: &Process, blueprint: &Blueprint, stage: &Stage) -> Self {
+        let (me, clock) = (machine.me(), machine.clock(stage.now()));
         let identity = blueprint.seed ^ ((me.process as u64) << 48) ^ (u64::from(me.life) << 32);
         let first_number = clock.0.unsigned_abs().saturating_add(1).saturating_mul(1000);
         let settings = control::Settings { identity, first_number, ..blueprint.settings.clone() };
         let port = Arc::new(Port::new(Arc::clone(&stage.outside), me, blueprint.off));
-        // Rehearsed clocks run forward; a process that stands still finds that time has passed.
-        let clockwork = Arc::clone(&stage.outside.clockwork);
-        let fence = Fence::on(move || [Duration::from_millis(clockwork.now().0.unsigned_abs()); 2]);
-        let lease = LeaseConfig {
-            owner: format!("server-{}", me.process),
-            duration: Duration::from_millis(LEASE_MS.unsigned_abs()),
-        };
+        let (clockwork, shown) = (Arc::clone(&stage.outside.clockwork), Arc::clone(&machine.shown));
+        let fence = Fence::on(move || {
+            let runs = clockwork.now().0.saturating_add(EPOCH_MS);
+            [runs, runs.saturating_add(shown.load(Ordering::Relaxed))]
+                .map(|at| Duration::from_millis(at.unsigned_abs()))
+        });
+        let fence = if blueprint.off == Some(Guard::Fence) { fence.without() } else { fence };
+        let duration = Duration::from_millis(LEASE_MS.unsigned_abs());
+        let lease = LeaseConfig { owner: port::owner(me.process), duration };
         Self {
             me,
             replica: Replica::new(Controller::new(settings, blueprint.planner), identity),
@@ -160,6 +185,7 @@ impl Server {
             interner: Arc::default(),
             ready: false,
             deaf: blueprint.off == Some(Guard::Freezes),
+            paused_until: Timestamp(0),
         }
     }
 
@@ -305,9 +331,21 @@ impl Server {
         }
     }
 
+    /// Has a decision of its own accord looked at. A process that has just woken up cannot have heard of anything.
+    fn note(&self, decision: &Decision, stage: &Stage) {
+        let voluntary = decision.kind != DecisionKind::Interruption;
+        let acts = !decision.machines.is_empty() || !decision.removals.is_empty();
+        if voluntary && acts && stage.now().millis_since(self.paused_until) > ASK_AGAIN_MS {
+            stage.outside.decided(self.me, &decision.cluster, decision.id.0);
+        }
+    }
+
     fn call(&mut self, call: Call, offset_ms: i64, stage: &mut Stage) {
         if let Call::Run { command, .. } = &call {
             stage.tell(|| format!("server {} runs {}", self.me.process, brief(command)));
+            if let Command::Record(decision) = command {
+                self.note(decision, stage);
+            }
         }
         let limit = call.limit();
         let hands = Arc::clone(&self.hands);

@@ -157,7 +157,13 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
         pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
     });
     let planner: Planner = if off == Some(Guard::Planning) { idle } else { serve::plan };
-    Blueprint { seed, planner, read_pools, settings: Settings { policy: serve::policy(), ..Settings::default() }, off }
+    let mut settings = Settings { policy: serve::policy(), ..Settings::default() };
+    match off {
+        Some(Guard::Collection) => settings.collect.after_ms = None,
+        Some(Guard::WholeLists) => settings.collect.believe_partial = true,
+        _ => {}
+    }
+    Blueprint { seed, planner, read_pools, settings, off }
 }
 
 /// A pool as a server reads it that does not keep a guard.

@@ -55,6 +55,10 @@ pub(super) enum Happening {
     Joins {
         site: usize,
     },
+    /// A freeze ends.
+    Thaw {
+        freeze: i64,
+    },
 }
 
 /// What reaches a process.

@@ -41,7 +41,7 @@ impl Rehearsal {
                 lives
             }
             Fault::SetClock { process, by_ms } => {
-                self.processes[process].offset_ms += by_ms;
+                self.processes[process].set_clock(by_ms);
                 true
             }
             Fault::SetAgentClock { cluster, by_ms } => {
@@ -163,6 +163,9 @@ impl Rehearsal {
         let until = self.until(for_ms);
         let me = self.processes[at].me();
         self.processes[at].paused_until = self.processes[at].paused_until.max(until);
+        if let Some(server) = &mut self.processes[at].server {
+            server.paused_until = until;
+        }
         if for_ms > PROBED_MS {
             for wire in self.stage.open_wires(|wire| wire.server == me) {
                 self.stage.cut(wire, Some(PROBED_MS), Some(PROBED_MS));

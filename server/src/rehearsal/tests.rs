@@ -33,3 +33,13 @@ fn runs_do_not_depend_on_the_number_of_threads() {
     };
     assert_eq!(told(1), told(3));
 }
+
+#[test]
+fn faults_break_nothing() {
+    let summary = many::run(1..=300, None, 2);
+    for (seed, failure) in &summary.failures {
+        let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
+        eprintln!("seed {seed}: {:?}\n    {}", failure.report.violations, faults.join("\n    "));
+    }
+    assert!(summary.failures.is_empty(), "{} of 300 seeds", summary.failures.len());
+}

@@ -50,10 +50,6 @@ impl Store for Port {
     }
 
     fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {
-        let voluntary = !entry.intents.is_empty() || !entry.disruptions.is_empty();
-        if let Some(cluster) = lease.scope.cluster_name().filter(|_| voluntary) {
-            self.outside.decided(self.me, cluster, entry.decision.number);
-        }
         self.ask("record a decision", move |store| {
             async move { self.written(lease, store.record(&self.shown(lease), entry).await) }.boxed()
         })

@@ -32,6 +32,16 @@ fn a_cloud_without_capacity_does_not_make_claims_pile_up() {
     }
 }
 
+/// The leader is lost between creating a server and writing it down, and the server runs unowned
+/// (karpenter-provider-hetzner#53; aws/karpenter#549: one instance in ten leaked).
+#[test]
+fn a_process_that_dies_at_any_step_of_a_launch_leaks_nothing() {
+    for after_steps in 0..60 {
+        let kill = Fault::Kill { process: 0, after_steps, away_ms: 3_000 };
+        withstood(7, (1, 1), vec![at(20_000, kill)]);
+    }
+}
+
 /// A controller that is restarted again and again begins its timers anew, so nothing is ever removed
 /// (kubernetes/autoscaler#7873).
 #[test]
