@@ -17,6 +17,8 @@ pub(crate) enum Guard {
     Collection,
     /// Nothing is concluded from a listing that broke off.
     WholeLists,
+    /// Snapshots that lack most of a cluster are not believed at once.
+    Quarantine,
     /// NodePools have limits.
     Limits,
     /// NodePools have disruption budgets.

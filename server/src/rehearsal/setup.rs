@@ -158,7 +158,11 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     });
     let planner: Planner = if off == Some(Guard::Planning) { idle } else { serve::plan };
     let mut settings = Settings { policy: serve::policy(), ..Settings::default() };
+    // Clusters are small here, and so is what they may lose at once.
+    settings.rails.quarantine.free_machines = 1;
+    settings.rails.quarantine.free_pods = 3;
     match off {
+        Some(Guard::Quarantine) => settings.rails.quarantine.percent = 0,
         Some(Guard::Collection) => settings.collect.after_ms = None,
         Some(Guard::WholeLists) => settings.collect.believe_partial = true,
         _ => {}

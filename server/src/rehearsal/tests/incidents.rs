@@ -86,3 +86,11 @@ fn a_cluster_without_a_server_stays_as_it_is() {
     });
     withstood(2, (2, 1), kills.collect());
 }
+
+/// A roll-up comes in empty, and a cluster is drained for it.
+#[test]
+fn an_empty_picture_of_a_cluster_removes_nothing() {
+    for seed in 1..=5 {
+        withstood(seed, (1, 1), vec![at(4 * MINUTE, Fault::EmptyPicture { cluster: 0, for_ms: 4 * MINUTE })]);
+    }
+}

@@ -72,6 +72,24 @@ fn without_planning_pods_never_run() {
 }
 
 #[test]
+fn probe() {
+    for off in [Guard::Fence, Guard::Collection, Guard::WholeLists, Guard::Quarantine] {
+        let summary = many::run(1..=100, Some(off), 2);
+        eprintln!("PROBE {off:?} {}", summary.failures.len());
+        for failure in summary.failures.values().take(6) {
+            eprintln!("PROBE   {} {:?}", failure.report.seed, failure.report.violations);
+        }
+    }
+    for off in [None, Some(Guard::Quarantine)] {
+        for seed in 1..=5 {
+            let faults = vec![Timed { at_ms: 240_000, fault: Fault::EmptyPicture { cluster: 0, for_ms: 240_000 } }];
+            let report = Rehearsal::new(Setup::sized(seed, (1, 1), off, faults), false).run();
+            eprintln!("PROBE empty {off:?} {seed} {:?}", report.violations);
+        }
+    }
+}
+
+#[test]
 fn who_does_not_hear_of_freezes_decides_on() {
     let decided = |off| {
         let faults = vec![Timed { at_ms: 1_000, fault: Fault::Freeze { for_ms: 240_000 } }];
