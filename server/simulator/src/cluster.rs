@@ -265,6 +265,14 @@ impl SimulatedCluster {
         provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
     }
 
+    /// Whether the Node of `claim` is to be drained: tainted, whether or not there is somebody left to evict.
+    #[must_use]
+    pub fn is_draining(&self, claim: &str) -> bool {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        let node = self.nodes.values().find(|node| Some(&node.provider_id) == provider);
+        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == hands::DISRUPTED))
+    }
+
     /// What really happened, whatever anybody believes.
     #[must_use]
     pub fn book(&self) -> &ClusterBook {

@@ -46,6 +46,8 @@ pub(crate) enum Fault {
     EmptyPicture { cluster: usize, for_ms: i64 },
     /// The store has lost everything that was ever written.
     StoreForgets,
+    /// A person deletes a NodeClaim and takes its finalizers off, so that nothing is left of it but its machine.
+    ClaimVanishes { cluster: usize },
     /// A person freezes the fleet, and thaws it.
     Freeze { for_ms: i64 },
     /// The cloud takes a spot machine of a cluster back.
@@ -77,6 +79,7 @@ impl Fault {
             Self::NobodyJoins { .. } => "nobody_joins",
             Self::EmptyPicture { .. } => "empty_picture",
             Self::StoreForgets => "store_forgets",
+            Self::ClaimVanishes { .. } => "claim_vanished",
             Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
             Self::Dies { .. } => "machine_died",
@@ -106,6 +109,7 @@ impl Fault {
             Self::SetClock { .. }
             | Self::SetAgentClock { .. }
             | Self::StoreForgets
+            | Self::ClaimVanishes { .. }
             | Self::Interrupt { .. }
             | Self::Dies { .. } => 0,
         }
@@ -145,7 +149,7 @@ pub(crate) fn forgetting() -> Vec<Timed> {
 }
 
 /// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
-/// is lost with it. Nor is an empty picture, which nobody gets without a broken agent.
+/// is lost with it.
 pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
     let dice = Dice::new(seed).child("faults");
     let count = dice.child("count").between((6, 18)).unsigned_abs();
@@ -167,7 +171,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 25 {
+    match die.child("kind").value() % 27 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -193,6 +197,8 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         21 => Fault::ZoneEmpty { zone: pick("zone", 2), for_ms: for_ms * 3 },
         22 => Fault::NobodyJoins { cluster, for_ms },
         23 => Fault::Freeze { for_ms },
+        24 => Fault::ClaimVanishes { cluster },
+        25 => Fault::EmptyPicture { cluster, for_ms },
         _ => Fault::Dies { cluster },
     }
 }

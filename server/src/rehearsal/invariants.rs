@@ -6,7 +6,7 @@ use std::fmt;
 
 use cloud::provider::InstanceState;
 use cloud::simulated::BookEntry;
-use engine::cluster::PodPhase;
+use engine::cluster::{ClaimRecord, PodPhase};
 use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp};
 
@@ -43,6 +43,8 @@ pub(crate) enum Violation {
     OverBudget { cluster: Text, claims: Vec<Text> },
     /// A pod was evicted although its PodDisruptionBudget had nothing to spare.
     PodBudgetBroken { cluster: Text },
+    /// A NodeClaim was removed while its machine ran on.
+    Orphaned { cluster: Text, claim: Text },
     /// A machine was given back while pods ran on it that nobody had evicted.
     GivenBackInUse { cluster: Text, claim: Text },
     /// Something happens again and again without time passing.
@@ -91,6 +93,9 @@ impl fmt::Display for Violation {
             Self::PodBudgetBroken { cluster } => {
                 write!(f, "a pod in {cluster} was evicted although its budget had nothing to spare")
             }
+            Self::Orphaned { cluster, claim } => {
+                write!(f, "NodeClaim {claim} of {cluster} was removed while its machine ran on")
+            }
             Self::GivenBackInUse { cluster, claim } => {
                 write!(f, "the machine of {cluster}/{claim} was given back while pods ran on it")
             }
@@ -134,7 +139,7 @@ impl Rehearsal {
             let doubles = self.stage.outside.cloud().book().doubles();
             let twice = |(cluster, claim)| Violation::LaunchedTwice { cluster, claim };
             self.violations.extend(doubles.into_iter().map(twice));
-            let over: Vec<Violation> = self.sites.iter().flat_map(over_limit).collect();
+            let over: Vec<Violation> = self.sites.iter().flat_map(|site| self.over_limit(site)).collect();
             self.violations.extend(over);
         }
         for site in &mut self.sites {
@@ -143,6 +148,32 @@ impl Rehearsal {
         if looks {
             self.look_for_unclaimed();
         }
+    }
+
+    /// Pools that hold more than their limits allow. What is leaving takes nothing from a limit (Karpenter: limits less the
+    /// capacity of active nodes), so that a machine which the cloud takes back may be replaced at once.
+    fn over_limit(&self, site: &Site) -> Vec<Violation> {
+        let cloud = self.stage.outside.cloud();
+        let stays = |entry: &&BookEntry| entry.interrupted.is_none() && is_up(&cloud, entry);
+        let staying: BTreeSet<&Text> =
+            cloud.book().alive().filter(stays).map(|entry| &entry.instance.provider_id).collect();
+        let mut over = Vec::new();
+        for record in &site.pools {
+            let mut used = Resources::new();
+            let counts = |claim: &&ClaimRecord| {
+                claim.pool == record.pool.name
+                    && staying.contains(&claim.provider_id)
+                    && !site.cluster.is_draining(&claim.name)
+            };
+            for claim in site.cluster.claims().filter(counts) {
+                used.add(&claim.capacity);
+                used.add(&Resources::from_iter([(NODES, 1)]));
+            }
+            if record.pool.limits.iter().any(|(name, limit)| used.get(name) > limit) {
+                over.push(Violation::OverLimit { cluster: site.name.clone(), pool: record.pool.name.clone() });
+            }
+        }
+        over
     }
 
     fn judge_call(&self, call: &CloudCall) -> Vec<Violation> {
@@ -252,21 +283,6 @@ fn spelled(what: &Act) -> String {
     }
 }
 
-fn over_limit(site: &Site) -> Vec<Violation> {
-    let mut over = Vec::new();
-    for record in &site.pools {
-        let mut used = Resources::new();
-        for claim in site.cluster.claims().filter(|claim| claim.pool == record.pool.name) {
-            used.add(&claim.capacity);
-            used.add(&Resources::from_iter([(NODES, i64::from(!claim.provider_id.is_empty()))]));
-        }
-        if record.pool.limits.iter().any(|(name, limit)| used.get(name) > limit) {
-            over.push(Violation::OverLimit { cluster: site.name.clone(), pool: record.pool.name.clone() });
-        }
-    }
-    over
-}
-
 /// What the book of a cluster shows.
 fn of_site(site: &mut Site) -> Vec<Violation> {
     let cluster = &site.name;
@@ -277,6 +293,8 @@ fn of_site(site: &mut Site) -> Vec<Violation> {
         highest,
     });
     let mut found: Vec<Violation> = old.collect();
+    let orphaned = std::mem::take(&mut site.book.orphaned).into_iter();
+    found.extend(orphaned.map(|claim| Violation::Orphaned { cluster: cluster.clone(), claim }));
     let two = site.book.owners.iter().filter(|(_, owners)| owners.len() > 1);
     found.extend(two.map(|(epoch, _)| Violation::TwoOwners { cluster: cluster.clone(), epoch: *epoch }));
     if site.cluster.book().budgets_broken > 0 {

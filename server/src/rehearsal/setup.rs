@@ -162,7 +162,10 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     settings.rails.quarantine.free_machines = 1;
     settings.rails.quarantine.free_pods = 3;
     match off {
-        Some(Guard::Quarantine) => settings.rails.quarantine.percent = 0,
+        Some(Guard::Quarantine) => {
+            settings.rails.quarantine.percent = 0;
+            settings.collect.believe_partial = true;
+        }
         Some(Guard::Collection) => settings.collect.after_ms = None,
         Some(Guard::WholeLists) => settings.collect.believe_partial = true,
         _ => {}

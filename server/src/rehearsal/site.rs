@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent::link::{Link, Output, Speaker};
 use agent::{Done, Seen};
+use cloud::provider::InstanceState;
+use cloud::simulated::BookEntry;
 use engine::cluster::{ClusterSnapshot, Object, Observation, PoolRecord};
 use engine::control::{ClusterId, Instruction};
 use engine::model::{Text, Timestamp};
@@ -34,6 +36,8 @@ pub(super) struct SiteBook {
     pub(super) owners: BTreeMap<u64, BTreeSet<Incarnation>>,
     /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
     pub(super) leaving: BTreeSet<Text>,
+    /// NodeClaims that were removed while their machines ran on.
+    pub(super) orphaned: BTreeSet<Text>,
     pub(super) instructions: u64,
 }
 
@@ -298,16 +302,33 @@ impl Site {
             self.book.outdated.push(entry);
         }
         self.book.highest_epoch = self.book.highest_epoch.max(message.epoch);
-        if let Some(v1::instruction::Action::DrainNode(drain)) = &message.action {
-            let claim = Text::from(drain.node_claim.as_str());
-            let cloud = stage.outside.cloud();
-            let mine = |entry: &&cloud::simulated::BookEntry| {
-                entry.instance.cluster == self.name && entry.instance.claim == claim
-            };
-            if cloud.book().alive().filter(mine).any(|entry| entry.interrupted.is_none()) {
-                self.book.leaving.insert(claim);
+        match &message.action {
+            Some(v1::instruction::Action::DrainNode(drain)) => {
+                let claim = Text::from(drain.node_claim.as_str());
+                if self.has_machine(&claim, stage, |entry, _| entry.interrupted.is_none()) {
+                    self.book.leaving.insert(claim);
+                }
             }
+            Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {
+                let claim = Text::from(delete.node_claim.as_str());
+                let up = |_: &BookEntry, state| matches!(state, InstanceState::Pending | InstanceState::Running);
+                if self.cluster.claims().any(|known| known.name == claim) && self.has_machine(&claim, stage, up) {
+                    self.book.orphaned.insert(claim);
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Whether the cloud has a machine for `claim` that is not gone and of which `is` holds.
+    fn has_machine(&self, claim: &Text, stage: &Stage, is: impl Fn(&BookEntry, InstanceState) -> bool) -> bool {
+        let cloud = stage.outside.cloud();
+        let mine = |entry: &&BookEntry| entry.instance.cluster == self.name && entry.instance.claim == *claim;
+        cloud
+            .book()
+            .alive()
+            .filter(mine)
+            .any(|entry| cloud.describe(&entry.instance.id).is_ok_and(|instance| is(entry, instance.state)))
     }
 }
 

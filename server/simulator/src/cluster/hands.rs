@@ -9,7 +9,7 @@ use super::{Change, SimulatedCluster, Turn};
 use engine::cluster::planning::UNREGISTERED;
 
 /// Taint of a node that is being drained.
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Between two looks at a drain, in milliseconds.
 const DRAIN_POLL_MS: i64 = 1_000;
 
@@ -178,6 +178,16 @@ impl SimulatedCluster {
         if self.claims.remove(claim).is_some() {
             self.tell_gone(Key::Claim(claim.clone()));
         }
+    }
+
+    /// Somebody removes a NodeClaim by force; its Node stays. Says whether there was one.
+    pub fn lose_claim(&mut self, claim: &Text) -> bool {
+        let known = self.claims.remove(claim).is_some();
+        if known {
+            self.drains.remove(claim);
+            self.tell_gone(Key::Claim(claim.clone()));
+        }
+        known
     }
 
     pub(super) fn remove_node(&mut self, name: &Text, now: Timestamp) {

@@ -21,7 +21,9 @@ fn taint(key: &str, effect: Effect) -> Taint {
 impl SimulatedCluster {
     /// The machine of `claim` joins, unless the NodeClaim is gone or its Node is there.
     pub(super) fn join(&mut self, claim: &Text, now: Timestamp) {
-        let runs = |claim: &&ClaimRecord| self.joins && !claim.provider_id.is_empty() && !self.dead.contains(&claim.provider_id);
+        let runs = |claim: &&ClaimRecord| {
+            self.joins && !claim.provider_id.is_empty() && !self.dead.contains(&claim.provider_id)
+        };
         let Some(record) = self.claims.get(claim).filter(runs) else { return };
         let name = Text::from(format!("ip-{claim}"));
         if self.nodes.contains_key(&name) {

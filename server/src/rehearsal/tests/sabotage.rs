@@ -27,18 +27,9 @@ fn without_tokens_machines_are_sold_twice() {
 
 #[test]
 fn without_a_fenced_store_old_owners_write() {
-    // The process that the agent meets first stands still while its write is on its way, and is replaced meanwhile.
-    let late = |off| {
-        let paused = |after_steps| {
-            let pause = Fault::Pause { process: 1, after_steps, for_ms: 100_000 };
-            let faults = vec![Timed { at_ms: 20_000, fault: pause }];
-            let report = Rehearsal::new(Setup::sized(1, (2, 1), off, faults), false).run();
-            report.violations.iter().any(|found| matches!(found, Violation::LateWrite { .. }))
-        };
-        (0..60).filter(|steps| paused(*steps)).count()
-    };
-    assert!(late(Some(Guard::StoreEpoch)) > 0);
-    assert_eq!(late(None), 0);
+    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::LateWrite { .. });
+    assert!(paused_anywhere(Some(Guard::StoreEpoch), is) > 0);
+    assert_eq!(paused_anywhere(None, is), 0);
 }
 
 #[test]
@@ -71,22 +62,55 @@ fn without_planning_pods_never_run() {
     is_noticed(Guard::Planning, 2, |found| matches!(found, Violation::NeverRan { .. }));
 }
 
+/// In how many runs `is` holds of some violation, when each of two processes stands still after each of its first steps and
+/// is replaced meanwhile: its calls are on their way then.
+fn paused_anywhere(off: Option<Guard>, is: fn(&Violation) -> bool) -> usize {
+    let run = |(process, after_steps)| {
+        let pause = Fault::Pause { process, after_steps, for_ms: 100_000 };
+        let faults = vec![Timed { at_ms: 20_000, fault: pause }];
+        let report = Rehearsal::new(Setup::sized(1, (2, 1), off, faults), false).run();
+        report.violations.iter().any(is)
+    };
+    (0..2).flat_map(|process| (0..60).map(move |steps| (process, steps))).filter(|at| run(*at)).count()
+}
+
 #[test]
-fn probe() {
-    for off in [Guard::Fence, Guard::Collection, Guard::WholeLists, Guard::Quarantine] {
-        let summary = many::run(1..=100, Some(off), 2);
-        eprintln!("PROBE {off:?} {}", summary.failures.len());
-        for failure in summary.failures.values().take(6) {
-            eprintln!("PROBE   {} {:?}", failure.report.seed, failure.report.violations);
-        }
-    }
-    for off in [None, Some(Guard::Quarantine)] {
-        for seed in 1..=5 {
-            let faults = vec![Timed { at_ms: 240_000, fault: Fault::EmptyPicture { cluster: 0, for_ms: 240_000 } }];
-            let report = Rehearsal::new(Setup::sized(seed, (1, 1), off, faults), false).run();
-            eprintln!("PROBE empty {off:?} {seed} {:?}", report.violations);
-        }
-    }
+fn without_a_local_fence_a_process_that_wakes_up_calls_the_cloud() {
+    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::FencedCall { .. });
+    assert!(paused_anywhere(Some(Guard::Fence), is) > 0);
+    assert_eq!(paused_anywhere(None, is), 0);
+}
+
+/// In how many of ten runs `is` holds of some violation.
+fn scripted(off: Option<Guard>, faults: &[(i64, Fault)], is: fn(&Violation) -> bool) -> usize {
+    let faults: Vec<Timed> = faults.iter().map(|(at_ms, fault)| Timed { at_ms: *at_ms, fault: *fault }).collect();
+    let run = |seed| Rehearsal::new(Setup::sized(seed, (1, 1), off, faults.clone()), false).run();
+    (1..=10).filter(|seed| run(*seed).violations.iter().any(is)).count()
+}
+
+#[test]
+fn without_collection_machines_leak() {
+    let faults = [(150_000, Fault::ClaimVanishes { cluster: 0 }), (200_000, Fault::ClaimVanishes { cluster: 0 })];
+    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::Leaked { .. } | Violation::Unclaimed { .. });
+    assert!(scripted(Some(Guard::Collection), &faults, is) > 0);
+    assert_eq!(scripted(None, &faults, is), 0);
+}
+
+#[test]
+fn who_believes_lists_that_broke_off_gives_claims_of_running_machines_up() {
+    let faults = [(10_000, Fault::PartialLists { for_ms: 400_000 })];
+    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::Orphaned { .. });
+    assert!(scripted(Some(Guard::WholeLists), &faults, is) > 0);
+    assert_eq!(scripted(None, &faults, is), 0);
+}
+
+#[test]
+fn who_believes_an_empty_picture_gives_machines_back_that_are_in_use() {
+    let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 2_000 };
+    let faults = [(240_000, Fault::EmptyPicture { cluster: 0, for_ms: 240_000 }), (241_000, kill)];
+    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::GivenBackInUse { .. });
+    assert!(scripted(Some(Guard::Quarantine), &faults, is) > 0);
+    assert_eq!(scripted(None, &faults, is), 0);
 }
 
 #[test]
