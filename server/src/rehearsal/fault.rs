@@ -46,8 +46,6 @@ pub(crate) enum Fault {
     EmptyPicture { cluster: usize, for_ms: i64 },
     /// The store has lost everything that was ever written.
     StoreForgets,
-    /// A person deletes a NodeClaim and takes its finalizers off, so that nothing is left of it but its machine.
-    ClaimVanishes { cluster: usize },
     /// A person freezes the fleet, and thaws it.
     Freeze { for_ms: i64 },
     /// The cloud takes a spot machine of a cluster back.
@@ -79,7 +77,6 @@ impl Fault {
             Self::NobodyJoins { .. } => "nobody_joins",
             Self::EmptyPicture { .. } => "empty_picture",
             Self::StoreForgets => "store_forgets",
-            Self::ClaimVanishes { .. } => "claim_vanished",
             Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
             Self::Dies { .. } => "machine_died",
@@ -109,7 +106,6 @@ impl Fault {
             Self::SetClock { .. }
             | Self::SetAgentClock { .. }
             | Self::StoreForgets
-            | Self::ClaimVanishes { .. }
             | Self::Interrupt { .. }
             | Self::Dies { .. } => 0,
         }
@@ -148,8 +144,16 @@ pub(crate) fn forgetting() -> Vec<Timed> {
     faults.map(|(at_ms, fault)| Timed { at_ms, fault }).into()
 }
 
+/// An agent shows an empty cluster for a while, and the server that would know better is restarted meanwhile.
+pub(crate) fn blinding() -> Vec<Timed> {
+    let empty = Fault::EmptyPicture { cluster: 0, for_ms: 240_000 };
+    let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 2_000 };
+    vec![Timed { at_ms: 240_000, fault: empty }, Timed { at_ms: 241_000, fault: kill }]
+}
+
 /// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
-/// is lost with it.
+/// is lost with it. Nor is an empty
+/// picture, which takes a broken agent.
 pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
     let dice = Dice::new(seed).child("faults");
     let count = dice.child("count").between((6, 18)).unsigned_abs();
@@ -171,7 +175,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 27 {
+    match die.child("kind").value() % 25 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -197,8 +201,6 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         21 => Fault::ZoneEmpty { zone: pick("zone", 2), for_ms: for_ms * 3 },
         22 => Fault::NobodyJoins { cluster, for_ms },
         23 => Fault::Freeze { for_ms },
-        24 => Fault::ClaimVanishes { cluster },
-        25 => Fault::EmptyPicture { cluster, for_ms },
         _ => Fault::Dies { cluster },
     }
 }

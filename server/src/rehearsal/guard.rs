@@ -13,10 +13,6 @@ pub(crate) enum Guard {
     StoreEpoch,
     /// A process calls nobody under a lease that may have run out.
     Fence,
-    /// Machines and NodeClaims that nobody stands for are collected.
-    Collection,
-    /// Nothing is concluded from a listing that broke off.
-    WholeLists,
     /// Snapshots that lack most of a cluster are not believed at once.
     Quarantine,
     /// NodePools have limits.

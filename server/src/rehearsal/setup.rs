@@ -58,11 +58,13 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// The run of a seed, with its faults. Without what agents remember of epochs it is another one, because only a store that
-    /// forgets makes them need it.
+    /// The run of a seed, with its faults. Some guards are needed only when something very odd happens: without them it does.
     pub(crate) fn by_seed(seed: u64, off: Option<Guard>) -> Self {
         if off == Some(Guard::AgentEpoch) {
             return Self::sized(seed, (1, 1), off, fault::forgetting());
+        }
+        if off == Some(Guard::Quarantine) {
+            return Self::sized(seed, (1, 1), off, fault::blinding());
         }
         if off == Some(Guard::Limits) {
             return Self::limited(seed, off);
@@ -166,8 +168,6 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
             settings.rails.quarantine.percent = 0;
             settings.collect.believe_partial = true;
         }
-        Some(Guard::Collection) => settings.collect.after_ms = None,
-        Some(Guard::WholeLists) => settings.collect.believe_partial = true,
         _ => {}
     }
     Blueprint { seed, planner, read_pools, settings, off }

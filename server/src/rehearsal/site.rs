@@ -296,7 +296,7 @@ impl Site {
     }
 
     fn note(&mut self, message: &v1::Instruction, stage: &Stage) {
-        self.book.instructions += 1;
+        self.book.instructions += u64::from(!decode::only_tells(message));
         if message.epoch < self.book.highest_epoch {
             let entry = (Text::from(message.id.as_str()), message.epoch, self.book.highest_epoch);
             self.book.outdated.push(entry);

@@ -82,15 +82,6 @@ impl Rehearsal {
                 self.stage.after(for_ms, Happening::Sees { site: cluster });
                 true
             }
-            Fault::ClaimVanishes { cluster } => {
-                let (name, machines) = (self.sites[cluster].name.clone(), self.machines(cluster));
-                let claim = machines.first().and_then(|id| {
-                    let cloud = self.stage.outside.cloud();
-                    cloud.describe(id).ok().map(|instance| instance.claim.clone())
-                });
-                self.stage.tell(|| format!("NodeClaim {claim:?} of {name} vanishes"));
-                claim.is_some_and(|claim| self.sites[cluster].cluster.lose_claim(&claim))
-            }
             Fault::Freeze { for_ms } => self.freeze(for_ms),
             Fault::StoreForgets => {
                 self.stage.outside.forget();

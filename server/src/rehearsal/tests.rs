@@ -1,6 +1,7 @@
 //! Runs by seed.
 
 mod incidents;
+mod kept;
 mod sabotage;
 
 use super::fault::Timed;

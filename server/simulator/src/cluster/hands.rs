@@ -180,16 +180,6 @@ impl SimulatedCluster {
         }
     }
 
-    /// Somebody removes a NodeClaim by force; its Node stays. Says whether there was one.
-    pub fn lose_claim(&mut self, claim: &Text) -> bool {
-        let known = self.claims.remove(claim).is_some();
-        if known {
-            self.drains.remove(claim);
-            self.tell_gone(Key::Claim(claim.clone()));
-        }
-        known
-    }
-
     pub(super) fn remove_node(&mut self, name: &Text, now: Timestamp) {
         if self.nodes.remove(name).is_none() {
             return;
