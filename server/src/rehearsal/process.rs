@@ -20,8 +20,8 @@ use crate::config::LeaseConfig;
 use crate::control_loop::fence::Fence;
 use crate::control_loop::replica::{Call, Input, Output, Replica};
 use crate::control_loop::works::Hands;
-use crate::log::DecisionLog;
 use crate::fleet;
+use crate::log::DecisionLog;
 use crate::session::state::Output as Said;
 use crate::session::{self, Interner, ReadPools, Session, SessionEvent};
 
