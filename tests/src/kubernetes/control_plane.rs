@@ -34,6 +34,8 @@ struct Own {
     program: PathBuf,
     folder: Folder,
     running: Option<Child>,
+    /// Bytes of the audit log that were written while it was starting.
+    starting: Vec<std::ops::Range<usize>>,
 }
 
 impl ControlPlane {
@@ -51,7 +53,7 @@ impl ControlPlane {
             return Err(Missing("the control plane for tests runs on Linux only".to_owned()).into());
         }
         let program = program::find_or_build()?;
-        let mut own = Own { program, folder: Folder::new(), running: None };
+        let mut own = Own { program, folder: Folder::new(), running: None, starting: Vec::new() };
         let kubeconfig = own.start()?;
         Ok(Self { kubeconfig, own: Some(own) })
     }
@@ -69,13 +71,15 @@ impl ControlPlane {
     }
 
     /// What service accounts outside kube-system have asked so far, one JSON event a line; empty for a cluster that was
-    /// given.
+    /// given. Requests from before it was ready are left out: until then it has not read the roles and forbids everything.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub fn audit_log(&self) -> anyhow::Result<String> {
         let Some(own) = &self.own else { return Ok(String::new()) };
-        fs::read_to_string(own.audit_log()).context("cannot read the audit log")
+        let mut log = fs::read_to_string(own.audit_log()).context("cannot read the audit log")?;
+        own.starting.iter().rev().for_each(|range| log.replace_range(range.clone(), ""));
+        Ok(log)
     }
 
     /// Process id of the one that was started here.
@@ -111,12 +115,19 @@ impl Own {
         self.folder.path().join("audit.log")
     }
 
+    /// Length of the audit log, up to the end of its last whole line.
+    fn audited(&self) -> usize {
+        let log = fs::read(self.audit_log()).unwrap_or_default();
+        log.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+    }
+
     fn log(&self) -> PathBuf {
         self.folder.path().join("control-plane.log")
     }
 
     /// Starts it and waits until it is ready; returns the administrator's kubeconfig.
     fn start(&mut self) -> anyhow::Result<PathBuf> {
+        let before = self.audited();
         let log = File::options().create(true).append(true).open(self.log()).context("cannot write the log")?;
         let mut command = Command::new(&self.program);
         command.arg("--dir").arg(self.folder.path().join("control-plane")).arg("--audit-log").arg(self.audit_log());
@@ -126,7 +137,10 @@ impl Own {
         let ready = first_line(&mut child, PATIENCE);
         self.running = Some(child);
         match ready.as_deref().and_then(|line| line.strip_prefix("READY ")) {
-            Some(path) => Ok(PathBuf::from(path)),
+            Some(path) => {
+                self.starting.push(before..self.audited());
+                Ok(PathBuf::from(path))
+            }
             None => bail!("the control plane is not ready after {PATIENCE:?}:\n{}", self.last_lines()),
         }
     }

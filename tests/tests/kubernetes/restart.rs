@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::Postgres;
 use e2e::kubernetes::cluster::{Seen, taints, until};
 use e2e::kubernetes::suite::{Skip, Stage, Told};
 use e2e::kubernetes::world::{Options, World};
+use fleetwright::store::own::OwnServer;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
@@ -125,8 +125,8 @@ pub(super) async fn of_the_agent(stage: Arc<Stage>) -> Told {
 /// `kill -9` of the server; what it knows is in its database, what exists is in cluster and cloud.
 pub(super) async fn of_the_server(stage: Arc<Stage>) -> Told {
     let skip = || Skip("needs PostgreSQL's server programs, and finds none".to_owned());
-    let postgres = Postgres::find_or_start().ok_or_else(skip)?;
-    let database = Some(postgres.url().to_owned());
+    let postgres = OwnServer::throwaway()?.ok_or_else(skip)?;
+    let database = Some(postgres.url());
     let mut world = World::start(&stage, "server-dies", Options { database, ..Options::default() }).await?;
     let played = die_at_every_moment(&mut world, Victim::Server).await;
     played.with_context(|| world.last_words())
