@@ -7,6 +7,7 @@ mod freeze;
 mod hostile;
 mod own_database;
 mod plan;
+mod replay;
 mod serve;
 mod trust;
 
