@@ -99,7 +99,7 @@ fn process(pid: &str) -> Option<(f64, u64)> {
     let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = resident.trim().split_whitespace().next()?.parse().ok()?;
+    let kib: u64 = resident.split_whitespace().next()?.parse().ok()?;
     Some((ticks / TICKS, kib * 1024))
 }
 
