@@ -63,6 +63,7 @@ fn instance(group: &CreateFleetInstance, id: &str, asked: Asked<'_>) -> Result<I
         capacity_type: request.capacity_type,
         state: InstanceState::Pending,
         cluster: request.cluster.clone(),
+        cluster_uid: request.cluster_uid.clone(),
         claim: request.claim.clone(),
         pool: request.pool.clone(),
         launched: asked.now,

@@ -14,8 +14,8 @@ fn server() -> (Running, String, String) {
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let line = server.line_with(&["grpc://", "http://"], PATIENCE);
     let address = |scheme: &str| {
-        let rest = line.split(scheme).nth(1).unwrap();
-        rest.split([';', '/', ' ', '"']).next().unwrap().to_owned()
+        let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+        rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
     };
     let (grpc, http) = (format!("http://{}", address("grpc://")), address("http://"));
     (server, grpc, http)

@@ -70,7 +70,7 @@ fn hello(cluster: &str) -> v1::Hello {
 
 /// Objects that refer to nothing, definitions that are none, and much of it.
 fn changes(dice: &mut Dice) -> Vec<v1::Change> {
-    let count = [1, 3, 2_000][usize::try_from(dice.roll(3)).unwrap()];
+    let count = [1, 3, 2_000][usize::try_from(dice.roll(3)).unwrap_or(0)];
     let change = |dice: &mut Dice| match dice.roll(4) {
         0 => Change::DefineShape(v1::Definition { hash: dice.bytes(40), content: dice.bytes(200) }),
         1 => Change::DefineLabelSet(v1::Definition { hash: vec![1; 16], content: dice.bytes(50) }),
@@ -89,7 +89,7 @@ async fn converse(address: &str, seed: u64) {
         said.push(v1::ConnectRequest { message: Some(Message::Hello(hello(&cluster))) });
     }
     said.extend((0..dice.roll(30)).map(|_| nonsense(&mut dice, &cluster)));
-    let Ok(channel) = Endpoint::from_shared(address.to_owned()).unwrap().connect().await else { return };
+    let Ok(channel) = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await else { return };
     let Ok(answer) = AgentServiceClient::new(channel).connect(iter(said)).await else { return };
     let mut heard = answer.into_inner();
     let listen = async { while let Ok(Some(_)) = heard.message().await {} };
@@ -112,7 +112,7 @@ fn start() -> (Running, String) {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let server = Program::new(PROGRAM, &arguments).start();
     let line = server.line_with(&["grpc://"], PATIENCE);
-    let address = line.split("grpc://").nth(1).unwrap().split(';').next().unwrap().to_owned();
+    let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address").to_owned();
     (server, format!("http://{address}"))
 }
 

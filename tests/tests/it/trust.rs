@@ -35,7 +35,7 @@ impl Guarded {
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
         let server = Program::new(PROGRAM, &[&arguments[..], &files[..]].concat()).start();
         let line = server.line_with(&["grpc://"], PATIENCE);
-        let port = line.split("grpc://127.0.0.1:").nth(1).unwrap().split(';').next().unwrap();
+        let port = line.split("grpc://127.0.0.1:").nth(1).and_then(|rest| rest.split(';').next()).expect("the port");
         let address = format!("https://localhost:{port}");
         Self { folder, server, address }
     }
@@ -55,8 +55,9 @@ impl Guarded {
 
 /// A certificate that vouches for itself, and its key, in PEM.
 fn certificate() -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let key = KeyPair::generate().expect("a key");
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters of a certificate");
+    let certificate = certificate.self_signed(&key).expect("a certificate");
     (certificate.pem(), key.serialize_pem())
 }
 
