@@ -163,12 +163,9 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     // Clusters are small here, and so is what they may lose at once.
     settings.rails.quarantine.free_machines = 1;
     settings.rails.quarantine.free_pods = 3;
-    match off {
-        Some(Guard::Quarantine) => {
-            settings.rails.quarantine.percent = 0;
-            settings.collect.believe_partial = true;
-        }
-        _ => {}
+    if off == Some(Guard::Quarantine) {
+        settings.rails.quarantine.percent = 0;
+        settings.collect.believe_partial = true;
     }
     Blueprint { seed, planner, read_pools, settings, off }
 }
