@@ -6,6 +6,7 @@ mod coexist;
 mod crds;
 mod drain;
 mod footprint;
+mod rbac;
 mod restart;
 mod scale;
 mod stage;
@@ -65,6 +66,10 @@ fn main() -> ExitCode {
             }),
             scenario("kube_scheduler_carries_plans_out", |s| Box::pin(agreement::plans_are_carried_out(s))),
             Scenario { by_name: true, ..scenario("the_agent_stays_small", |s| Box::pin(footprint::of_the_agent(s))) },
+            Scenario {
+                needs_all: true,
+                ..on_its_own("the_agents_role_is_exactly_what_it_used", |s| Box::pin(rbac::is_exactly_what_was_used(s)))
+            },
         ],
     )
 }

@@ -29,8 +29,9 @@ async fn a_launch_is_one_instant_fleet_that_says_whose_machine_it_is() {
         ("LaunchTemplateConfigs.1.Overrides.2.InstanceType", "c5.large"),
         ("TagSpecification.1.ResourceType", "instance"),
         ("TagSpecification.2.ResourceType", "volume"),
-        ("TagSpecification.1.Tag.3.Key", "fleetwright.dev/nodeclaim"),
-        ("TagSpecification.1.Tag.3.Value", "web-abcde"),
+        ("TagSpecification.1.Tag.3.Key", "fleetwright.dev/cluster-uid"),
+        ("TagSpecification.1.Tag.4.Key", "fleetwright.dev/nodeclaim"),
+        ("TagSpecification.1.Tag.4.Value", "web-abcde"),
     ] {
         assert_eq!(form.get(name).map(String::as_str), Some(value), "{name}");
     }

@@ -6,9 +6,10 @@
 //! | row | NodeClaim in the cluster | what follows |
 //! |---|---|---|
 //! | open | shows a machine | nothing: it is found like any other |
-//! | open | shows none | the same launch again, with the same token |
+//! | open | shows none | the same launch again, with the same token: only that tells whether there is a machine. Whoever waits no more, or deletes it, has it given back then |
+//! | open | shows none, and the token is too old to be sent | it is removed; a machine that was bought for it is collected |
 //! | open | is not there, pods wait | it is created again, under the same name |
-//! | open | nobody waits, or it is being deleted | it is removed; a machine that was bought for it is collected |
+//! | open | is not there, nobody waits | it is forgotten: no launch precedes its NodeClaim |
 //! | launched | shows none | the machine is looked at, and its facts are written into the NodeClaim |
 //! | launched | is not there | the machine is given back |
 //! | failed | | the NodeClaim is removed |
@@ -210,14 +211,16 @@ impl Ward {
     /// Nobody knows whether the cloud was called for `claim`.
     fn take_up_open(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, desk: &mut Desk<'_>) {
         let seen = self.state.has_seen_claim(&claim);
-        let deleting = self.state.claim(&claim).is_some_and(|record| record.deleting);
         let wanted = self.promise_again(&claim, &decided.machine.pods, desk.now);
         let fresh = desk.now.millis_since(decided.at) < TOKEN_LIFE_MS;
         let planned = decided.machine.clone();
         let id = decided.decision;
         self.insert_left(&claim, attempt, Some(decided), desk.now);
         self.expect_left(&planned, seen, desk.now);
-        if deleting || !wanted || !fresh || !(seen || self.still_holds(id, &planned, desk)) {
+        // Removing a NodeClaim whose launch may have gone out would leave its machine to nobody.
+        let may_have_gone_out = seen && fresh;
+        let still_wanted = wanted && fresh && self.still_holds(id, &planned, desk);
+        if !may_have_gone_out && !still_wanted {
             self.finalise(
                 &claim,
                 &Text::from("it was not bought when its server ended, and nobody waits for it"),

@@ -120,6 +120,15 @@ fn what_nobody_waits_for_is_removed_and_closed() {
 }
 
 #[test]
+fn a_launch_that_may_have_gone_out_is_asked_for_again_although_nobody_waits() {
+    let decided = decided();
+    let claims = vec![created(&decided)];
+    let (_, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..ClusterSnapshot::default() });
+    assert_eq!(orders(&effects), [&decided.machine.launch], "only the cloud knows whether there is a machine");
+    assert!(instructions(&effects).is_empty(), "its NodeClaim stays until that is known");
+}
+
+#[test]
 fn a_token_that_the_cloud_may_have_forgotten_is_not_sent_again() {
     let decided = DecidedLaunch { at: Timestamp(100_100 - TOKEN_LIFE_MS), ..decided() };
     let claims = vec![created(&decided)];
