@@ -4,12 +4,13 @@
 //! [`simulated_agent`]: a simulation behind the agent's port, and the agent, which speaks the real protocol over loopback.
 //! The verdict at the end is drawn from the books of the cloud and of the clusters, not from what the server believes.
 //!
-//! Reading order: [`script`] (what happens in a cluster), [`agent`] (the simulation as an API server), [`books`] (what a
-//! cluster writes down), [`children`] (the processes), [`verdict`] (how it went).
+//! Reading order: [`script`] (what happens in a cluster), [`owner`] (what its owner wrote), [`agent`] (the simulation as an
+//! API server), [`books`] (what a cluster writes down), [`children`] (the processes), [`verdict`] (how it went).
 
 pub(crate) mod agent;
 mod books;
 mod children;
+pub(crate) mod owner;
 mod script;
 mod verdict;
 

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use super::Plan;
 use crate::clock;
 use crate::demo::SimulatedApi;
+use crate::demo::owner::{self, one_of};
 
 /// Between two changes of a workload, in milliseconds.
 const CHANGE_MS: (i64, i64) = (150, 900);
@@ -174,39 +175,10 @@ fn workload(number: u64) -> Workload {
 
 /// One pool of machines with four processors, of which a pod of the load takes three.
 fn manifests() -> Vec<v1::ManifestRecord> {
-    let class = serde_json::json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-        "spec": {
-            "role": "nodes",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": [{"tags": {"fleetwright.dev/simulated": "true"}}],
-            "securityGroupSelectorTerms": [{"tags": {"fleetwright.dev/simulated": "true"}}],
-        },
-    });
-    let pool = serde_json::json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "load"},
-        "spec": {
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [
-                    {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["4"]},
-                    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
-                ],
-            }},
-            "disruption": {
-                "consolidationPolicy": "WhenEmpty", "consolidateAfter": "1s", "budgets": [{"nodes": "100%"}],
-            },
-        },
-    });
-    vec![record(v1::ObjectKind::Ec2NodeClass, &class), record(v1::ObjectKind::NodePool, &pool)]
-}
-
-fn record(kind: v1::ObjectKind, object: &serde_json::Value) -> v1::ManifestRecord {
-    v1::ManifestRecord {
-        kind: kind.into(),
-        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        json: object.to_string().into_bytes(),
-        resource_version: "1".to_owned(),
-    }
+    let requirements = [
+        one_of("karpenter.k8s.aws/instance-cpu", &["4"]),
+        one_of("kubernetes.io/arch", &["amd64"]),
+        one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
+    ];
+    owner::manifests(&[owner::pool("load", &requirements, "1s")])
 }

@@ -13,6 +13,8 @@ use fleetwright_proto::v1;
 use simulator::SimulatedCluster;
 use simulator::cluster::{ClusterSettings, Workload};
 
+use super::owner::{self, one_of};
+
 /// How long a scene that has come to rest is left to look at.
 const REST_MS: i64 = 2_000;
 
@@ -174,51 +176,14 @@ fn over_zones(app: &str) -> SpreadConstraint {
 
 /// NodePools and their NodeClass, as the cluster's owner wrote them.
 pub(super) fn manifests() -> Vec<v1::ManifestRecord> {
-    let category =
-        serde_json::json!({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]});
-    let paid = |values: &[&str]| serde_json::json!({"key": CAPACITY_TYPE, "operator": "In", "values": values});
-    let arch = |value: &str| serde_json::json!({"key": ARCH, "operator": "In", "values": [value]});
-    let class = serde_json::json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-        "spec": {
-            "role": "nodes",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": [{"tags": {"fleetwright.dev/demo": "true"}}],
-            "securityGroupSelectorTerms": [{"tags": {"fleetwright.dev/demo": "true"}}],
-        },
-    });
-    let tainted = serde_json::json!([{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]);
-    let pools = [
-        pool("general", &[category.clone(), arch("amd64"), paid(&["spot", "on-demand"])], None),
-        pool("arm", &[category.clone(), arch("arm64"), paid(&["on-demand"])], None),
-        pool("batch", &[category, arch("amd64"), paid(&["spot"])], Some(tainted)),
-    ];
-    let class = record(v1::ObjectKind::Ec2NodeClass, &class);
-    std::iter::once(class).chain(pools.iter().map(|pool| record(v1::ObjectKind::NodePool, pool))).collect()
-}
-
-fn pool(name: &str, requirements: &[serde_json::Value], taints: Option<serde_json::Value>) -> serde_json::Value {
-    serde_json::json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
-        "spec": {
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": requirements,
-                "taints": taints.unwrap_or_else(|| serde_json::json!([])),
-            }},
-            "limits": {"cpu": "200"},
-            "disruption": {
-                "consolidationPolicy": "WhenEmpty", "consolidateAfter": "2s", "budgets": [{"nodes": "100%"}],
-            },
-        },
-    })
-}
-
-fn record(kind: v1::ObjectKind, object: &serde_json::Value) -> v1::ManifestRecord {
-    v1::ManifestRecord {
-        kind: kind.into(),
-        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        json: object.to_string().into_bytes(),
-        resource_version: "1".to_owned(),
-    }
+    let pool = |name: &str, arch: &str, paid: &[&str]| {
+        let category = one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]);
+        let mut pool = owner::pool(name, &[category, one_of(ARCH, &[arch]), one_of(CAPACITY_TYPE, paid)], "2s");
+        pool["spec"]["limits"] = serde_json::json!({"cpu": "200"});
+        pool
+    };
+    let mut batch = pool("batch", "amd64", &["spot"]);
+    batch["spec"]["template"]["spec"]["taints"] =
+        serde_json::json!([{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]);
+    owner::manifests(&[pool("general", "amd64", &["spot", "on-demand"]), pool("arm", "arm64", &["on-demand"]), batch])
 }

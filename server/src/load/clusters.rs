@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use super::Plan;
 use crate::clock;
 use crate::demo::SimulatedApi;
+use crate::demo::owner::{self, one_of};
 
 /// Between two bursts of a cluster; at the half of it the pods of the last one go.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -180,43 +181,12 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 fn manifests() -> Vec<v1::ManifestRecord> {
-    let class = serde_json::json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-        "spec": {
-            "role": "nodes",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": [{"tags": {"fleetwright.dev/simulated": "true"}}],
-            "securityGroupSelectorTerms": [{"tags": {"fleetwright.dev/simulated": "true"}}],
-        },
-    });
-    let category =
-        serde_json::json!({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]});
-    let pool = serde_json::json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "load"},
-        "spec": {
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [
-                    category,
-                    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
-                ],
-            }},
-            "disruption": {
-                "consolidationPolicy": "WhenEmpty", "consolidateAfter": "5s", "budgets": [{"nodes": "100%"}],
-            },
-        },
-    });
-    vec![record(v1::ObjectKind::Ec2NodeClass, &class), record(v1::ObjectKind::NodePool, &pool)]
-}
-
-fn record(kind: v1::ObjectKind, object: &serde_json::Value) -> v1::ManifestRecord {
-    v1::ManifestRecord {
-        kind: kind.into(),
-        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        json: object.to_string().into_bytes(),
-        resource_version: "1".to_owned(),
-    }
+    let requirements = [
+        one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]),
+        one_of("kubernetes.io/arch", &["amd64"]),
+        one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
+    ];
+    owner::manifests(&[owner::pool("load", &requirements, "5s")])
 }
 
 #[cfg(test)]
