@@ -2,9 +2,10 @@
 //!
 //! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
 //! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed),
-//! [`session`] (agents), [`store`] (what survives a crash), `log` (what decisions are repeated from), `views` with `fleet`
-//! and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on one machine), `crashes`
-//! (real servers killed while they buy), `load` (many clusters at once).
+//! [`session`] (agents), `trust` (who may say what), [`store`] (what survives a crash), `log` (what decisions are repeated
+//! from), `views` with `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on
+//! one machine), `rehearsal` (the whole system by seed, with faults), `crashes` (real servers killed while they buy), `load`
+//! (many clusters at once).
 
 pub mod cli;
 mod clock;
