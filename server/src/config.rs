@@ -84,6 +84,8 @@ pub struct Config {
     pub log_filter: String,
     /// `log.format` is `json`.
     pub log_json: bool,
+    /// `trace.collector`: where traces go.
+    pub trace_collector: Option<String>,
 }
 
 /// Addresses to listen on.
@@ -232,6 +234,7 @@ impl Config {
             shutdown_grace: layers.duration("shutdown.grace")?,
             log_filter: layers.text("log.filter"),
             log_json: layers.choice("log.format")? == "json",
+            trace_collector: layers.optional("trace.collector"),
         })
     }
 }

@@ -4,12 +4,13 @@
 //! own in [`works`]; its outcome comes back as one more thing to look at. Here is only the clock.
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
-//! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on).
+//! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`traces`].
 
 pub(crate) mod fence;
 mod intents;
 mod records;
 pub(crate) mod replica;
+mod traces;
 pub(crate) mod works;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{Instrument, warn};
 
 use crate::clock;
 use crate::config::LeaseConfig;
@@ -35,6 +36,7 @@ use crate::store::lease::Lease;
 use crate::views::{FleetView, Publisher};
 use fence::Fence;
 use replica::{Call, Input, Output, Replica};
+use traces::Traces;
 use works::Hands;
 
 /// How often the cloud is asked what has happened by itself. A real one tells by a queue that is read as fast.
@@ -79,6 +81,7 @@ struct Running<C> {
     works: JoinSet<Input>,
     view: FleetView,
     latency: Arc<Histogram>,
+    traces: Traces,
 }
 
 impl<C: CloudProvider + 'static> ControlLoop<C> {
@@ -126,7 +129,7 @@ impl<C: CloudProvider + 'static> Running<C> {
         let replica = Replica::new(controller, clock::now().0.unsigned_abs());
         let view = FleetView::default();
         let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new(), log: DecisionLog::default() });
-        Self { replica, sessions, hands, publisher, works: JoinSet::new(), view, latency }
+        Self { replica, sessions, hands, publisher, works: JoinSet::new(), view, latency, traces: Traces::default() }
     }
 
     fn until_wakeup(&self) -> Duration {
@@ -138,6 +141,7 @@ impl<C: CloudProvider + 'static> Running<C> {
     async fn happened(&mut self, input: Input) {
         let now = clock::now();
         let mut changed = false;
+        self.traces.ended(&input);
         let due = self.replica.controller().next_wakeup();
         let outputs = self.replica.handle(input, now);
         self.note_latency(due, &outputs);
@@ -146,6 +150,7 @@ impl<C: CloudProvider + 'static> Running<C> {
                 Output::Accept { cluster, epoch } => self.sessions.accept(&cluster, epoch).await,
                 Output::Refuse { cluster, reason } => self.sessions.refuse(&cluster, reason).await,
                 Output::Instruct { cluster, id, instruction, deadline } => {
+                    self.traces.instructed(&cluster, &instruction);
                     self.sessions.instruct(&cluster, id, *instruction, deadline).await;
                 }
                 Output::Call(call) => self.call(call, now),
@@ -174,11 +179,15 @@ impl<C: CloudProvider + 'static> Running<C> {
 
     fn call(&mut self, call: Call, now: Timestamp) {
         let hands = Arc::clone(&self.hands);
-        self.works.spawn(async move {
+        let span = self.traces.of(&call, now);
+        let work = async move {
             let Some((by, late)) = call.limit() else { return hands.make(call).await };
             let patience = Duration::from_millis(by.millis_since(now).unsigned_abs());
-            tokio::time::timeout(patience, hands.make(call)).await.unwrap_or(late)
-        });
+            let done = tokio::time::timeout(patience, hands.make(call)).await.unwrap_or(late);
+            traces::note(&done);
+            done
+        };
+        self.works.spawn(work.instrument(span));
     }
 
     /// Takes the cluster's view, which may be that there is none any more; says whether anything changed.

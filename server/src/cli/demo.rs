@@ -31,11 +31,16 @@ pub(crate) struct DemoFlags {
     /// What is logged on standard error
     #[arg(long, default_value = "warn", value_name = "FILTER")]
     log: String,
+    /// Where traces go, by OTLP over gRPC
+    #[arg(long = "trace-collector", env = telemetry::COLLECTOR_VARIABLE, value_name = "URL")]
+    collector: Option<String>,
 }
 
 pub(crate) fn run(flags: DemoFlags) -> Result<Status, Failure> {
-    telemetry::start(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    let collector = flags.collector.as_deref();
+    let _traces =
+        runtime.block_on(async { telemetry::log_and_trace(&flags.log, false, collector) }).map_err(Failure::refused)?;
     let plan = demo::Plan {
         at_most: flags.at_most,
         seed: flags.seed,

@@ -58,8 +58,11 @@ pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     clouds::check(&config.cloud).map_err(Failure::refused)?;
-    telemetry::start(&config.log_filter, config.log_json).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    let collector = config.trace_collector.as_deref();
+    let _traces = runtime
+        .block_on(async { telemetry::log_and_trace(&config.log_filter, config.log_json, collector) })
+        .map_err(Failure::refused)?;
     runtime.block_on(serve::until_stopped(config)).map_err(|error| Failure::internal(format!("{error:#}")))?;
     Ok(Status::Done)
 }

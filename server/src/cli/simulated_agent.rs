@@ -26,7 +26,7 @@ pub(crate) struct SimulatedAgentFlags {
 }
 
 pub(crate) fn run(flags: SimulatedAgentFlags) -> Result<Status, Failure> {
-    telemetry::start(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     runtime

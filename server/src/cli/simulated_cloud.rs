@@ -46,7 +46,7 @@ pub(crate) struct SimulatedCloudFlags {
 }
 
 pub(crate) fn run(flags: SimulatedCloudFlags) -> Result<Status, Failure> {
-    telemetry::start(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     runtime.block_on(serve(flags)).map_err(|error| Failure::internal(format!("{error:#}")))?;

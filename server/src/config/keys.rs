@@ -525,6 +525,14 @@ pub const KEYS: &[Key] = &[
         "What is logged on standard error: levels by module, as RUST_LOG writes them.",
     ),
     key("log.format", "log-format", Kind::Choice(&["text", "json"]), "text", "json", "How log lines are written."),
+    key(
+        "trace.collector",
+        "trace-collector",
+        Kind::Text,
+        "",
+        "http://127.0.0.1:4317",
+        "Where traces go, by OTLP over gRPC: one for each decision that buys, from its first pod to the machines' ids. Absent: none are made. The environment variable OTEL_EXPORTER_OTLP_ENDPOINT is read as well, and so are the others that OpenTelemetry defines (service name, headers, sampler).",
+    ),
 ];
 
 /// The key of this path.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::keys::{KEYS, Key, Kind, find};
-use crate::spelling;
+use crate::{spelling, telemetry};
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,10 @@ const AGENT_PREFIX: &str = "FLEETWRIGHT_AGENT_";
 
 /// Variables of commands that ask a running server; they are no keys.
 const CLIENT_VARIABLES: [&str; 3] = ["FLEETWRIGHT_SERVER", "FLEETWRIGHT_CA_FILE", "FLEETWRIGHT_TOKEN_FILE"];
+
+/// Variables that others have defined, and the keys that they set, below our own.
+const FOREIGN: [(&str, &str); 2] =
+    [("DATABASE_URL", "store.database-url"), (telemetry::COLLECTOR_VARIABLE, "trace.collector")];
 
 /// `FLEETWRIGHT_CONFIG` names the configuration file; it is no key.
 pub(crate) const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
@@ -82,14 +86,16 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays environment variables on top. `DATABASE_URL` sets the store, below `FLEETWRIGHT_STORE_DATABASE_URL`.
+    /// Lays environment variables on top; [`FOREIGN`] ones below our own.
     ///
     /// # Errors
     /// [`ConfigError::Unknown`] for a variable with our prefix that sets nothing.
     pub fn add_environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Result<(), ConfigError> {
         let ours: BTreeMap<String, String> = variables.collect();
-        if let Some(url) = ours.get("DATABASE_URL").filter(|url| !url.is_empty()) {
-            self.values.insert("store.database-url", (url.clone(), Origin::Environment("DATABASE_URL".to_owned())));
+        for (variable, key) in FOREIGN {
+            if let Some(value) = ours.get(variable).filter(|value| !value.is_empty()) {
+                self.values.insert(key, (value.clone(), Origin::Environment(variable.to_owned())));
+            }
         }
         let others = |name: &str| name == FILE_VARIABLE || CLIENT_VARIABLES.contains(&name);
         let is_key = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && !others(name);

@@ -9,6 +9,7 @@ mod own_database;
 mod plan;
 mod replay;
 mod serve;
+mod traces;
 mod trust;
 
 use std::time::Duration;

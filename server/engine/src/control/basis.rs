@@ -3,11 +3,14 @@
 use std::fmt;
 
 use crate::input::PlanningInput;
+use crate::model::Timestamp;
 use crate::plan::{Plan, PlanReport};
 
 /// An input and the planner's answer to it, as it was before any rail held part of it back.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Basis {
+    /// When the window was opened that its pods gathered in; `None` for a plan that nothing new asked for.
+    pub opened: Option<Timestamp>,
     /// What the planner looked at: whatever the rails took out beforehand is not in it, sold-out offerings are marked.
     pub input: PlanningInput,
     /// What it answered.

@@ -43,9 +43,9 @@ impl Window {
         Some(Timestamp(self.latest.0.saturating_add(idle_ms).min(opened.0.saturating_add(max_ms))))
     }
 
-    /// The pods are planned.
-    pub fn close(&mut self) {
-        *self = Self::default();
+    /// The pods are planned. Says when the window was opened.
+    pub fn close(&mut self) -> Option<Timestamp> {
+        std::mem::take(self).opened
     }
 }
 

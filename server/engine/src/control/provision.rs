@@ -23,7 +23,7 @@ impl Ward {
         if !(closed || again) || !self.is_ready() {
             return;
         }
-        self.window.close();
+        let opened = self.window.close();
         self.retry = None;
         let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
         let fixed = input.pools.iter().any(|pool| pool.replicas.is_some());
@@ -39,7 +39,7 @@ impl Ward {
         match (desk.planner)(&input) {
             Ok((mut plan, mut report)) => {
                 self.refused = None;
-                let basis = Basis { input, plan: plan.clone(), report: report.clone() };
+                let basis = Basis { opened, input, plan: plan.clone(), report: report.clone() };
                 let waiting = self.hold_launches(&basis.input, &mut plan, &mut report, desk);
                 let held = held.into_iter().chain(waiting).collect();
                 self.adopt_plan(basis, &plan, report, held, desk);

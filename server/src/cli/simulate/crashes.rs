@@ -55,7 +55,7 @@ enum Form {
 }
 
 pub(crate) fn run(flags: CrashesFlags) -> Result<Status, Failure> {
-    telemetry::start(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let plan = Plan {
         times: flags.times,

@@ -67,7 +67,7 @@ enum Form {
 }
 
 pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
-    telemetry::start(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let plan = Plan {
         clusters: flags.clusters,

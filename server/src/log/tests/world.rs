@@ -49,7 +49,7 @@ impl World {
         let mut input = manifests::read(&sources, &options).unwrap().input;
         arrange(&mut input);
         let planned = engine::decide::plan(&input).unwrap();
-        let basis = Arc::new(Basis { input, plan: planned.plan, report: planned.report });
+        let basis = Arc::new(Basis { opened: None, input, plan: planned.plan, report: planned.report });
         self.record(&decision(number, DecisionKind::Provision, now, Some(Arc::clone(&basis)))).await?;
         self.made.lock().unwrap().push(Made { number, basis });
         Ok(())
