@@ -9,12 +9,13 @@
 //! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
 //! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for), `retire` (empty nodes,
 //! interruptions), `coexistence` (other autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process
-//! left), [`collect`] (garbage), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
+//! left), [`collect`] (garbage), `claimless` (machines whose NodeClaim was taken away), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
 //! [`view`] (what people see).
 
 pub mod adopt;
 pub mod basis;
 pub mod batch;
+mod claimless;
 mod clerk;
 mod coexistence;
 pub mod collect;

@@ -67,8 +67,8 @@ pub struct SimulatedCluster {
     hinted: BTreeMap<PodKey, Text>,
     /// What each node has left; follows `pods`.
     room: BTreeMap<Text, Resources>,
-    /// Drains under way: NodeClaim, and when pods go regardless.
-    drains: BTreeMap<Text, Option<Timestamp>>,
+    /// Drains under way, by NodeClaim: the Node, and when pods go regardless.
+    drains: BTreeMap<Text, (Text, Option<Timestamp>)>,
     /// PodDisruptionBudgets: by workload, how many of its pods have to run.
     least_running: BTreeMap<Text, usize>,
     /// Provider ids of machines that are gone.
@@ -252,7 +252,12 @@ impl SimulatedCluster {
     /// What runs on the machine of `claim`, DaemonSet pods apart.
     pub fn running_for(&self, claim: &str) -> impl Iterator<Item = &PodRecord> {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
-        let node = self.nodes.values().find(|node| Some(&node.provider_id) == provider).map(|node| &node.name);
+        provider.into_iter().flat_map(|provider| self.running_on(provider))
+    }
+
+    /// What runs on the machine with this provider id, DaemonSet pods apart, whether or not it has a NodeClaim.
+    pub fn running_on(&self, provider_id: &str) -> impl Iterator<Item = &PodRecord> {
+        let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id).map(|node| &node.name);
         let pods = node.and_then(|node| self.on_node.get(node)).into_iter().flatten();
         let pods = pods.filter_map(|key| self.pods.get(key));
         pods.filter(|pod| pod.daemon.is_none() && !pod.terminating && pod.phase == PodPhase::Running)

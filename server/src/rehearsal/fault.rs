@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     ZoneEmpty { zone: usize, for_ms: i64 },
     /// Machines boot, and no kubelet of them reaches its cluster.
     NobodyJoins { cluster: usize, for_ms: i64 },
+    /// Somebody takes the finalizers of a NodeClaim off and deletes it.
+    ClaimRemoved { cluster: usize },
     /// The agent shows a cluster without pods, nodes and NodeClaims.
     EmptyPicture { cluster: usize, for_ms: i64 },
     /// The store has lost everything that was ever written.
@@ -75,6 +77,7 @@ impl Fault {
             Self::NoCapacity { .. } => "no_capacity",
             Self::ZoneEmpty { .. } => "zone_empty",
             Self::NobodyJoins { .. } => "nobody_joins",
+            Self::ClaimRemoved { .. } => "claim_removed_by_force",
             Self::EmptyPicture { .. } => "empty_picture",
             Self::StoreForgets => "store_forgets",
             Self::Freeze { .. } => "fleet_frozen",
@@ -106,6 +109,7 @@ impl Fault {
             Self::SetClock { .. }
             | Self::SetAgentClock { .. }
             | Self::StoreForgets
+            | Self::ClaimRemoved { .. }
             | Self::Interrupt { .. }
             | Self::Dies { .. } => 0,
         }
@@ -152,8 +156,7 @@ pub(crate) fn blinding() -> Vec<Timed> {
 }
 
 /// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
-/// is lost with it. Nor is an empty
-/// picture, which takes a broken agent.
+/// is lost with it.
 pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
     let dice = Dice::new(seed).child("faults");
     let count = dice.child("count").between((6, 18)).unsigned_abs();
@@ -175,7 +178,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 25 {
+    match die.child("kind").value() % 27 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -201,6 +204,8 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         21 => Fault::ZoneEmpty { zone: pick("zone", 2), for_ms: for_ms * 3 },
         22 => Fault::NobodyJoins { cluster, for_ms },
         23 => Fault::Freeze { for_ms },
+        24 => Fault::ClaimRemoved { cluster },
+        25 => Fault::EmptyPicture { cluster, for_ms: for_ms * 3 },
         _ => Fault::Dies { cluster },
     }
 }

@@ -195,7 +195,7 @@ impl Rehearsal {
                 let entry = cloud.book().alive().find(|entry| entry.instance.id == *id && entry.interrupted.is_none());
                 let Some(entry) = entry.filter(|entry| is_up(&cloud, entry)) else { return found };
                 let claim = entry.instance.claim.clone();
-                if site.cluster.running_for(&claim).next().is_some() {
+                if site.cluster.running_on(&entry.instance.provider_id).next().is_some() {
                     found.push(Violation::GivenBackInUse { cluster, claim });
                 }
             }

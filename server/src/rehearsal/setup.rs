@@ -165,7 +165,7 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     settings.rails.quarantine.free_pods = 3;
     if off == Some(Guard::Quarantine) {
         settings.rails.quarantine.percent = 0;
-        settings.collect.believe_partial = true;
+        settings.collect.believe_absence = true;
     }
     Blueprint { seed, planner, read_pools, settings, off }
 }

@@ -29,6 +29,10 @@ impl Rehearsal {
 
     /// Says whether there was anything to befall.
     fn befall(&mut self, fault: Fault) -> bool {
+        if let Some((trouble, for_ms, size)) = trouble_of(fault) {
+            self.stage.outside.trouble(trouble, self.until(for_ms), size);
+            return true;
+        }
         match fault {
             Fault::Kill { process, after_steps, away_ms } => {
                 let lives = self.processes[process].server.is_some();
@@ -44,6 +48,19 @@ impl Rehearsal {
                 self.processes[process].set_clock(by_ms);
                 true
             }
+            Fault::Freeze { for_ms } => self.freeze(for_ms),
+            Fault::StoreForgets => {
+                self.stage.outside.forget();
+                true
+            }
+            other => self.befall_cluster(other),
+        }
+    }
+
+    /// What befalls a cluster, its agent, the wire to it, or its machines.
+    fn befall_cluster(&mut self, fault: Fault) -> bool {
+        let now = self.stage.now();
+        match fault {
             Fault::SetAgentClock { cluster, by_ms } => {
                 self.sites[cluster].offset_ms += by_ms;
                 true
@@ -59,19 +76,6 @@ impl Rehearsal {
                 self.stage.after(away_ms, Happening::Awake { site: cluster });
                 true
             }
-            Fault::StoreDown { for_ms } => self.trouble(Trouble::StoreDown, for_ms, 0),
-            Fault::StoreAmbiguous { for_ms, percent } => {
-                self.trouble(Trouble::StoreAmbiguous, for_ms, i64::from(percent))
-            }
-            Fault::StoreSlow { for_ms, by_ms } => self.trouble(Trouble::StoreSlow, for_ms, by_ms),
-            Fault::CloudLost { for_ms, percent } => self.trouble(Trouble::CloudLost, for_ms, i64::from(percent)),
-            Fault::CloudThrottles { for_ms } => self.trouble(Trouble::CloudThrottles, for_ms, 0),
-            Fault::StaleLists { for_ms, by_ms } => self.trouble(Trouble::StaleLists, for_ms, by_ms),
-            Fault::PartialLists { for_ms } => self.trouble(Trouble::PartialLists, for_ms, 0),
-            Fault::NoCapacity { for_ms } => self.trouble(Trouble::NoCapacity, for_ms, 0),
-            Fault::ZoneEmpty { zone, for_ms } => {
-                self.trouble(Trouble::ZoneEmpty, for_ms, i64::try_from(zone).unwrap_or(0))
-            }
             Fault::NobodyJoins { cluster, for_ms } => {
                 self.sites[cluster].cluster.let_join(false);
                 self.stage.after(for_ms, Happening::Joins { site: cluster });
@@ -82,27 +86,21 @@ impl Rehearsal {
                 self.stage.after(for_ms, Happening::Sees { site: cluster });
                 true
             }
-            Fault::Freeze { for_ms } => self.freeze(for_ms),
-            Fault::StoreForgets => {
-                self.stage.outside.forget();
-                true
+            Fault::ClaimRemoved { cluster } => {
+                let claims = self.sites[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
+                let claim = self.beginning_somewhere(claims).into_iter().next();
+                claim.is_some_and(|claim| self.sites[cluster].cluster.remove_claim(&claim))
             }
             Fault::Interrupt { cluster } => {
-                let now = self.stage.now();
                 let machines = self.machines(cluster);
                 machines.iter().any(|id| self.stage.outside.cloud().interrupt(id, now))
             }
             Fault::Dies { cluster } => {
-                let now = self.stage.now();
                 let machines = self.machines(cluster);
                 machines.first().is_some_and(|id| self.stage.outside.cloud().terminate(id, now).is_ok())
             }
+            _ => false,
         }
-    }
-
-    fn trouble(&mut self, trouble: Trouble, for_ms: i64, size: i64) -> bool {
-        self.stage.outside.trouble(trouble, self.until(for_ms), size);
-        true
     }
 
     fn freeze(&mut self, for_ms: i64) -> bool {
@@ -132,16 +130,18 @@ impl Rehearsal {
 
     /// Machines of a cluster by id, beginning somewhere.
     fn machines(&mut self, cluster: usize) -> Vec<Text> {
-        let name = &self.sites[cluster].name;
-        let die = self.stage.die();
-        let cloud = self.stage.outside.cloud();
-        let mut ids: Vec<Text> = (cloud.book().alive())
-            .filter(|entry| entry.instance.cluster == *name)
-            .map(|entry| entry.instance.id.clone())
-            .collect();
-        let first = die.value() % (ids.len().max(1) as u64);
-        ids.rotate_left(usize::try_from(first).unwrap_or(0));
-        ids
+        let ids = {
+            let (name, cloud) = (&self.sites[cluster].name, self.stage.outside.cloud());
+            let mine = cloud.book().alive().filter(|entry| entry.instance.cluster == *name);
+            mine.map(|entry| entry.instance.id.clone()).collect()
+        };
+        self.beginning_somewhere(ids)
+    }
+
+    fn beginning_somewhere(&mut self, mut names: Vec<Text>) -> Vec<Text> {
+        let first = self.stage.die().value() % (names.len().max(1) as u64);
+        names.rotate_left(usize::try_from(first).unwrap_or(0));
+        names
     }
 
     /// The process ends at once. Its machine's system closes its connections, unless that is gone as well.
@@ -185,4 +185,20 @@ impl Rehearsal {
         self.stage.cut(wire, Some(agent), server);
         true
     }
+}
+
+/// What of the outside is in trouble, for how long in milliseconds, and how much; `None` when it is something else.
+fn trouble_of(fault: Fault) -> Option<(Trouble, i64, i64)> {
+    Some(match fault {
+        Fault::StoreDown { for_ms } => (Trouble::StoreDown, for_ms, 0),
+        Fault::StoreAmbiguous { for_ms, percent } => (Trouble::StoreAmbiguous, for_ms, i64::from(percent)),
+        Fault::StoreSlow { for_ms, by_ms } => (Trouble::StoreSlow, for_ms, by_ms),
+        Fault::CloudLost { for_ms, percent } => (Trouble::CloudLost, for_ms, i64::from(percent)),
+        Fault::CloudThrottles { for_ms } => (Trouble::CloudThrottles, for_ms, 0),
+        Fault::StaleLists { for_ms, by_ms } => (Trouble::StaleLists, for_ms, by_ms),
+        Fault::PartialLists { for_ms } => (Trouble::PartialLists, for_ms, 0),
+        Fault::NoCapacity { for_ms } => (Trouble::NoCapacity, for_ms, 0),
+        Fault::ZoneEmpty { zone, for_ms } => (Trouble::ZoneEmpty, for_ms, i64::try_from(zone).unwrap_or(0)),
+        _ => return None,
+    })
 }

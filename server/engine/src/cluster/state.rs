@@ -354,6 +354,12 @@ impl ClusterState {
         self.claims.contains_key(name)
     }
 
+    /// Whether the cluster has shown neither a Node nor a pod nor a NodeClaim.
+    #[must_use]
+    pub fn shows_nothing(&self) -> bool {
+        self.nodes.is_empty() && self.pods.is_empty() && self.claims.is_empty()
+    }
+
     /// NodeClaims, those of the cluster first, then those only decided, each by name.
     pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
         self.claims.values().chain(self.expected.values())

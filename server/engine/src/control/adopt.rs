@@ -11,7 +11,7 @@
 //! | open | is not there, pods wait | it is created again, under the same name |
 //! | open | is not there, nobody waits | it is forgotten: no launch precedes its NodeClaim |
 //! | launched | shows none | the machine is looked at, and its facts are written into the NodeClaim |
-//! | launched | is not there | the machine is given back |
+//! | launched | is not there | the machine is looked at; one that runs is given back after the collection period (`claimless`) |
 //! | failed | | the NodeClaim is removed |
 //!
 //! A NodeClaim without a row of ours is reported and never touched.
@@ -28,9 +28,6 @@ use crate::model::{Text, Timestamp};
 /// How long a token is trusted to give the machine that it gave before, in milliseconds. EC2 remembers tokens for a day at
 /// least; past half of that a repeated launch might buy a second machine, so the first is collected instead.
 const TOKEN_LIFE_MS: i64 = 12 * 3_600_000;
-
-/// So many machines may have gone while nobody looked.
-const FEW_MACHINES: usize = 3;
 
 /// Taint of a Node that is being drained.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -132,8 +129,6 @@ impl std::fmt::Display for Finding {
 pub(super) struct Legacy {
     /// Whether a lease was taken since the last snapshot.
     taken: bool,
-    /// A person vouches for what the agent shows.
-    vouched: bool,
     launches: Vec<OpenLaunch>,
 }
 
@@ -143,9 +138,9 @@ impl Legacy {
         self.taken
     }
 
-    /// A person vouches for what the agent shows.
-    pub fn vouch(&mut self) {
-        self.vouched = true;
+    /// What is to be taken up.
+    pub fn launches(&self) -> &[OpenLaunch] {
+        &self.launches
     }
 }
 
@@ -155,7 +150,8 @@ impl Ward {
         if !uid.is_empty() {
             self.uid = uid;
         }
-        self.legacy = Legacy { taken: true, vouched: false, launches };
+        (self.vouched, self.doubt) = (false, None);
+        self.legacy = Legacy { taken: true, launches };
     }
 
     /// The cluster has shown itself: what was left under way goes on from where it stands.
@@ -165,7 +161,7 @@ impl Ward {
             return;
         }
         if let Some(finding) = self.claims_missing(desk) {
-            return self.report(finding, desk);
+            return self.report_absence(finding, desk);
         }
         let Legacy { launches, .. } = std::mem::take(&mut self.legacy);
         self.collection.begin(desk.now);
@@ -177,16 +173,20 @@ impl Ward {
         self.report_claims_without(&rows, desk);
     }
 
-    /// A first snapshot has no earlier one to be measured by; the rows are what it is measured by. One that lacks most of the
-    /// machines is no reason to give them back.
+    /// What is written down measures a first picture, which has no earlier one to be measured by: one that lacks most of the
+    /// machines, or shows nothing at all, is no reason to give anything back or to think that nothing was begun.
     fn claims_missing(&self, desk: &Desk<'_>) -> Option<Finding> {
+        let left = &self.legacy.launches;
+        let lacks = |launch: &&OpenLaunch| {
+            !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
+        };
         let bought = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
-        let rows: Vec<&OpenLaunch> = self.legacy.launches.iter().filter(bought).collect();
-        let known = |claim: &Text| self.state.has_seen_claim(claim) || self.machines.contains_key(claim);
-        let (missing, of) = (rows.iter().filter(|launch| !known(&launch.claim)).count(), rows.len());
-        let most = missing >= FEW_MACHINES && missing * 2 > of;
-        (most && !self.legacy.vouched && !desk.settings.collect.believe_partial)
-            .then_some(Finding::ClaimsMissing { missing, of })
+        let (missing, of) = if self.state.shows_nothing() {
+            (left.iter().filter(lacks).count(), left.len())
+        } else {
+            (left.iter().filter(bought).filter(lacks).count(), left.iter().filter(bought).count())
+        };
+        self.doubts_absence(missing, of, desk).then_some(Finding::ClaimsMissing { missing, of })
     }
 
     fn take_up_launch(&mut self, launch: OpenLaunch, desk: &mut Desk<'_>) {
@@ -236,22 +236,20 @@ impl Ward {
         }
     }
 
-    /// A machine was bought for `claim`, and the cluster does not know it.
+    /// A machine was bought for `claim`, and the cluster does not know it: either the NodeClaim shows none, or there is no
+    /// NodeClaim. The cloud is asked whether it is still there.
     fn take_up_machine(&mut self, claim: Text, attempt: u32, provider_id: Text, desk: &mut Desk<'_>) {
-        let seen = self.state.has_seen_claim(&claim);
+        if !self.state.has_seen_claim(&claim) {
+            self.state.expect_claim(self.imagine_claim(&claim, &provider_id));
+        }
         self.insert_left(&claim, attempt, None, desk.now);
         if let Some(machine) = self.machines.get_mut(&claim) {
             machine.provider_id = provider_id.clone();
         }
-        if seen {
+        if self.state.has_seen_claim(&claim) {
             self.enter(&claim, Stage::Launching, desk.now);
-            desk.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
-        } else {
-            if let Some(machine) = self.machines.get_mut(&claim) {
-                machine.leaves = Some(Text::from("its NodeClaim is gone"));
-            }
-            self.give_back(&claim, desk);
         }
+        desk.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
     }
 
     fn insert_left(&mut self, claim: &Text, attempt: u32, decided: Option<Box<DecidedLaunch>>, now: Timestamp) {

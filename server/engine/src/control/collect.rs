@@ -2,7 +2,7 @@
 //!
 //! Only a complete listing says anything, and only the second time: a listing lags behind launches and terminations, so what
 //! is odd is remembered and acted on when a later listing, at least the collection period after the first, shows the same
-//! (Karpenter collects after 30 seconds, with one listing). A Node that its kubelet reports ready is not gone, whatever the
+//! (Karpenter collects after 30 seconds, with one listing). While the agent shows nothing at all, nothing is taken for nobody's. A Node that its kubelet reports ready is not gone, whatever the
 //! listing lacks. A machine with another cluster's UID is reported and never touched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,16 @@ use crate::model::{Text, Timestamp};
 pub struct CollectSettings {
     /// How long something must be odd before it is garbage, in milliseconds; `None` collects nothing.
     pub after_ms: Option<i64>,
-    /// Whether conclusions are drawn from listings that are not complete, and from first snapshots that lack most of the
-    /// machines. For tests that show what follows.
+    /// Whether conclusions are drawn from listings that are not complete. For tests that show what follows.
     pub believe_partial: bool,
+    /// Whether machines are taken to be nobody's although the agent shows nothing at all, or few of them. For tests that show
+    /// what follows.
+    pub believe_absence: bool,
 }
 
 impl Default for CollectSettings {
     fn default() -> Self {
-        Self { after_ms: Some(60_000), believe_partial: false }
+        Self { after_ms: Some(60_000), believe_partial: false, believe_absence: false }
     }
 }
 
@@ -62,6 +64,8 @@ pub(super) struct Collection {
     orphans: BTreeMap<Text, Timestamp>,
     /// Orphans that are being given back.
     ending: BTreeSet<Text>,
+    /// Machines of ours whose NodeClaim the agent does not show, since when; by NodeClaim.
+    pub claimless: BTreeMap<Text, Timestamp>,
     /// Machines of ours that the listing lacks, since when; by NodeClaim.
     missing: BTreeMap<Text, Timestamp>,
     /// Told already.
@@ -78,7 +82,7 @@ impl Collection {
 impl Ward {
     /// The cloud has listed the machines of this cluster.
     pub fn collect(&mut self, listing: &Listing, desk: &mut Desk<'_>) {
-        let CollectSettings { after_ms, believe_partial } = desk.settings.collect;
+        let CollectSettings { after_ms, believe_partial, .. } = desk.settings.collect;
         let Some(after_ms) = after_ms else { return };
         let whole = listing.complete || believe_partial;
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
@@ -87,6 +91,7 @@ impl Ward {
         }
         self.collect_orphans(listing, after_ms, desk);
         self.collect_claims(listing, after_ms, desk);
+        self.collect_claimless(listing, after_ms, desk);
     }
 
     fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
@@ -97,7 +102,7 @@ impl Ward {
             } else if !self.is_had(instance) {
                 let since = self.collection.orphans.get(&instance.provider_id).copied().unwrap_or(listing.asked);
                 orphans.insert(instance.provider_id.clone(), since);
-                if listing.asked.millis_since(since) >= after_ms {
+                if listing.asked.millis_since(since) >= after_ms && !self.doubts_absence(1, 1, desk) {
                     self.end_orphan(instance, desk);
                 }
             }

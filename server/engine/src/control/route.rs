@@ -10,12 +10,13 @@ impl Ward {
     pub fn take_in(&mut self, event: Event, desk: &mut Desk<'_>) {
         match event {
             Event::Observed { observation, .. } => {
+                self.vouched &= !matches!(observation, Observation::Snapshot(_));
                 if let Some(observation) = self.believe(observation, desk) {
                     self.observe(observation, desk);
                 }
             }
             Event::QuarantineReleased { .. } => {
-                self.legacy.vouch();
+                self.vouched = true;
                 if let Some(observation) = self.release_quarantine() {
                     self.observe(observation, desk);
                 } else if self.state.is_synced() {
@@ -56,11 +57,11 @@ impl Ward {
             && matches!(&observation, Observation::Upsert(object)
             if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_) | Object::Autoscaler(_)));
         let whole = matches!(observation, Observation::Snapshot(_));
-        self.state.apply(observation, now);
+        self.apply(observation, now);
         if !lone_pod {
             self.adopt_claims(now);
         }
-        if whole {
+        if whole || self.doubt.is_some() {
             self.take_up(desk);
         }
         match pod {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::adopt::Legacy;
+use super::adopt::{Finding, Legacy};
 use super::batch::Window;
 use super::clerk::{Clerk, barred};
 use super::collect::Collection;
@@ -50,6 +50,10 @@ pub(super) struct Ward {
     pub connected: bool,
     /// What is taken up when the cluster shows itself.
     pub legacy: Legacy,
+    /// A person vouches for what the agent shows.
+    pub vouched: bool,
+    /// What was last said against believing that machines are gone.
+    pub doubt: Option<Finding>,
     /// What was odd in listings of the cloud.
     pub collection: Collection,
     pub state: ClusterState,

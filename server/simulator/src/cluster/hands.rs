@@ -131,21 +131,16 @@ impl SimulatedCluster {
             node.taints.push(Taint { key: Text::from(DISRUPTED), value: Text::default(), effect });
             self.tell_node(name);
         }
-        if self.drains.insert(claim.clone(), deadline).is_none() {
+        if self.drains.insert(claim.clone(), (name.clone(), deadline)).is_none() {
             self.continue_drain(claim, now);
         }
         Answer::Later
     }
 
     pub(super) fn continue_drain(&mut self, claim: &Text, now: Timestamp) {
-        let Some(deadline) = self.drains.get(claim).copied() else { return };
+        let Some((node, deadline)) = self.drains.get(claim) else { return };
         let over = deadline.is_some_and(|deadline| deadline <= now);
-        let provider = self.claims.get(claim).map(|claim| &claim.provider_id);
-        let node = self.nodes.values().find(|node| Some(&node.provider_id) == provider).map(|node| node.name.clone());
-        let leaving: Vec<PodRecord> = node
-            .iter()
-            .flat_map(|node| self.on_node.get(node))
-            .flatten()
+        let leaving: Vec<PodRecord> = (self.on_node.get(node).into_iter().flatten())
             .filter_map(|key| self.pods.get(key))
             .filter(|pod| pod.daemon.is_none())
             .cloned()
@@ -178,6 +173,16 @@ impl SimulatedCluster {
         if self.claims.remove(claim).is_some() {
             self.tell_gone(Key::Claim(claim.clone()));
         }
+    }
+
+    /// Somebody takes the finalizers of a NodeClaim off and deletes it; its machine and its Node stay. Says whether there was
+    /// such a NodeClaim.
+    pub fn remove_claim(&mut self, claim: &Text) -> bool {
+        let was_there = self.claims.remove(claim).is_some();
+        if was_there {
+            self.tell_gone(Key::Claim(claim.clone()));
+        }
+        was_there
     }
 
     pub(super) fn remove_node(&mut self, name: &Text, now: Timestamp) {

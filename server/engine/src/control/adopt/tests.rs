@@ -1,7 +1,7 @@
 use super::super::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
 use super::super::{Controller, Event, InstructionId, LaunchOrder, Launched, Settings};
 use super::*;
-use crate::cluster::testing::{claim, node, pod, pool, text};
+use crate::cluster::testing::{claim, node, on, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Observation};
 use crate::model::{CapacityType, Effect as TaintEffect, Taint};
 
@@ -54,6 +54,11 @@ fn successor_with(
 
 fn waiting_for_a() -> ClusterSnapshot {
     ClusterSnapshot { pods: vec![pod("a", 500)], ..ClusterSnapshot::default() }
+}
+
+/// A cluster in which something runs that is nobody's here.
+fn elsewhere() -> ClusterSnapshot {
+    ClusterSnapshot { pods: vec![on("m9", pod("z", 100))], ..ClusterSnapshot::default() }
 }
 
 fn acked(controller: &mut Controller, instruction: InstructionId) -> Vec<Effect> {
@@ -110,7 +115,7 @@ fn a_claim_that_was_never_created_is_created_under_its_old_name_and_then_launche
 #[test]
 fn what_nobody_waits_for_is_removed_and_closed() {
     let decided = decided();
-    let (mut controller, effects) = successor(vec![open(&decided)], ClusterSnapshot::default());
+    let (mut controller, effects) = successor(vec![open(&decided)], elsewhere());
     let told = instructions(&effects);
     let name = &decided.machine.claim.name;
     assert!(matches!(told.as_slice(), [(_, Instruction::DeleteClaim { claim, .. })] if claim == name), "{told:?}");
@@ -162,14 +167,45 @@ fn a_machine_that_the_cluster_does_not_know_is_looked_at_and_written_into_its_cl
     assert!(matches!(told.as_slice(), [(_, Instruction::MarkLaunched { .. })]), "{told:?}");
 }
 
+/// What the cloud says of the machines `m0` to `m2` and of `i-9` two times, with the collection period (60 s) in between.
+fn listed_twice(controller: &mut Controller, claim: &Text) -> Vec<Effect> {
+    let instance = |(claim, id): (Text, &str)| super::super::ListedInstance {
+        provider_id: Text::from(format!("aws:///z/i-{id}")),
+        cluster_uid: text("uid-1"),
+        claim,
+        ends: false,
+    };
+    let all = [(claim.clone(), "9"), (text("m0"), "m0"), (text("m1"), "m1"), (text("m2"), "m2")];
+    let instances: Vec<super::super::ListedInstance> = all.into_iter().map(instance).collect();
+    let mut list = |at| {
+        let listing = super::super::Listing { asked: Timestamp(at), complete: true, instances: instances.clone() };
+        controller.handle(Event::Listed { cluster: text("c"), listing: Box::new(listing) }, Timestamp(at))
+    };
+    [list(110_000), list(170_000)].concat()
+}
+
 #[test]
-fn a_machine_whose_claim_is_gone_is_given_back() {
+fn a_machine_whose_claim_is_gone_is_looked_at_and_given_back_when_the_cloud_still_lists_it() {
     let decided = decided();
-    let (_, effects) = successor(vec![launched(&decided, "aws:///z/i-9")], ClusterSnapshot::default());
-    let ended = effects.iter().any(
-        |effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.as_ref() == "aws:///z/i-9"),
-    );
-    assert!(ended, "{effects:?}");
+    let (mut controller, effects) = successor(vec![launched(&decided, "aws:///z/i-9")], elsewhere());
+    let given_back = |effects: &[Effect]| {
+        let is = |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.as_ref() == "aws:///z/i-9");
+        effects.iter().any(is)
+    };
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Describe { .. })), "{effects:?}");
+    assert!(!given_back(&effects), "one picture is no proof");
+    assert!(given_back(&listed_twice(&mut controller, &decided.machine.claim.name)));
+}
+
+#[test]
+fn a_machine_whose_claim_is_gone_and_that_is_gone_itself_is_closed() {
+    let decided = decided();
+    let (mut controller, _) = successor(vec![launched(&decided, "aws:///z/i-9")], elsewhere());
+    let gone = Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-9") };
+    let effects = controller.handle(gone, Timestamp(100_500));
+    let told = instructions(&effects);
+    assert!(matches!(told.as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{told:?}");
+    assert_eq!(closed(&acked(&mut controller, told[0].0)), [&decided.machine.claim.name]);
 }
 
 #[test]
@@ -215,13 +251,43 @@ fn a_first_snapshot_without_most_of_the_machines_gives_nothing_back_until_somebo
     };
     let rows: Vec<OpenLaunch> = ["m0", "m1", "m2"].into_iter().map(row).collect();
     let ended = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Terminate { .. })).count();
-    let (mut controller, effects) = successor(rows.clone(), ClusterSnapshot::default());
-    assert_eq!((ended(&effects), findings(&effects)), (0, vec![&Finding::ClaimsMissing { missing: 3, of: 3 }]));
-    let effects = controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(102_000));
-    assert_eq!(ended(&effects), 3);
-    // Sabotage: without the guard an empty picture costs every machine.
+    let nobody = text("m9");
+    let (mut controller, effects) = successor(rows.clone(), elsewhere());
+    assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 3, of: 3 }]);
+    assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 0);
+    controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(102_000));
+    // The three, and the machine that nobody knows.
+    assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 4);
+    // Sabotage: without the guard a poor picture costs every machine.
     let mut settings = Settings::default();
-    settings.collect.believe_partial = true;
-    let (_, effects) = successor_with(settings, rows, ClusterSnapshot::default());
-    assert_eq!(ended(&effects), 3);
+    settings.collect.believe_absence = true;
+    let (mut controller, _) = successor_with(settings, rows, elsewhere());
+    assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 4);
+}
+
+#[test]
+fn a_first_snapshot_that_shows_nothing_is_not_believed_by_who_knows_of_machines() {
+    let decided = decided();
+    for left in [launched(&decided, "aws:///z/i-9"), open(&decided)] {
+        let (mut controller, effects) = successor(vec![left.clone()], ClusterSnapshot::default());
+        let quarantine = |controller: &Controller| controller.view("c").unwrap().rails.quarantine;
+        assert!(quarantine(&controller).is_some(), "{left:?}");
+        assert!(instructions(&effects).is_empty());
+        // A second one, 60 s later, agrees: the picture is believed, and still no proof that the machine is nobody's.
+        let observation = Observation::Snapshot(Box::new(cluster(ClusterSnapshot::default())));
+        let again = Event::Observed { cluster: text("c"), observation };
+        let effects = controller.handle(again, Timestamp(160_100));
+        assert!(quarantine(&controller).is_none());
+        assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 1, of: 1 }]);
+        assert!(instructions(&effects).is_empty() && orders(&effects).is_empty(), "{effects:?}");
+        // As soon as it shows something, what was left is taken up.
+        let shown = Event::Observed {
+            cluster: text("c"),
+            observation: Observation::upsert(crate::cluster::Object::Pod(on("m9", pod("z", 100)))),
+        };
+        let effects = controller.handle(shown, Timestamp(170_000));
+        assert!(!effects.is_empty(), "{left:?}");
+        let acts = |effect: &Effect| matches!(effect, Effect::Describe { .. } | Effect::Instruct { .. });
+        assert!(effects.iter().any(acts), "{effects:?}");
+    }
 }

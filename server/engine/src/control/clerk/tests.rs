@@ -207,6 +207,8 @@ fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
         |world: &World| world.written.iter().rev().find(|(s, _)| *s == default).map(|(_, c)| (c.hold, c.release));
     assert_eq!(last(&world), Some((None, None)));
     assert!(world.reasons().contains(&"WaitingOnNodeClaimTermination"));
+    // Its machine is gone first: a NodeClaim that goes before it is reckoned with as long as the machine is.
+    world.handle(3_000, Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m0") });
     world.see(3_000, Observation::Delete(crate::cluster::Key::Claim(text("m0"))));
     world.tick(4_000);
     assert_eq!(last(&world), Some((None, Some("karpenter.k8s.aws/termination"))));

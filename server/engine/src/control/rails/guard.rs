@@ -6,7 +6,7 @@ use super::{Held, RailsView};
 use crate::cluster::{ClusterSnapshot, ClusterState, Observation, PodKey, PodRecord, PoolRecord};
 use crate::control::view::PoolView;
 use crate::control::ward::{Desk, Ward};
-use crate::control::{Effect, PlannedMachine, Removal, UnplacedPod};
+use crate::control::{Effect, LaunchState, PlannedMachine, Removal, UnplacedPod};
 use crate::input::PlanningInput;
 use crate::model::pool::NotReady;
 use crate::model::{MicroUsd, Text, Timestamp};
@@ -32,7 +32,12 @@ impl Ward {
         let (running, seen) = self.machines_in(&snapshot);
         let shown = Extent::shown(&snapshot, seen);
         let known = self.rails.quarantine.take();
-        let Some(reason) = suspicion(rule, Extent::believed(&self.state, running), shown) else {
+        let mut believed = Extent::believed(&self.state, running);
+        if shown.claims == 0 && !self.legacy.launches().is_empty() {
+            // Who had launches under way, or machines, was no empty cluster.
+            believed.nodes = believed.nodes.max(1);
+        }
+        let Some(reason) = suspicion(rule, believed, shown) else {
             return Some(Observation::Snapshot(snapshot));
         };
         let agreed = known.filter(|known| known.agrees(rule, shown));
@@ -49,11 +54,15 @@ impl Ward {
         None
     }
 
-    /// How many machines of ours run, and how many of them the snapshot shows.
+    /// How many machines of ours run, by what is known here and by what a former keeper wrote down, and how many of them the
+    /// snapshot shows.
     fn machines_in(&self, snapshot: &ClusterSnapshot) -> (usize, usize) {
         let running = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_leaving());
+        let left = self.legacy.launches().iter().filter(|launch| matches!(launch.state, LaunchState::Launched { .. }));
+        let left = left.filter(|launch| !self.machines.contains_key(&launch.claim)).map(|launch| &launch.claim);
         let shown: std::collections::BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
-        running.fold((0, 0), |(all, seen), machine| (all + 1, seen + usize::from(shown.contains(&machine.claim))))
+        let all = running.map(|machine| &machine.claim).chain(left);
+        all.fold((0, 0), |(all, seen), claim| (all + 1, seen + usize::from(shown.contains(claim))))
     }
 
     /// A person vouches for what the agent tells.

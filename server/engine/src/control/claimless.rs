@@ -1,0 +1,109 @@
+//! Machines whose NodeClaim is gone although nobody here removed it: somebody took its finalizers off by force, or what the
+//! agent shows is not the cluster.
+//!
+//! What was known of such a NodeClaim is kept as something expected, so that the machine goes on being reckoned with, and the
+//! machine is given back (drained first, as long as it has a Node) when three agree: the agent has not shown the NodeClaim
+//! for the collection period, the cloud lists the machine, and what the agent shows can be the cluster at all. A cluster
+//! without a Node, a pod and a NodeClaim is none: the agent itself runs somewhere. Nor is it likely that most NodeClaims
+//! went at once. Either is reported, and waits for a person ([`Event::QuarantineReleased`](super::Event)).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Listing;
+use super::adopt::Finding;
+use super::machine::{Machine, Stage};
+use super::ward::{Desk, Ward};
+use crate::cluster::{ClaimRecord, Key, Observation};
+use crate::model::labels::NODEPOOL;
+use crate::model::{Text, Timestamp};
+
+/// So many machines may have lost their NodeClaims while nobody looked.
+const FEW_MACHINES: usize = 3;
+/// Why such a machine goes.
+const REMOVED: &str = "its NodeClaim was removed without it";
+
+impl Ward {
+    /// Believes a fact. NodeClaims of machines that it takes away are expected from here on.
+    pub fn apply(&mut self, observation: Observation, now: Timestamp) {
+        let lost = self.claims_lost_by(&observation);
+        self.state.apply(observation, now);
+        for claim in lost {
+            let name = claim.name.clone();
+            self.state.expect_claim(claim);
+            if self.machines.get(&name).is_some_and(|machine| machine.leaves.is_some()) {
+                self.state.mark_going(&name);
+            }
+        }
+    }
+
+    fn claims_lost_by(&self, observation: &Observation) -> Vec<ClaimRecord> {
+        let kept = |claim: &Text| {
+            let machine = self.machines.get(claim).filter(|machine| machine.stage != Stage::Finalising)?;
+            self.state.claim(&machine.claim).filter(|_| self.state.has_seen_claim(claim)).cloned()
+        };
+        match observation {
+            Observation::Delete(Key::Claim(claim)) => kept(claim).into_iter().collect(),
+            Observation::Snapshot(snapshot) => {
+                let shown: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+                self.machines.keys().filter(|claim| !shown.contains(claim)).filter_map(kept).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a NodeClaim that nobody shows must have been, by the Node of its machine, if that is there.
+    pub fn imagine_claim(&self, claim: &Text, provider_id: &Text) -> ClaimRecord {
+        let imagined =
+            ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
+        let Some(node) = self.state.nodes().find(|node| node.provider_id == *provider_id) else { return imagined };
+        ClaimRecord {
+            pool: node.labels.get(NODEPOOL).cloned().unwrap_or_default(),
+            labels: node.labels.clone(),
+            capacity: node.capacity.clone(),
+            allocatable: node.allocatable.clone(),
+            created: node.created,
+            ..imagined
+        }
+    }
+
+    /// Whether `missing` of `of` machines without a NodeClaim say more about the agent than about the cluster.
+    pub fn doubts_absence(&self, missing: usize, of: usize, desk: &Desk<'_>) -> bool {
+        let most = missing >= FEW_MACHINES && missing * 2 > of;
+        let held = missing > 0 && (most || self.state.shows_nothing());
+        held && !self.vouched && !desk.settings.collect.believe_absence
+    }
+
+    /// Gives back machines that run and that the agent has shown no NodeClaim of for long enough.
+    pub fn collect_claimless(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+        let up = listing.instances.iter().filter(|instance| !instance.ends);
+        let up: BTreeSet<&Text> = up.map(|instance| &instance.provider_id).collect();
+        let stays = |machine: &&Machine| machine.leaves.is_none() && up.contains(&machine.provider_id);
+        let staying: Vec<&Text> = self.machines.values().filter(stays).map(|machine| &machine.claim).collect();
+        let known = &self.collection.claimless;
+        let claimless: BTreeMap<Text, Timestamp> = (staying.iter())
+            .filter(|claim| !self.state.has_seen_claim(claim))
+            .map(|claim| (Text::clone(claim), known.get(*claim).copied().unwrap_or(listing.asked)))
+            .collect();
+        let (missing, of) = (claimless.len(), staying.len());
+        let due = claimless.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
+        let due: Vec<Text> = due.map(|(claim, _)| claim.clone()).collect();
+        self.collection.claimless = claimless;
+        if !due.is_empty() && self.doubts_absence(missing, of, desk) {
+            return self.report_absence(Finding::ClaimsMissing { missing, of }, desk);
+        }
+        for claim in due {
+            self.dismiss(&claim, &Text::from(REMOVED), None, desk);
+        }
+    }
+
+    /// Tells a doubt once, as long as it stays the same.
+    pub fn report_absence(&mut self, finding: Finding, desk: &mut Desk<'_>) {
+        if self.doubt.as_ref() != Some(&finding) {
+            self.doubt = Some(finding.clone());
+            self.report(finding, desk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+use super::super::tests::{instructions, one_machine};
+use super::super::{Controller, Effect, Event, Instruction, ListedInstance, Settings};
+use super::*;
+use crate::cluster::ClusterSnapshot;
+use crate::cluster::testing::{claim, node, on, pod, pool, text};
+
+const NAMES: [&str; 4] = ["m0", "m1", "m2", "m3"];
+
+/// Machines of these names in service, with a pod on each.
+fn snapshot(names: &[&str]) -> ClusterSnapshot {
+    ClusterSnapshot {
+        pools: vec![pool()],
+        claims: names.iter().map(|name| claim(name)).collect(),
+        nodes: names.iter().map(|name| node(name)).collect(),
+        pods: names.iter().map(|name| on(name, pod(&format!("on-{name}"), 500))).collect(),
+        ..ClusterSnapshot::default()
+    }
+}
+
+/// A cluster with these machines, taken over at 0 s. Drains wait for nothing; garbage is collected after 60 s.
+fn controller(believe_absence: bool, names: &[&str]) -> Controller {
+    let mut settings = Settings::default();
+    settings.rails.replacement_wait_ms = 0;
+    settings.collect.believe_absence = believe_absence;
+    let mut controller = Controller::new(settings, one_machine);
+    let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
+    controller.handle(adopted, Timestamp(0));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    see(&mut controller, 0, Observation::Snapshot(Box::new(snapshot(names))));
+    controller
+}
+
+fn see(controller: &mut Controller, second: i64, observation: Observation) -> Vec<Effect> {
+    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(second * 1_000))
+}
+
+/// Somebody takes the finalizers of a NodeClaim off and deletes it.
+fn remove(controller: &mut Controller, second: i64, name: &str) -> Vec<Effect> {
+    see(controller, second, Observation::Delete(Key::Claim(text(name))))
+}
+
+/// The cloud lists all machines.
+fn list(controller: &mut Controller, second: i64) -> Vec<Effect> {
+    let instance = |name: &&str| ListedInstance {
+        provider_id: Text::from(format!("aws:///z/i-{name}")),
+        cluster_uid: text("uid-1"),
+        claim: text(name),
+        ends: false,
+    };
+    let asked = Timestamp(second * 1_000);
+    let listing = Box::new(Listing { asked, complete: true, instances: NAMES.iter().map(instance).collect() });
+    controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
+}
+
+/// NodeClaims whose Nodes are to be drained.
+fn drained(effects: &[Effect]) -> Vec<String> {
+    let told = instructions(effects).into_iter().filter_map(|(_, instruction)| match instruction {
+        Instruction::Drain { claim, node, .. } => Some(format!("{claim} on {node}")),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn given_back(effects: &[Effect]) -> Vec<&str> {
+    let ended = effects.iter().filter_map(|effect| match effect {
+        Effect::Terminate { provider_id, .. } => Some(provider_id.as_ref()),
+        _ => None,
+    });
+    ended.collect()
+}
+
+fn doubts(effects: &[Effect]) -> usize {
+    effects.iter().filter(|effect| matches!(effect, Effect::Report { .. })).count()
+}
+
+#[test]
+fn a_machine_whose_claim_was_removed_by_force_is_drained_and_given_back() {
+    let mut controller = controller(false, &NAMES);
+    assert!(drained(&remove(&mut controller, 5, "m1")).is_empty());
+    assert!(drained(&list(&mut controller, 10)).is_empty());
+    assert!(drained(&list(&mut controller, 69)).is_empty());
+    // 60 s after the first listing that shows a machine without a NodeClaim.
+    let effects = list(&mut controller, 70);
+    assert_eq!(drained(&effects), ["m1 on n-m1"]);
+    assert!(given_back(&effects).is_empty(), "pods run on it");
+    let drain = instructions(&effects).into_iter().find(|(_, told)| matches!(told, Instruction::Drain { .. }));
+    let over = Event::InstructionAcked { cluster: text("c"), instruction: drain.unwrap().0 };
+    let effects = controller.handle(over, Timestamp(80_000));
+    assert_eq!(given_back(&effects), ["aws:///z/i-m1"]);
+    let gone = Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m1") };
+    let effects = controller.handle(gone, Timestamp(90_000));
+    let last = instructions(&effects).into_iter().find(|(_, told)| matches!(told, Instruction::DeleteClaim { .. }));
+    let done = Event::InstructionAcked { cluster: text("c"), instruction: last.unwrap().0 };
+    let effects = controller.handle(done, Timestamp(91_000));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Close { claim, .. } if claim.as_ref() == "m1")));
+    assert!(controller.state("c").unwrap().claim(&text("m1")).is_none());
+}
+
+#[test]
+fn a_claim_that_is_shown_again_was_not_lost() {
+    let mut controller = controller(false, &NAMES);
+    remove(&mut controller, 5, "m1");
+    list(&mut controller, 10);
+    see(&mut controller, 20, Observation::upsert(crate::cluster::Object::Claim(claim("m1"))));
+    list(&mut controller, 40);
+    remove(&mut controller, 50, "m1");
+    assert!(drained(&list(&mut controller, 75)).is_empty(), "missing for 0 s by the listings");
+    assert_eq!(drained(&list(&mut controller, 135)), ["m1 on n-m1"]);
+}
+
+#[test]
+fn most_claims_at_once_are_an_agents_fault_until_somebody_vouches_for_it() {
+    let lose_three = |controller: &mut Controller| {
+        for name in ["m0", "m1", "m2"] {
+            remove(controller, 5, name);
+        }
+        [list(controller, 10), list(controller, 70), list(controller, 100)].concat()
+    };
+    let mut guarded = controller(false, &NAMES);
+    let effects = lose_three(&mut guarded);
+    assert_eq!((drained(&effects).len(), doubts(&effects)), (0, 1));
+    guarded.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(110_000));
+    assert_eq!(drained(&list(&mut guarded, 120)).len(), 3);
+    // Sabotage: without the guard an agent that loses sight of NodeClaims costs the machines.
+    assert_eq!(drained(&lose_three(&mut controller(true, &NAMES))).len(), 3);
+}
+
+#[test]
+fn an_agent_that_shows_nothing_costs_no_machine_however_long_it_does() {
+    let goes_blind = |controller: &mut Controller| {
+        let nothing = || {
+            let pools = vec![pool()];
+            Observation::Snapshot(Box::new(ClusterSnapshot { pools, ..ClusterSnapshot::default() }))
+        };
+        see(controller, 5, nothing());
+        // A second picture agrees with the first after a minute and is believed.
+        see(controller, 66, nothing());
+        [list(controller, 70), list(controller, 130), list(controller, 600)].concat()
+    };
+    // One machine: too few to be "most of them".
+    let mut guarded = controller(false, &["m0"]);
+    let effects = goes_blind(&mut guarded);
+    assert!(guarded.view("c").unwrap().rails.quarantine.is_none());
+    assert_eq!((given_back(&effects).len(), doubts(&effects)), (0, 1));
+    // Sabotage: without the guard the machine goes with all that runs on it, and so do those that nobody knows.
+    assert_eq!(given_back(&goes_blind(&mut controller(true, &["m0"]))).len(), 4);
+}
