@@ -5,9 +5,10 @@ use std::{env, fs};
 
 use protox::Compiler;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "fleetwright/v1/agent_service.proto",
     "fleetwright/v1/cluster.proto",
+    "fleetwright/v1/decision_log.proto",
     "fleetwright/v1/fleet_service.proto",
     "fleetwright/v1/instruction.proto",
     "fleetwright/v1/pod.proto",

@@ -1,10 +1,10 @@
 //! What a person types: one subcommand each, one way to end each.
 
+mod archive;
 mod audit;
 mod catalogue;
 mod convert;
 mod crds;
-mod database;
 mod demo;
 mod exit;
 mod explain;

@@ -7,6 +7,7 @@
 mod keys;
 mod layers;
 mod listen;
+mod owner;
 mod print;
 mod rails;
 
@@ -150,6 +151,8 @@ pub struct CloudConfig {
     pub boot: Duration,
     /// `cloud.no-capacity`: every launch is refused.
     pub no_capacity: bool,
+    /// `cloud.account`: the account that replicas of one database buy in together.
+    pub account: String,
     /// `cloud.region`.
     pub region: String,
     /// `cloud.catalogue`: a file in place of the built-in one.
@@ -176,7 +179,7 @@ pub struct ControlConfig {
 /// Ownership of clusters.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
-    /// `lease.owner`: the name of this replica.
+    /// `lease.owner`: the name of this replica; one of its own when none is given.
     pub owner: String,
     /// `lease.duration`.
     pub duration: Duration,
@@ -212,6 +215,7 @@ impl Config {
                 seed: layers.number("cloud.seed")?,
                 boot: layers.duration("cloud.boot")?,
                 no_capacity: layers.switch("cloud.no-capacity")?,
+                account: layers.text("cloud.account"),
                 region: layers.text("cloud.region"),
                 catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
             },
@@ -230,7 +234,10 @@ impl Config {
                 },
             },
             rails: rails::resolve(layers)?,
-            lease: LeaseConfig { owner: layers.text("lease.owner"), duration: layers.duration("lease.duration")? },
+            lease: LeaseConfig {
+                owner: layers.optional("lease.owner").unwrap_or_else(owner::unique),
+                duration: layers.duration("lease.duration")?,
+            },
             shutdown_grace: layers.duration("shutdown.grace")?,
             log_filter: layers.text("log.filter"),
             log_json: layers.choice("log.format")? == "json",

@@ -4,11 +4,13 @@
 //! own in [`works`]; its outcome comes back as one more thing to look at. Here is only the clock.
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
-//! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`traces`].
+//! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`region`]
+//! (who asks the cloud for its machines), [`traces`].
 
 pub(crate) mod fence;
 mod intents;
 mod records;
+mod region;
 pub(crate) mod replica;
 mod traces;
 pub(crate) mod works;
@@ -20,7 +22,7 @@ use cloud::provider::CloudProvider;
 use engine::control::{ClusterId, Controller};
 use engine::model::Timestamp;
 use executor::Command;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +34,8 @@ use crate::log::DecisionLog;
 use crate::measure::Histogram;
 use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
-use crate::store::lease::Lease;
+use crate::store::lease::{Lease, Scope};
+use crate::store::rails::Changes;
 use crate::views::{FleetView, Publisher};
 use fence::Fence;
 use replica::{Call, Input, Output, Replica};
@@ -59,6 +62,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) cloud: Arc<C>,
     /// Ownership of clusters.
     pub(crate) lease: LeaseConfig,
+    /// The account's region that machines are bought in.
+    pub(crate) region: Scope,
     /// What people see.
     pub(crate) publisher: Publisher,
     /// Between two listings of the cloud's machines; `None` asks for none.
@@ -97,6 +102,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let renewal = (self.lease.duration / 3).max(Duration::from_millis(100));
         let mut listings = self.listing.map(tokio::time::interval);
         let mut changes = self.store.changes();
+        let mut wishes = changes.borrow_and_update().leases;
         let mut running = Running::new(self);
         let mut polls = tokio::time::interval(CLOUD_POLL);
         let mut renewals = tokio::time::interval(renewal);
@@ -109,7 +115,10 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 _ = polls.tick() => Next::Happened(Input::CloudPoll),
                 _ = renewals.tick() => Next::Happened(Input::RenewalDue),
                 // Somebody may want a lease; the next renewal tells.
-                Ok(()) = changes.changed() => Next::Happened(Input::RenewalDue),
+                Ok(number) = new_wishes(&mut changes, wishes) => {
+                    wishes = number;
+                    Next::Happened(Input::RenewalDue)
+                }
                 () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
                 () = tokio::time::sleep(wait) => Next::Happened(Input::Time),
             };
@@ -125,8 +134,8 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
 
 impl<C: CloudProvider + 'static> Running<C> {
     fn new(parts: ControlLoop<C>) -> Self {
-        let ControlLoop { controller, sessions, store, cloud, lease, publisher, listing: _, latency } = parts;
-        let replica = Replica::new(controller, clock::now().0.unsigned_abs());
+        let ControlLoop { controller, sessions, store, cloud, lease, region, publisher, listing: _, latency } = parts;
+        let replica = Replica::new(controller, clock::now().0.unsigned_abs(), region);
         let view = FleetView::default();
         let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new(), log: DecisionLog::default() });
         Self { replica, sessions, hands, publisher, works: JoinSet::new(), view, latency, traces: Traces::default() }
@@ -213,6 +222,11 @@ impl<C: CloudProvider + 'static> Running<C> {
             warn!("the store does not take the leases back; they run out by themselves");
         }
     }
+}
+
+/// The number of wishes for leases, when it is another than `known`.
+async fn new_wishes(changes: &mut watch::Receiver<Changes>, known: u64) -> Result<u64, watch::error::RecvError> {
+    Ok(changes.wait_for(|changes| changes.leases != known).await?.leases)
 }
 
 /// The next tick; never, without a ticker.

@@ -29,6 +29,7 @@ use crate::log::every;
 use crate::log::replay::ReplayError;
 use crate::serve::{self, Parts, Server};
 use crate::store::Store;
+use crate::store::lease::Scope;
 use crate::store::log::{Retention, StoredDecision};
 use crate::store::memory::MemoryStore;
 use crate::trust::book::Book;
@@ -182,6 +183,7 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
             ..serve::settings()
         },
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
+        scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
         region: REGION.to_owned(),
         catalogue: None,
     }

@@ -1,12 +1,10 @@
 //! `FleetService`: the fleet for people and programs, over gRPC. What it shows it reads from views; what people order goes
-//! to the store, with a line of audit, and comes back to every replica from there ([`follow_freezes`]).
+//! to the store, with a line of audit, and comes back to every replica from there ([`news`]).
 
+pub(crate) mod decisions;
 mod encode;
-mod freezes;
+pub(crate) mod news;
 mod orders;
-
-pub(crate) use freezes::follow as follow_freezes;
-pub(crate) use freezes::read as read_freezes;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,11 +13,9 @@ use std::time::Duration;
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::fleet_service_server::FleetService;
 use futures::{Stream, StreamExt};
-use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 
 use crate::pace;
-use crate::session::SessionEvent;
 use crate::store::Store;
 use crate::views::Views;
 
@@ -31,19 +27,39 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub(crate) struct Fleet {
     views: Views,
     store: Arc<dyn Store>,
-    /// The way to the control loop.
-    events: mpsc::Sender<SessionEvent>,
 }
 
 impl Fleet {
-    pub(crate) fn new(views: Views, store: Arc<dyn Store>, events: mpsc::Sender<SessionEvent>) -> Self {
-        Self { views, store, events }
+    pub(crate) fn new(views: Views, store: Arc<dyn Store>) -> Self {
+        Self { views, store }
     }
 }
 
 #[tonic::async_trait]
 impl FleetService for Fleet {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
+
+    type ListDecisionsStream = decisions::Parts<v1::ListDecisionsResponse>;
+    type ReadLogStream = decisions::Parts<v1::ReadLogResponse>;
+    type ReadContentStream = decisions::Parts<v1::ReadContentResponse>;
+
+    async fn list_decisions(
+        &self,
+        request: Request<v1::ListDecisionsRequest>,
+    ) -> Result<Response<Self::ListDecisionsStream>, Status> {
+        Ok(Response::new(decisions::list(&*self.store, request.into_inner()).await?))
+    }
+
+    async fn read_log(&self, request: Request<v1::ReadLogRequest>) -> Result<Response<Self::ReadLogStream>, Status> {
+        Ok(Response::new(decisions::segment(&*self.store, request.into_inner()).await?))
+    }
+
+    async fn read_content(
+        &self,
+        request: Request<v1::ReadContentRequest>,
+    ) -> Result<Response<Self::ReadContentStream>, Status> {
+        Ok(Response::new(decisions::content(&*self.store, request.into_inner()).await?))
+    }
 
     async fn list_clusters(
         &self,
@@ -94,11 +110,7 @@ impl FleetService for Fleet {
         request: Request<v1::ReleaseQuarantineRequest>,
     ) -> Result<Response<v1::ReleaseQuarantineResponse>, Status> {
         let by = orders::who(&request);
-        let cluster = request.into_inner().cluster_name;
-        let view = self.views.borrow().clone();
-        let event = orders::release(&*self.store, &view, &cluster, by).await?;
-        let told = self.events.send(SessionEvent::Happened(event)).await;
-        told.map_err(|_| Status::unavailable("the server stops"))?;
+        orders::release(&*self.store, &request.into_inner().cluster_name, &by).await?;
         Ok(Response::new(v1::ReleaseQuarantineResponse {}))
     }
 }

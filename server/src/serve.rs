@@ -21,18 +21,20 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Config, ControlConfig, LeaseConfig, Provider};
+use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::ControlLoop;
 use crate::fleet::Fleet;
+use crate::fleet::news::{self, Topic};
 use crate::measure::Histogram;
 use crate::session::{self, Sessions};
+use crate::store::lease::Scope;
 use crate::store::log::Retention;
 use crate::store::own::OwnServer;
 use crate::store::{Store, housekeeping, opening};
 use crate::trust::book::Book;
 use crate::trust::gate::{self, GateLayer};
 use crate::trust::tls::{Certificates, Incoming};
-use crate::{clock, clouds, fleet, pools, views, web};
+use crate::{clock, clouds, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
 const EVENTS_WAITING: usize = 1024;
@@ -59,7 +61,9 @@ pub(crate) struct Parts<C = ClockedCloud> {
     pub(crate) settings: control::Settings,
     /// Ownership of clusters.
     pub(crate) lease: LeaseConfig,
-    /// The region that machines are bought in.
+    /// The account's region that machines are bought in, as replicas lease it.
+    pub(crate) scope: Scope,
+    /// The region's name.
     pub(crate) region: String,
     /// Machine types in place of the built-in ones.
     pub(crate) catalogue: Option<Source>,
@@ -138,10 +142,18 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             },
             ..settings()
         },
+        scope: region_of(&config.cloud, &config.lease),
         lease: config.lease,
         region: config.cloud.region,
         catalogue,
     })
+}
+
+/// What replicas that buy from one cloud share. A simulated cloud that runs in this process sells to nobody else.
+fn region_of(cloud: &CloudConfig, lease: &LeaseConfig) -> Scope {
+    let alone = cloud.provider == Provider::Simulated && cloud.address.is_none();
+    let account = if alone { &lease.owner } else { &cloud.account };
+    Scope::Region { account: account.clone(), region: cloud.region.clone() }
 }
 
 /// What every controller of this program has in common.
@@ -198,21 +210,23 @@ impl Server {
         let (events, heard) = mpsc::channel(EVENTS_WAITING);
         let read_pools = pools::reader(parts.region, parts.catalogue);
         // Before any agent can be heard, the control loop knows what is frozen.
-        let frozen = fleet::read_freezes(&*parts.store).await?;
+        let frozen = news::read_freezes(&*parts.store).await?;
         events.send(frozen).await.context("the control loop does not listen")?;
         let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::clone(&parts.book));
-        let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store), events.clone());
+        let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store));
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
         // Twice in the time after which something odd is garbage, so that it is seen twice by then.
         let listing = parts.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
         let latency = Arc::new(Histogram::default());
+        let region = parts.scope.key();
         let control = ControlLoop {
             controller: Controller::new(parts.settings, plan),
             sessions: sessions.clone(),
             store: Arc::clone(&parts.store),
             cloud: parts.cloud,
             lease: parts.lease,
+            region: parts.scope,
             publisher,
             listing,
             latency: Arc::clone(&latency),
@@ -223,7 +237,11 @@ impl Server {
             let _ended = decided.drop_guard();
             control.run(heard, stop_deciding).await
         });
-        tasks.spawn(fleet::follow_freezes(Arc::clone(&parts.store), events, stop.clone()));
+        let offerings = Topic::Offerings { region };
+        for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }] {
+            tasks.spawn(news::follow(topic, Arc::clone(&parts.store), events.clone(), stop.clone()));
+        }
+        drop(events);
         tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
         tasks.spawn(serve_http(

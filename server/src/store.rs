@@ -15,10 +15,11 @@
 //! is old.
 //!
 //! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
-//! are replayed from), [`rails`] (offerings, freezes, audit).
+//! are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit).
 
 pub(crate) mod housekeeping;
 pub mod lease;
+pub mod listing;
 pub mod log;
 pub mod memory;
 pub(crate) mod opening;
@@ -36,6 +37,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use lease::{Lease, LeaseAnswer, Renewal, Scope};
+use listing::{KeptListing, ListedMachine};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
@@ -72,6 +74,14 @@ pub enum StoreError {
         what: &'static str,
         /// What the database said.
         source: sqlx::Error,
+    },
+    /// A server that was asked in place of the database failed.
+    #[error("the server could not {what}: {why}")]
+    Server {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        why: String,
     },
     /// The schema could not be brought up to date.
     #[error("the store could not bring its schema up to date: {0}")]
@@ -113,9 +123,24 @@ pub enum StoreError {
 /// What the store answers, when it has.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
+/// What was decided, and everything that it takes to decide the same again; read, never written.
+pub trait Archive: Send + Sync {
+    /// The last decisions that pass the filter, latest first.
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>>;
+
+    /// The decisions of this number: one, unless two replicas have counted alike for different clusters.
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>>;
+
+    /// A segment of the log with all its chunks, in order.
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>>;
+
+    /// The content of a hash.
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>>;
+}
+
 /// The port. Futures are boxed, so that the server chooses its twin when it starts. Any operation may end in
 /// [`StoreError::Database`]; those that take a lease may end in [`StoreError::LeaseLost`].
-pub trait Store: Send + Sync {
+pub trait Store: Archive {
     /// Takes the lease of `scope` for `owner`, when nobody holds it, when it has expired or was released, or when `owner` has
     /// it already (a restart under the same name). Each time the epoch grows, and it is above `seen`, the highest that the
     /// cluster has ever obeyed: a store that was lost does not make its cluster deaf. What is open comes back with it, read
@@ -183,24 +208,6 @@ pub trait Store: Send + Sync {
     /// Keeps contents by hash; what is there already is noted as used today.
     fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> Answer<'a, ()>;
 
-    /// The content of a hash.
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>>;
-
-    /// Notes how many decisions changed nothing since the lease was taken. Totals only grow.
-    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()>;
-
-    /// How many decisions for `scope` changed nothing, in all.
-    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64>;
-
-    /// The last decisions that pass the filter, latest first.
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>>;
-
-    /// The decisions of this number: one, unless two replicas have counted alike for different clusters.
-    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>>;
-
-    /// A segment of the log with all its chunks, in order.
-    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>>;
-
     /// Lets go of what is older than it must be kept, and makes room for the days to come. Called now and then by any
     /// replica.
     fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned>;
@@ -219,6 +226,21 @@ pub trait Store: Send + Sync {
 
     /// What is frozen at this moment, oldest first.
     fn freezes(&self) -> Answer<'_, Vec<Freeze>>;
+
+    /// Keeps what the cloud of the region of `lease` was seen to have, `ago` after it was asked, for replicas that decide for
+    /// clusters there and did not ask. Machines of clusters whose lease has the same owner are left out. Answers whether
+    /// anything was kept: nothing is while nobody else decides for any cluster.
+    fn keep_listing<'a>(&'a self, lease: &'a Lease, ago: Duration, machines: &'a [ListedMachine]) -> Answer<'a, bool>;
+
+    /// The last listing of a region, as far as it is about these clusters.
+    fn last_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String]) -> Answer<'a, Option<KeptListing>>;
+
+    /// Has the agent of a cluster believed by whichever replica decides for it, with a row of audit in the same transaction.
+    /// Answers whether anybody has ever decided for that cluster; otherwise nothing is written.
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool>;
+
+    /// How often people have vouched for the agents of which clusters, by name.
+    fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>>;
 
     /// Adds a line to the record of what people did.
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()>;

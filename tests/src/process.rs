@@ -1,7 +1,7 @@
 //! The program as a process: started with an empty environment, ended by a deadline at the latest.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,6 +29,31 @@ pub struct Ended {
 pub struct Running {
     child: Child,
     errors: mpsc::Receiver<String>,
+    told: Option<mpsc::Receiver<String>>,
+}
+
+/// What a process is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// It ends without hearing of it.
+    Kill,
+    /// It is asked to end.
+    Terminate,
+    /// It stands still.
+    Stop,
+    /// It goes on.
+    Continue,
+}
+
+impl Signal {
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Kill => "-KILL",
+            Self::Terminate => "-TERM",
+            Self::Stop => "-STOP",
+            Self::Continue => "-CONT",
+        }
+    }
 }
 
 impl Program {
@@ -91,7 +116,19 @@ impl Program {
     pub fn start(mut self) -> Running {
         let mut child = self.command.stdout(Stdio::null()).spawn().expect("the program starts");
         let errors = lines(child.stderr.take().expect("standard error is piped"));
-        Running { child, errors }
+        Running { child, errors, told: None }
+    }
+
+    /// Starts it, leaves it running, and hears what it tells on standard output.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_telling(mut self) -> Running {
+        let mut child = self.command.spawn().expect("the program starts");
+        let errors = lines(child.stderr.take().expect("standard error is piped"));
+        let told = lines(child.stdout.take().expect("standard output is piped"));
+        Running { child, errors, told: Some(told) }
     }
 }
 
@@ -113,15 +150,49 @@ impl Running {
         panic!("no line with {words:?} among:\n{}", read.join("\n"));
     }
 
+    /// The next line on standard output, of a process that was [started telling](Program::start_telling).
+    ///
+    /// # Panics
+    /// When no line has come after `deadline`, or nobody listens.
+    #[must_use]
+    pub fn told(&self, deadline: Duration) -> String {
+        let told = self.told.as_ref().expect("somebody listens to standard output");
+        told.recv_timeout(deadline).unwrap_or_else(|error| panic!("nothing on standard output: {error}"))
+    }
+
+    /// Lines of standard error that have come and were not read yet.
+    #[must_use]
+    pub fn read_lines(&self) -> Vec<String> {
+        self.errors.try_iter().collect()
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    /// When the process takes none, because it has ended.
+    pub fn signal(&self, signal: Signal) {
+        // The shell's own `kill`: a bare machine has no program of that name.
+        let command = format!("kill {} \"$0\"", signal.flag());
+        let sent = Command::new("sh").args(["-c", &command, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the process takes signals");
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Panics
+    /// When the system does not say.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
     /// Asks it to end (SIGTERM) and waits.
     ///
     /// # Panics
     /// When it has not ended after `deadline`.
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> i32 {
-        // The shell's own `kill`: a bare machine has no program of that name.
-        let asked = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.child.id().to_string()]).status();
-        assert!(asked.is_ok_and(|status| status.success()), "the process takes signals");
+        self.signal(Signal::Terminate);
         wait(&mut self.child, deadline).code().unwrap_or(-1)
     }
 }
@@ -143,7 +214,7 @@ fn collect<R: Read + Send + 'static>(stream: Option<R>) -> thread::JoinHandle<Ve
     })
 }
 
-fn lines(stream: ChildStderr) -> mpsc::Receiver<String> {
+fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {

@@ -52,7 +52,7 @@ use crate::cluster::ClusterState;
 use crate::input::{PlanningInput, Policy};
 use crate::model::{Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
-use offerings::OfferingMemory;
+use offerings::{OfferingMemory, Refusal};
 use rails::{RailSettings, Rails};
 use ward::{Desk, Ward};
 
@@ -162,6 +162,13 @@ impl Controller {
         let mut effects = Vec::new();
         self.now = now;
         self.offerings.forget_past(now);
+        let event = match event {
+            Event::OfferingsRefused { refusals } => {
+                self.offerings.learn(refusals);
+                Event::Tick
+            }
+            event => event,
+        };
         let stirred = self.settle_rails(&event, now);
         let due = self.due(cluster_of(&event, &self.wards), stirred, now);
         let mut event = Some(event);
@@ -219,6 +226,11 @@ impl Controller {
         self.wards.values().filter_map(|ward| ward.wake).chain(self.rails.next_change(&self.settings.rails)).min()
     }
 
+    /// What the cloud has refused to this controller since this was last asked, for others who buy in the same place.
+    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+        self.offerings.take_news()
+    }
+
     /// What people see of a cluster.
     #[must_use]
     pub fn view(&self, cluster: &str) -> Option<ClusterView> {
@@ -259,7 +271,7 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         Event::Recorded { decision } => {
             wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
         }
-        Event::Tick | Event::FreezesChanged { .. } => None,
+        Event::Tick | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } => None,
     }
 }
 

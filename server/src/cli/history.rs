@@ -6,13 +6,12 @@ use clap::Args;
 use engine::model::{MicroUsd, Timestamp};
 use serde::Serialize;
 
-use super::database::{DatabaseFlags, failed};
+use super::archive::{ArchiveFlags, failed};
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{Format, moment, print_rows};
 use crate::clock;
 use crate::log::{every, replay};
-use crate::store::Store;
 use crate::store::lease::Scope;
 use crate::store::log::StoredDecision;
 
@@ -22,7 +21,7 @@ pub(crate) struct HistoryFlags {
     /// Number of a decision, to see it whole
     decision: Option<u64>,
     #[command(flatten)]
-    database: DatabaseFlags,
+    archive: ArchiveFlags,
     /// Decisions for this cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -67,9 +66,9 @@ pub(crate) fn run(flags: &HistoryFlags) -> Result<Status, Failure> {
 fn list(flags: &HistoryFlags) -> Result<Status, Failure> {
     let from = flags.since.map(|since| earlier(clock::now(), since));
     let scope = flags.cluster.as_deref().map(Scope::cluster);
-    let found = flags.database.ask(async |store| {
+    let found = flags.archive.ask(async |store| {
         let keep = |stored: &StoredDecision| from.is_none_or(|from| stored.decision.decided_at_ms >= from.0);
-        every::read(&store, scope, flags.limit, keep).await.map_err(failed)
+        every::read(&*store, scope, flags.limit, keep).await.map_err(failed)
     })?;
     let rows: Vec<Row> = found.into_iter().map(row).collect();
     print_list(&rows, flags.output)
@@ -93,7 +92,7 @@ fn print_list(rows: &[Row], format: Format) -> Result<Status, Failure> {
 }
 
 fn one(flags: &HistoryFlags, number: u64) -> Result<Status, Failure> {
-    let found = flags.database.ask(async |store| store.decision(number).await.map_err(failed))?;
+    let found = flags.archive.ask(async |store| store.decision(number).await.map_err(failed))?;
     if found.is_empty() {
         return Err(Failure::refused(unknown(number)));
     }

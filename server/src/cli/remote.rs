@@ -18,12 +18,15 @@ use super::output;
 /// How long a server may take to answer.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// Where a server listens unless it is told otherwise.
+const USUAL: &str = "http://127.0.0.1:7450";
+
 /// Which server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerFlags {
-    /// Address of a server's gRPC endpoint
-    #[arg(long, env = "FLEETWRIGHT_SERVER", default_value = "http://127.0.0.1:7450", value_name = "URL")]
-    server: String,
+    /// Address of a server's gRPC endpoint [default: http://127.0.0.1:7450]
+    #[arg(long, env = "FLEETWRIGHT_SERVER", value_name = "URL")]
+    server: Option<String>,
     /// Certificates (PEM) of the authorities that may vouch for an https server
     #[arg(long, env = "FLEETWRIGHT_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -60,6 +63,15 @@ impl Interceptor for Bearer {
 }
 
 impl ServerFlags {
+    /// Whether somebody said which server.
+    pub(crate) fn is_named(&self) -> bool {
+        self.server.is_some()
+    }
+
+    fn address(&self) -> &str {
+        self.server.as_deref().unwrap_or(USUAL)
+    }
+
     /// Connects, asks, and says what came of it.
     ///
     /// # Errors
@@ -75,9 +87,9 @@ impl ServerFlags {
 
     async fn connect(&self) -> Result<Client, Failure> {
         let unusable = |error: tonic::transport::Error| {
-            Failure::refused(format!("--server {:?} is no address such as http://127.0.0.1:7450: {error}", self.server))
+            Failure::refused(format!("--server {:?} is no address such as {USUAL}: {error}", self.address()))
         };
-        let mut endpoint = Endpoint::from_shared(self.server.clone()).map_err(unusable)?;
+        let mut endpoint = Endpoint::from_shared(self.address().to_owned()).map_err(unusable)?;
         if let Some(path) = &self.ca_file {
             let authorities = Certificate::from_pem(read(path)?);
             endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(authorities)).map_err(unusable)?;
@@ -86,7 +98,7 @@ impl ServerFlags {
         let channel = endpoint.timeout(PATIENCE).connect_timeout(PATIENCE).connect().await;
         let channel = channel.map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            Failure::internal(format!("the server at {} cannot be reached: {why}", self.server))
+            Failure::internal(format!("the server at {} cannot be reached: {why}", self.address()))
         })?;
         Ok(FleetServiceClient::with_interceptor(channel, bearer))
     }

@@ -8,7 +8,7 @@ use engine::input::PlanningInput;
 use engine::plan::{Plan, PlanReport};
 use serde::Serialize;
 
-use super::database::{DatabaseFlags, failed};
+use super::archive::{ArchiveFlags, failed};
 use super::exit::{Failure, Status};
 use super::history::{dollars, unknown};
 use super::remote::Format;
@@ -17,7 +17,6 @@ use crate::config::{Config, Layers};
 use crate::log::alternative::{Alternative, Preferences};
 use crate::log::replay::{LogReader, Recorded, ReplayError, Verdict};
 use crate::log::{ENGINE, difference, every};
-use crate::store::Store;
 use crate::store::lease::Scope;
 use crate::store::log::StoredDecision;
 
@@ -35,7 +34,7 @@ pub(crate) struct ReplayFlags {
     #[arg(long, conflicts_with_all = ["with_policy", "with_catalogue"])]
     all: bool,
     #[command(flatten)]
-    database: DatabaseFlags,
+    archive: ArchiveFlags,
     /// Decisions for this cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -64,14 +63,14 @@ pub(crate) fn run(flags: &ReplayFlags) -> Result<Status, Failure> {
 fn all(flags: &ReplayFlags) -> Result<Status, Failure> {
     let scope = flags.cluster.as_deref().map(Scope::cluster);
     let mut outcomes = Vec::new();
-    let tally = flags.database.ask(async |store| {
-        let decisions = every::read(&store, scope, flags.limit, |_| true).await.map_err(failed)?;
+    let tally = flags.archive.ask(async |store| {
+        let decisions = every::read(&*store, scope, flags.limit, |_| true).await.map_err(failed)?;
         let tell = |stored: &StoredDecision, verdict: &Result<Verdict, ReplayError>| {
             if !matches!(verdict, Err(ReplayError::NoPlan { .. })) {
                 outcomes.push(outcome(stored, verdict));
             }
         };
-        every::replay(&store, decisions, tell).await.map_err(failed)
+        every::replay(&*store, decisions, tell).await.map_err(failed)
     })?;
     match flags.output {
         Format::Table => {
@@ -104,10 +103,10 @@ fn outcome(stored: &StoredDecision, verdict: &Result<Verdict, ReplayError>) -> O
 
 fn one(flags: &ReplayFlags, number: u64) -> Result<Status, Failure> {
     let alternative = alternative(flags)?;
-    let recorded = flags.database.ask(async |store| {
+    let recorded = flags.archive.ask(async |store| {
         let found = store.decision(number).await.map_err(failed)?;
         let stored = only(found, number, flags.cluster.as_deref())?;
-        Ok(LogReader::new(&store).recall(stored).await)
+        Ok(LogReader::new(&*store).recall(stored).await)
     })?;
     let recorded = match recorded {
         Ok(recorded) => recorded,

@@ -205,6 +205,14 @@ pub const KEYS: &[Key] = &[
         "Which cloud machines are bought from. `ec2` needs a program that was built with the cargo feature of that name; credentials come from where AWS tools look for them.",
     ),
     key(
+        "cloud.account",
+        "cloud-account",
+        Kind::Text,
+        "default",
+        "123456789012",
+        "The account that machines are bought in, as replicas on one database name it: those that name the same account and region share what its cloud lists and refuses. Replicas with credentials of different accounts need different names.",
+    ),
+    key(
         "cloud.region",
         "cloud-region",
         Kind::Text,
@@ -496,9 +504,9 @@ pub const KEYS: &[Key] = &[
         "lease.owner",
         "lease-owner",
         Kind::Text,
+        "",
         "fleetwright-0",
-        "fleetwright-1",
-        "Name of this replica; every replica on one database needs its own.",
+        "Name that this replica holds leases under. Absent: the machine's name and a part that differs from start to start, so that any number of replicas share one file. Whoever gives a name must give it to one process at a time: a lease goes back at once to the name that held it, without waiting for lease.duration.",
     ),
     key(
         "lease.duration",

@@ -64,6 +64,12 @@ impl Fence {
         (self.clock)()
     }
 
+    /// How long ago a moment was, by the clock that says the more.
+    pub(crate) fn since(&self, moment: Moment) -> Duration {
+        let by_each = self.now().0.into_iter().zip(moment.0);
+        by_each.map(|(now, then)| now.saturating_sub(then)).max().unwrap_or_default()
+    }
+
     /// `lease` was granted or prolonged for `duration` by a question that was asked at `asked`.
     pub(crate) fn extend(&self, lease: &Lease, asked: Moment, duration: Duration) {
         let good = duration.saturating_sub(duration / MARGIN_PART);

@@ -6,16 +6,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState};
-use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, ListedInstance, Listing};
+use cloud::provider::{CloudEvent, Instance};
+use engine::control::offerings::Refusal;
+use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, Listing};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
 use super::intents;
+use super::region::{self, ByCluster, Region};
 use crate::session::{Greeting, SessionEvent};
 use crate::store::StoreError;
-use crate::store::lease::{Lease, LeaseAnswer, Renewal};
+use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::listing::KeptListing;
 
 /// An instruction that no agent has taken up after this has failed, and the controller thinks again.
 const INSTRUCTION_MS: i64 = 10 * 60_000;
@@ -40,8 +43,12 @@ pub(crate) enum Input {
     CloudTold(Vec<CloudEvent>),
     /// The store answered [`Call::Renew`].
     Renewed(Renewal),
-    /// The cloud answered [`Call::List`], which was asked at that moment.
-    Listed { asked: Timestamp, answer: Result<Vec<Instance>, CloudError> },
+    /// The store answered [`Call::TakeRegion`].
+    RegionTaken(Result<LeaseAnswer, StoreError>),
+    /// The cloud answered [`Call::List`], which was asked at that moment, or why it was not asked.
+    Listed { asked: Timestamp, answer: Result<Vec<Instance>, String> },
+    /// The store answered [`Call::ReadListing`], which was asked at that moment about these clusters.
+    Overheard { asked: Timestamp, clusters: Vec<ClusterId>, answer: Result<Option<KeptListing>, StoreError> },
     /// A call came to its end that nobody waits for.
     Told,
     /// It is time to ask the cloud.
@@ -80,12 +87,18 @@ pub(crate) enum Call {
     Renew(Vec<Lease>),
     /// Give leases back.
     Release(Vec<Lease>),
-    /// Tell whoever holds the lease of this cluster that its agent is here.
-    AskFor(ClusterId),
+    /// Tell whoever holds the lease of this cluster or region that it is wanted here.
+    AskFor(Scope),
+    /// Take the lease of the region.
+    TakeRegion(Scope),
     /// Ask the cloud what has happened by itself.
     AskCloud,
-    /// Have the cloud list its machines.
-    List { asked: Timestamp },
+    /// Have the cloud list its machines, and keep the list for the other replicas.
+    List { asked: Timestamp, lease: Lease },
+    /// Read what another replica has had listed about these clusters.
+    ReadListing { asked: Timestamp, scope: Scope, clusters: Vec<ClusterId> },
+    /// Let every replica of this region know that these offerings are refused.
+    Remember { region: String, refusals: Vec<Refusal> },
     /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
     Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
 }
@@ -105,6 +118,7 @@ pub(crate) struct Replica {
     controller: Controller,
     executor: Executor,
     leases: BTreeMap<ClusterId, Lease>,
+    region: Region,
     /// The command that waits for an agent's answer to an instruction.
     instructed: BTreeMap<InstructionId, CommandId>,
     /// What makes each cluster the one that it is, by the word of its agent.
@@ -113,23 +127,21 @@ pub(crate) struct Replica {
     silent: BTreeMap<ClusterId, Timestamp>,
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
-    /// Whether it is still listing.
-    listing: bool,
 }
 
 impl Replica {
-    /// A process that has just started. `seed` spreads its retries.
-    pub(crate) fn new(controller: Controller, seed: u64) -> Self {
+    /// A process that has just started and buys in `region`. `seed` spreads its retries.
+    pub(crate) fn new(controller: Controller, seed: u64, region: Scope) -> Self {
         let executor = Executor::new(seed);
         Self {
             controller,
             executor,
             leases: BTreeMap::new(),
+            region: Region::new(region),
             instructed: BTreeMap::new(),
             uids: BTreeMap::new(),
             silent: BTreeMap::new(),
             asking: false,
-            listing: false,
         }
     }
 
@@ -146,19 +158,25 @@ impl Replica {
                 events.flat_map(|event| self.happened(event, now)).collect()
             }
             Input::Renewed(renewal) => self.renewed(&renewal, now),
+            Input::RegionTaken(answer) => self.region.taken(answer).map(Output::Call).into_iter().collect(),
             Input::Listed { asked, answer } => self.listed(asked, answer, now),
+            Input::Overheard { asked, clusters, answer } => {
+                let heard = self.region.overheard(asked, clusters, answer);
+                heard.map(|(asked, machines)| self.collect(asked, true, machines, now)).unwrap_or_default()
+            }
             Input::Told => Vec::new(),
             Input::CloudPoll => {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()
             }
             Input::RenewalDue => {
-                let leases: Vec<Lease> = self.leases.values().cloned().collect();
-                (!leases.is_empty()).then_some(Output::Call(Call::Renew(leases))).into_iter().collect()
+                let leases: Vec<Lease> = self.leases().cloned().collect();
+                let renew = (!leases.is_empty()).then_some(Call::Renew(leases));
+                renew.into_iter().chain(self.region.renewal_due()).map(Output::Call).collect()
             }
             Input::ListingDue => {
-                let listing = std::mem::replace(&mut self.listing, true);
-                (!listing).then_some(Output::Call(Call::List { asked: now })).into_iter().collect()
+                let due = self.region.listing_due(self.leases.keys(), now);
+                due.map(Output::Call).into_iter().collect()
             }
             Input::Time => self.time_passed(now),
         }
@@ -176,7 +194,7 @@ impl Replica {
 
     /// The leases that this process takes itself to hold.
     pub(crate) fn leases(&self) -> impl Iterator<Item = &Lease> {
-        self.leases.values()
+        self.leases.values().chain(self.region.lease())
     }
 
     /// An agent wants to speak: whoever decides for its cluster must hold its lease.
@@ -200,7 +218,7 @@ impl Replica {
             }
             Ok(LeaseAnswer::Held { owner, .. }) => {
                 let reason = format!("the replica {owner} decides for it");
-                vec![Output::Call(Call::AskFor(cluster.clone())), Output::Refuse { cluster, reason }]
+                vec![Output::Call(Call::AskFor(Scope::cluster(&cluster))), Output::Refuse { cluster, reason }]
             }
             Err(error) => {
                 error!(%cluster, %error, "the lease of a cluster could not be taken");
@@ -227,7 +245,7 @@ impl Replica {
     /// Nothing when the lease has been taken again since.
     fn give_up(&mut self, lease: &Lease, now: Timestamp) -> Vec<Output> {
         let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
-        if self.leases.get(&cluster) != Some(lease) {
+        if self.region.lost(lease) || self.leases.get(&cluster) != Some(lease) {
             return Vec::new();
         }
         warn!(%cluster, epoch = lease.epoch, "this replica decides for the cluster no more");
@@ -241,22 +259,22 @@ impl Replica {
         outputs
     }
 
-    /// Each cluster hears of its own machines; a listing that failed is heard as one that is not complete.
-    fn listed(&mut self, asked: Timestamp, answer: Result<Vec<Instance>, CloudError>, now: Timestamp) -> Vec<Output> {
-        self.listing = false;
+    /// A listing that failed is heard as one that is not complete.
+    fn listed(&mut self, asked: Timestamp, answer: Result<Vec<Instance>, String>, now: Timestamp) -> Vec<Output> {
+        self.region.listed();
         let complete = answer.is_ok();
-        let all = answer.unwrap_or_else(|error| {
-            warn!(%error, "the cloud does not list its machines; nothing is concluded from that");
+        let all = answer.unwrap_or_else(|why| {
+            warn!(why, "the cloud does not list its machines; nothing is concluded from that");
             Vec::new()
         });
-        let mut by_cluster: BTreeMap<ClusterId, Vec<ListedInstance>> =
-            self.leases.keys().map(|cluster| (cluster.clone(), Vec::new())).collect();
-        for instance in all {
-            if let Some(machines) = by_cluster.get_mut(&instance.cluster) {
-                machines.push(listed_instance(instance));
-            }
-        }
-        let told = by_cluster.into_iter().flat_map(|(cluster, instances)| {
+        let machines = region::sorted(self.leases.keys(), all);
+        self.collect(asked, complete, machines, now)
+    }
+
+    /// Each cluster hears of its own machines.
+    fn collect(&mut self, asked: Timestamp, complete: bool, machines: ByCluster, now: Timestamp) -> Vec<Output> {
+        let ours = machines.into_iter().filter(|(cluster, _)| self.leases.contains_key(cluster)).collect::<Vec<_>>();
+        let told = ours.into_iter().flat_map(|(cluster, instances)| {
             let listing = Box::new(Listing { asked, complete, instances });
             self.happened(Event::Listed { cluster, listing }, now)
         });
@@ -265,6 +283,10 @@ impl Replica {
 
     /// Takes in what a session or the cloud tells. The answer to an instruction ends its command first.
     fn happened(&mut self, event: Event, now: Timestamp) -> Vec<Output> {
+        // Every replica hears people's word; it is for the one that decides.
+        if matches!(&event, Event::QuarantineReleased { cluster } if !self.leases.contains_key(cluster)) {
+            return Vec::new();
+        }
         self.note_agent(&event, now);
         let steps = match &event {
             Event::InstructionAcked { instruction, .. } => self.answered(*instruction, Outcome::Done, now),
@@ -320,6 +342,10 @@ impl Replica {
     fn follow(&mut self, steps: Vec<Step>, now: Timestamp) -> Vec<Output> {
         let mut queue = VecDeque::from(steps);
         let mut outputs = Vec::new();
+        let refusals = self.controller.take_refusals();
+        if !refusals.is_empty() {
+            outputs.push(Output::Call(Call::Remember { region: self.region.key(), refusals }));
+        }
         while let Some(step) = queue.pop_front() {
             match step {
                 Step::Run { id, command: Command::Instruct { cluster, id: number, instruction }, .. } => {
@@ -343,12 +369,6 @@ impl Replica {
     fn lease_for(&self, command: &Command) -> Option<Lease> {
         self.leases.get(command.cluster()).cloned()
     }
-}
-
-fn listed_instance(instance: Instance) -> ListedInstance {
-    let ends = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    let Instance { provider_id, cluster_uid, claim, .. } = instance;
-    ListedInstance { provider_id, cluster_uid, claim, ends }
 }
 
 fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, LaunchRequest, instance_id};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, instance_id};
+use engine::control::offerings::Refusal;
 use engine::control::{DecidedLaunch, Decision, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
 
 use super::fence::Fence;
 use super::replica::{Call, Input};
-use super::{intents, records};
+use super::{intents, records, region};
 use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::listing::ListedMachine;
+use crate::store::rails::OfferingEntry;
 use crate::store::undertaking::Settlement;
 use crate::store::{Store, StoreError};
 
@@ -35,7 +38,7 @@ impl<C: CloudProvider + 'static> Hands<C> {
     pub(crate) async fn make(&self, call: Call) -> Input {
         match call {
             Call::TakeLease { cluster, seen } => {
-                let answer = self.take_lease(&cluster, seen).await;
+                let answer = self.take_lease(&Scope::cluster(&cluster), seen).await;
                 Input::Leased { cluster, answer }
             }
             Call::Renew(leases) => Input::Renewed(self.renew(&leases).await),
@@ -43,14 +46,26 @@ impl<C: CloudProvider + 'static> Hands<C> {
                 self.release(&leases).await;
                 Input::Told
             }
-            Call::AskFor(cluster) => {
-                if let Err(error) = self.store.ask_for(&Scope::cluster(&cluster), &self.lease.owner).await {
-                    warn!(%cluster, %error, "its holder could not be told that the cluster's agent is here");
+            Call::AskFor(scope) => {
+                if let Err(error) = self.store.ask_for(&scope, &self.lease.owner).await {
+                    warn!(%scope, %error, "its holder could not be told that it is wanted here");
                 }
                 Input::Told
             }
+            Call::TakeRegion(scope) => Input::RegionTaken(self.take_lease(&scope, 0).await),
             Call::AskCloud => Input::CloudTold(cloud_events(&*self.cloud).await),
-            Call::List { asked } => Input::Listed { asked, answer: self.cloud.list_all().await },
+            Call::List { asked, lease } => Input::Listed { asked, answer: self.list(&lease).await },
+            Call::ReadListing { asked, scope, clusters } => {
+                let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+                Input::Overheard { asked, clusters, answer: self.store.last_listing(&scope, &names).await }
+            }
+            Call::Remember { region, refusals } => {
+                let entries: Vec<OfferingEntry> = refusals.iter().map(offering).collect();
+                if let Err(error) = self.store.remember_offerings(&region, &entries).await {
+                    warn!(%error, "other replicas are not told of {} offerings that are refused", entries.len());
+                }
+                Input::Told
+            }
             Call::Run { id, command, lease, .. } => {
                 let outcome = match lease.filter(|lease| self.fence.allows(lease)) {
                     Some(lease) => {
@@ -65,13 +80,28 @@ impl<C: CloudProvider + 'static> Hands<C> {
         }
     }
 
-    async fn take_lease(&self, cluster: &str, seen: u64) -> Result<LeaseAnswer, StoreError> {
+    async fn take_lease(&self, scope: &Scope, seen: u64) -> Result<LeaseAnswer, StoreError> {
         let (asked, LeaseConfig { owner, duration }) = (self.fence.now(), &self.lease);
-        let answer = self.store.take_lease(&Scope::cluster(cluster), owner, seen, *duration).await;
+        let answer = self.store.take_lease(scope, owner, seen, *duration).await;
         if let Ok(LeaseAnswer::Granted { lease, .. }) = &answer {
             self.fence.extend(lease, asked, *duration);
         }
         answer
+    }
+
+    /// Every machine of the region, which is kept for the replicas that decide for other clusters. One that could not be kept
+    /// is missed by them alone.
+    async fn list(&self, lease: &Lease) -> Result<Vec<Instance>, String> {
+        if !self.fence.allows(lease) {
+            return Err("the region's lease may have run out".to_owned());
+        }
+        let asked = self.fence.now();
+        let all = self.cloud.list_all().await.map_err(|error| error.to_string())?;
+        let rows: Vec<ListedMachine> = all.iter().map(region::row).collect();
+        if let Err(error) = self.store.keep_listing(lease, self.fence.since(asked), &rows).await {
+            warn!(%error, "the listing of the region's machines could not be kept for other replicas");
+        }
+        Ok(all)
     }
 
     /// Prolongs leases. A store that does not answer takes nothing away; the fence closes when a lease has run out.
@@ -224,4 +254,14 @@ async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
         warn!(%error, "the cloud does not tell what has happened; asking again");
         Vec::new()
     })
+}
+
+fn offering(refusal: &Refusal) -> OfferingEntry {
+    OfferingEntry {
+        instance_type: refusal.instance_type.to_string(),
+        zone: refusal.zone.to_string(),
+        capacity_type: refusal.capacity_type.as_str().to_owned(),
+        until_ms: refusal.until.0,
+        reason: "the cloud had no capacity".to_owned(),
+    }
 }

@@ -1,7 +1,5 @@
 //! What people order, and what they ordered before.
 
-use engine::control::Event;
-use engine::model::Text;
 use fleetwright_proto::v1;
 use tonic::{Request, Status};
 use tracing::warn;
@@ -11,7 +9,6 @@ use crate::store::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope
 use crate::store::{Store, StoreError};
 use crate::trust::Client;
 use crate::trust::tls::Peer;
-use crate::views::FleetView;
 
 /// Entries of audit that are listed when nobody says how many, and at most.
 const AUDIT: (u32, u32) = (50, 1_000);
@@ -77,23 +74,12 @@ pub(super) async fn audit(store: &dyn Store, request: v1::ListAuditRequest) -> R
     Ok(rows.into_iter().map(audit_message).collect())
 }
 
-/// What tells the control loop that the agent of `cluster` is to be believed, written down before it is told.
-pub(super) async fn release(store: &dyn Store, view: &FleetView, cluster: &str, by: String) -> Result<Event, Status> {
-    let held = view.clusters.get(cluster).and_then(|cluster| cluster.rails.quarantine.clone());
-    let Some((reason, _)) = held else {
-        return Err(Status::failed_precondition(format!(
-            "no snapshot of cluster {cluster:?} is held back here; the replica that decides for the cluster knows"
-        )));
-    };
-    let entry = AuditEntry {
-        at_ms: clock::now().0,
-        who: by,
-        what: "release-quarantine".to_owned(),
-        scope: FreezeScope::Cluster(cluster.to_owned()).key(),
-        detail: reason.to_string(),
-    };
-    store.audit(&entry).await.map_err(unavailable)?;
-    Ok(Event::QuarantineReleased { cluster: Text::from(cluster) })
+/// Vouches for the agent of `cluster`, wherever it is decided for.
+pub(super) async fn release(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
+    match store.release_quarantine(cluster, by).await.map_err(unavailable)? {
+        true => Ok(()),
+        false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
+    }
 }
 
 fn message(freeze: &Freeze) -> v1::Freeze {
@@ -117,7 +103,7 @@ fn audit_message(row: AuditRow) -> v1::AuditEntry {
     v1::AuditEntry { id: row.id, at_ms, who, what, scope, detail }
 }
 
-fn unavailable(error: StoreError) -> Status {
+pub(super) fn unavailable(error: StoreError) -> Status {
     warn!(%error, "an order could not be written down");
     Status::unavailable(error.to_string())
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::replay::{LogReader, ReplayError, Verdict};
 use crate::store::lease::Scope;
 use crate::store::log::{DecisionFilter, Replay, StoredDecision};
-use crate::store::{Store, StoreError};
+use crate::store::{Archive, StoreError};
 
 /// Rows that are read at once.
 const AT_ONCE: u32 = 500;
@@ -51,7 +51,7 @@ impl fmt::Display for Tally {
 /// # Errors
 /// [`StoreError`].
 pub(crate) async fn read(
-    store: &dyn Store,
+    store: &dyn Archive,
     scope: Option<Scope>,
     limit: usize,
     keep: impl Fn(&StoredDecision) -> bool,
@@ -77,7 +77,7 @@ pub(crate) async fn read(
 /// # Errors
 /// [`StoreError`] when the store fails; a decision that cannot be replayed is told and counted.
 pub(crate) async fn replay(
-    store: &dyn Store,
+    store: &dyn Archive,
     mut decisions: Vec<StoredDecision>,
     mut tell: impl FnMut(&StoredDecision, &Result<Verdict, ReplayError>),
 ) -> Result<Tally, StoreError> {

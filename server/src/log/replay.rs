@@ -13,7 +13,7 @@ use super::difference;
 use super::{ENGINE, content, records, tail};
 use crate::store::lease::Scope;
 use crate::store::log::{BlobHash, LogChunk, Replay, StoredDecision};
-use crate::store::{Store, StoreError};
+use crate::store::{Archive, StoreError};
 
 /// Why a decision cannot be made again.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ impl Verdict {
 
 /// Reads decisions back. Decisions of one segment are cheapest in the order in which they were made.
 pub(crate) struct LogReader<'s> {
-    store: &'s dyn Store,
+    store: &'s dyn Archive,
     place: Option<Place>,
     catalogues: BTreeMap<BlobHash, Catalogue>,
 }
@@ -118,7 +118,7 @@ struct Place {
 }
 
 impl<'s> LogReader<'s> {
-    pub(crate) fn new(store: &'s dyn Store) -> Self {
+    pub(crate) fn new(store: &'s dyn Archive) -> Self {
         Self { store, place: None, catalogues: BTreeMap::new() }
     }
 

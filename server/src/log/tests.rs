@@ -9,7 +9,7 @@ use engine::model::{CapacityType, Text};
 use super::alternative::Alternative;
 use super::every::{self, Tally};
 use super::replay::{LogReader, ReplayError};
-use crate::store::Store;
+use crate::store::Archive;
 use crate::store::log::LogChunk;
 use world::{World, catalogue, copy, pods, source};
 
@@ -27,7 +27,7 @@ async fn three_decisions() -> World {
     world
 }
 
-async fn said(store: &dyn Store) -> (Tally, Vec<String>) {
+async fn said(store: &dyn Archive) -> (Tally, Vec<String>) {
     let decisions = every::read(store, None, 100, |_| true).await.unwrap();
     let mut said = Vec::new();
     let tally = every::replay(store, decisions, |stored, verdict| said.push(every::sentence(stored, verdict))).await;

@@ -20,10 +20,11 @@ use crate::config::LeaseConfig;
 use crate::control_loop::fence::Fence;
 use crate::control_loop::replica::{Call, Input, Output, Replica};
 use crate::control_loop::works::Hands;
-use crate::fleet;
+use crate::fleet::news;
 use crate::log::DecisionLog;
 use crate::session::state::Output as Said;
 use crate::session::{self, Interner, ReadPools, Session, SessionEvent};
+use crate::store::lease::Scope;
 
 /// Between two looks of the sessions at the clock. A server's are a second apart, which nobody could tell from this: silence
 /// and deadlines are counted in tens of seconds.
@@ -170,7 +171,7 @@ impl Server {
         let lease = LeaseConfig { owner: port::owner(me.process), duration };
         Self {
             me,
-            replica: Replica::new(Controller::new(settings, blueprint.planner), identity),
+            replica: Replica::new(Controller::new(settings, blueprint.planner), identity, region()),
             sessions: BTreeMap::new(),
             wires: BTreeMap::new(),
             hands: {
@@ -251,7 +252,7 @@ impl Server {
         let (port, clockwork) = (Arc::clone(&self.port), Arc::clone(&stage.outside.clockwork));
         self.begin(stage, async move {
             loop {
-                match fleet::read_freezes(&*port).await {
+                match news::read_freezes(&*port).await {
                     Ok(event) => break Input::Heard(event),
                     Err(_) => clockwork.nap(ASK_AGAIN_MS).await,
                 }
@@ -371,6 +372,11 @@ impl Server {
             }
         }
     }
+}
+
+/// All processes buy in one place.
+fn region() -> Scope {
+    Scope::Region { account: "rehearsal".to_owned(), region: "here".to_owned() }
 }
 
 fn brief(command: &Command) -> String {

@@ -4,6 +4,7 @@
 //! of its own); where neither exists the test says SKIPPED and by what name.
 
 mod leases;
+mod listings;
 mod log;
 mod rails;
 mod undertakings;
@@ -62,10 +63,11 @@ pub(super) fn skipped(test: &str) {
 
 async fn all(store: &dyn Store, run: &str) {
     store.ping().await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), 2, "the number of the newest file in migrations/");
+    assert_eq!(store.schema_version().await.unwrap(), 3, "the number of the newest file in migrations/");
     leases::all(store, run).await;
     undertakings::all(store, run).await;
     log::all(store, run).await;
+    listings::all(store, run).await;
     rails::all(store, run).await;
 }
 

@@ -1,6 +1,7 @@
 //! The store of demos and tests: the same behaviour, gone with the process.
 
 mod leases;
+mod listings;
 mod log;
 mod rails;
 mod undertakings;
@@ -14,12 +15,13 @@ use futures::future::{FutureExt, ready};
 use tokio::sync::watch;
 
 use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::undertaking::{
     DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement,
 };
-use super::{Answer, Store, StoreError, postgres};
+use super::{Answer, Archive, Store, StoreError, postgres};
 use crate::clock;
 
 /// Tells the time since 1970, or since the moment that a rehearsal calls so.
@@ -43,10 +45,11 @@ struct Tables {
     decisions: BTreeMap<Scope, Vec<StoredDecision>>,
     segments: BTreeMap<(Scope, u64), LogSegment>,
     blobs: BTreeMap<BlobHash, (Blob, i64)>,
-    quiet: BTreeMap<(Scope, u64), u64>,
     offerings: BTreeMap<(String, String, String, String), OfferingEntry>,
     freezes: Vec<rails::FreezeRow>,
     audit: Vec<AuditEntry>,
+    listings: BTreeMap<Scope, listings::Kept>,
+    releases: BTreeMap<String, u64>,
 }
 
 impl fmt::Debug for MemoryStore {
@@ -111,6 +114,24 @@ fn milliseconds(duration: Duration) -> i64 {
 
 fn done<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Answer<'a, T> {
     ready(result).boxed()
+}
+
+impl Archive for MemoryStore {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        done(Ok(self.tables().decisions_by(filter)))
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        done(Ok(self.tables().numbered(number)))
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        done(Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned()))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        done(Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone())))
+    }
 }
 
 impl Store for MemoryStore {
@@ -193,37 +214,15 @@ impl Store for MemoryStore {
         done(Ok(()))
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
-        done(Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone())))
-    }
-
-    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()> {
-        self.tables().count_quiet(totals);
-        done(Ok(()))
-    }
-
-    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64> {
-        done(Ok(self.tables().quiet_of(scope)))
-    }
-
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
-        done(Ok(self.tables().decisions_by(filter)))
-    }
-
-    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
-        done(Ok(self.tables().numbered(number)))
-    }
-
-    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
-        done(Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned()))
-    }
-
     fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
         done(Ok(self.tables().prune(retention, self.now())))
     }
 
     fn remember_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> Answer<'a, ()> {
-        self.tables().remember(region, entries);
+        let news = self.tables().remember(region, entries);
+        if news {
+            self.changes.send_modify(|changes| changes.offerings += 1);
+        }
         done(Ok(()))
     }
 
@@ -247,6 +246,27 @@ impl Store for MemoryStore {
 
     fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
         done(Ok(self.tables().frozen(self.now())))
+    }
+
+    fn keep_listing<'a>(&'a self, lease: &'a Lease, ago: Duration, machines: &'a [ListedMachine]) -> Answer<'a, bool> {
+        done(self.tables().keep_listing(lease, ago, machines, self.now()))
+    }
+
+    fn last_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String]) -> Answer<'a, Option<KeptListing>> {
+        done(Ok(self.tables().last_listing(scope, clusters, self.now())))
+    }
+
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
+        let released = self.tables().vouch(cluster, by, self.now());
+        if released {
+            self.changes.send_modify(|changes| changes.releases += 1);
+        }
+        done(Ok(released))
+    }
+
+    fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
+        let tables = self.tables();
+        done(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

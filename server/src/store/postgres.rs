@@ -8,6 +8,7 @@
 //! needs no database; `.ci/queries` keeps the descriptions current.
 
 mod leases;
+mod listings;
 mod log;
 mod rails;
 mod retry;
@@ -16,7 +17,7 @@ mod signals;
 mod undertakings;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Executor, Postgres, Transaction};
@@ -24,10 +25,11 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
-use super::{Answer, Store, StoreError};
+use super::{Answer, Archive, Store, StoreError};
 use retry::repeated;
 
 pub(crate) use schema::newest as newest_schema;
@@ -139,6 +141,24 @@ fn column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+impl Archive for PostgresStore {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        repeated(move || self.read_decisions(filter))
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        repeated(move || self.read_decision(number))
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        repeated(move || self.read_segment(scope, segment))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        repeated(move || self.read_blob(hash))
+    }
+}
+
 impl Store for PostgresStore {
     fn take_lease<'a>(
         &'a self,
@@ -208,30 +228,6 @@ impl Store for PostgresStore {
         repeated(move || self.keep_blobs(blobs))
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
-        repeated(move || self.read_blob(hash))
-    }
-
-    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()> {
-        repeated(move || self.write_quiet(totals))
-    }
-
-    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64> {
-        repeated(move || self.read_quiet(scope))
-    }
-
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
-        repeated(move || self.read_decisions(filter))
-    }
-
-    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
-        repeated(move || self.read_decision(number))
-    }
-
-    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
-        repeated(move || self.read_segment(scope, segment))
-    }
-
     fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
         repeated(move || self.let_go(retention))
     }
@@ -256,6 +252,25 @@ impl Store for PostgresStore {
 
     fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
         repeated(move || self.read_freezes())
+    }
+
+    fn keep_listing<'a>(&'a self, lease: &'a Lease, ago: Duration, machines: &'a [ListedMachine]) -> Answer<'a, bool> {
+        // Whoever tries again is later by as much.
+        let begun = Instant::now();
+        repeated(move || self.write_listing(lease, ago + begun.elapsed(), machines))
+    }
+
+    fn last_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String]) -> Answer<'a, Option<KeptListing>> {
+        repeated(move || self.read_listing(scope, clusters))
+    }
+
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
+        let nonce = rails::nonce();
+        repeated(move || self.write_release(cluster, by, nonce))
+    }
+
+    fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
+        repeated(move || self.read_releases())
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

@@ -92,6 +92,19 @@ pub struct AuditEntry {
     pub detail: String,
 }
 
+impl AuditEntry {
+    /// Somebody vouched for what the agent of a cluster tells.
+    pub(super) fn release(cluster: &str, by: &str, at_ms: i64) -> Self {
+        Self {
+            at_ms,
+            who: by.to_owned(),
+            what: "release-quarantine".to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+            detail: "what its agent tells is believed".to_owned(),
+        }
+    }
+}
+
 /// A line of audit as it is read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
@@ -108,4 +121,8 @@ pub struct Changes {
     pub freezes: u64,
     /// Leases were asked for or given back: renew, or ask again.
     pub leases: u64,
+    /// Offerings were refused: read [`Store::recall_offerings`](super::Store::recall_offerings).
+    pub offerings: u64,
+    /// People vouched for a cluster: read [`Store::quarantine_releases`](super::Store::quarantine_releases).
+    pub releases: u64,
 }

@@ -8,6 +8,7 @@ mod hostile;
 mod own_database;
 mod plan;
 mod replay;
+mod replicas;
 mod serve;
 mod traces;
 mod trust;

@@ -1,6 +1,13 @@
-//! `fleetwright demo --replay`: what was decided is made again from the decision log alone, bit for bit.
+//! `fleetwright history` and `fleetwright replay`: what a server has decided is made again, bit for bit, from its database
+//! alone or by asking any server, and what was changed there is found. Without a PostgreSQL on this machine the second test
+//! says so and proves nothing.
 
-use crate::fleetwright;
+use std::time::{Duration, Instant};
+
+use e2e::{Ended, Folder, Postgres, Program, Running};
+use serde_json::Value;
+
+use crate::{PATIENCE, PROGRAM, fleetwright};
 
 #[test]
 fn every_decision_of_a_demo_is_replayed_bit_for_bit() {
@@ -10,4 +17,109 @@ fn every_decision_of_a_demo_is_replayed_bit_for_bit() {
     let replayed = ended.stdout.lines().filter(|line| line.contains("input identical, plan identical")).count();
     assert!(line.contains(&format!("replayed {replayed} decisions: {replayed} identical")), "{}", ended.stdout);
     assert!(replayed >= 4, "two clusters with a script each decide more than once:\n{}", ended.stdout);
+}
+
+/// Decisions of `cluster` that a plan was made for, latest first.
+fn planned(url: &str, cluster: &str) -> Vec<Value> {
+    let ended = ask(url, &["history", "--cluster", cluster, "-o", "json"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let rows: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    rows.into_iter().filter(|row| row["nodes"].is_u64()).collect()
+}
+
+fn ask(url: &str, arguments: &[&str]) -> Ended {
+    Program::new(PROGRAM, arguments).env("DATABASE_URL", url).run(PATIENCE)
+}
+
+/// A server on this database, and its address.
+fn serve(url: &str) -> (Running, String) {
+    let listen = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-database-url", url];
+    let server = Program::new(PROGRAM, &listen).start();
+    let line = server.line_with(&["grpc://"], PATIENCE);
+    let address = line.split("grpc://").nth(1).unwrap().split([';', ' ', '"']).next().unwrap();
+    let grpc = format!("http://{address}");
+    (server, grpc)
+}
+
+/// A server decides for a cluster until it has decided often enough, and ends.
+fn decide(url: &str, cluster: &str) {
+    let (server, grpc) = serve(url);
+    let script = ["simulated-agent", "--server", &grpc, "--cluster-name", cluster, "--seed", "1", "--log", "warn"];
+    let agent = Program::new(PROGRAM, &script).start();
+    let end = Instant::now() + PATIENCE;
+    while planned(url, cluster).len() < 2 {
+        assert!(Instant::now() < end, "waited for two plans; there are {:?}", planned(url, cluster));
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+    drop(agent);
+    assert_eq!(server.stop(PATIENCE), 0);
+}
+
+/// A server that has decided nothing itself tells of all decisions what the database tells.
+fn a_server_tells_the_same(url: &str, cluster: &str, first: &str) {
+    let (server, grpc) = serve(url);
+    for question in [
+        &["history", "--cluster", cluster, "-o", "json"][..],
+        &["history", first, "-o", "json"],
+        &["replay", first],
+        &["replay", "--all", "--cluster", cluster],
+    ] {
+        let [here, there] = [ask(url, question), fleetwright(&[question, &["--server", &grpc]].concat())];
+        assert_eq!((there.status, &there.stdout), (here.status, &here.stdout), "{question:?}: {}", there.stderr);
+    }
+    let unknown = fleetwright(&["replay", "12345", "--server", &grpc]);
+    assert_eq!(unknown.status, 2, "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("there is no decision 12345"), "{}", unknown.stderr);
+    assert_eq!(server.stop(PATIENCE), 0);
+}
+
+const POOL_OF_SPOT: &str = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: extra}
+spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default},
+  requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}]}}}
+";
+
+#[test]
+fn a_servers_decisions_are_replayed_from_its_database_and_a_change_there_is_found() {
+    let test = "a_servers_decisions_are_replayed_from_its_database_and_a_change_there_is_found";
+    let Some(postgres) = Postgres::start(test) else { return };
+    let (url, cluster) = (&*postgres.url(), "shop".to_owned());
+    decide(url, &cluster);
+    let first = planned(url, &cluster).last().unwrap()["decision"].as_u64().unwrap().to_string();
+
+    let one = ask(url, &["replay", &first]);
+    assert_eq!(one.status, 0, "{}\n{}", one.stdout, one.stderr);
+    let head = format!("replayed decision {first} of cluster {cluster}: input identical, plan identical (sha256");
+    assert!(one.stdout.starts_with(&head), "{}", one.stdout);
+    let all = ask(url, &["replay", "--all", "--cluster", &cluster]);
+    assert_eq!(all.status, 0, "{}\n{}", all.stdout, all.stderr);
+    assert!(all.stdout.contains("0 different, 0 unreadable"), "{}", all.stdout);
+    let whole = ask(url, &["history", &first]);
+    assert!(whole.stdout.contains("an hour; no plan costs less than $"), "{}", whole.stdout);
+
+    a_server_tells_the_same(url, &cluster, &first);
+
+    let folder = Folder::new();
+    let file = folder.file("extra.yaml", POOL_OF_SPOT);
+    let otherwise = ask(url, &["replay", &first, "--with-policy", &file, "-o", "json"]);
+    assert_eq!(otherwise.status, 0, "{}", otherwise.stderr);
+    let compared: Value = serde_json::from_str(&otherwise.stdout).unwrap();
+    let dollars = |which: &str| compared[which]["costPerHour"].as_f64().unwrap();
+    let said = compared["costPerHourDifference"].as_f64().unwrap();
+    // Both are sums of whole micro-dollars: they agree to less than half of one.
+    assert!((dollars("otherwise") - dollars("then") - said).abs() < 5e-7, "{compared:#}");
+
+    // One byte in the middle of the event that the first decision stands on.
+    let changed = postgres.ask(&format!(
+        "UPDATE log_chunks SET bytes = set_byte(bytes, length(bytes) / 2, (get_byte(bytes, length(bytes) / 2) + 1) % 256)
+         WHERE scope = 'cluster/{cluster}' AND segment = (SELECT segment FROM decisions WHERE number = {first})
+           AND first_sequence = 1 RETURNING 1"
+    ));
+    assert_eq!(changed, "1", "one chunk holds the first event");
+    let changed = ask(url, &["replay", &first]);
+    assert_eq!(changed.status, 1, "{}\n{}", changed.stdout, changed.stderr);
+    assert!(changed.stdout.contains("event 1 of segment"), "{}", changed.stdout);
+    assert!(changed.stdout.contains("was changed after it was written"), "{}", changed.stdout);
 }

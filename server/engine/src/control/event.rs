@@ -1,5 +1,6 @@
 //! What can happen.
 
+use super::offerings::Refusal;
 use super::rails::Freeze;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch};
 use crate::cluster::Observation;
@@ -79,6 +80,11 @@ pub enum Event {
     FreezesChanged {
         /// All of them.
         freezes: Vec<Freeze>,
+    },
+    /// Another process that buys in the same place was refused these offerings.
+    OfferingsRefused {
+        /// Which, and until when they are left alone.
+        refusals: Vec<Refusal>,
     },
     /// A person vouches for what the agent of a quarantined cluster tells.
     QuarantineReleased {

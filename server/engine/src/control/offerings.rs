@@ -17,10 +17,25 @@ struct OfferingKey {
     capacity_type: CapacityType,
 }
 
+/// An offering that was refused, and until when it is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// Instance type.
+    pub instance_type: Text,
+    /// Zone.
+    pub zone: Text,
+    /// How it would have been paid for.
+    pub capacity_type: CapacityType,
+    /// Not to be tried before.
+    pub until: Timestamp,
+}
+
 /// Offerings that were refused lately, and catalogues with them marked.
 #[derive(Debug, Clone, Default)]
 pub struct OfferingMemory {
     until: BTreeMap<OfferingKey, Timestamp>,
+    /// Refusals that nobody else can know of. One that prolongs another is no news: whoever tries meanwhile is refused too.
+    news: Vec<Refusal>,
     /// Catalogues as they were given and as they are under `until`. The first of each pair is held so that its address
     /// stays its own.
     marked: Vec<(SharedCatalogue, SharedCatalogue)>,
@@ -29,8 +44,25 @@ pub struct OfferingMemory {
 impl OfferingMemory {
     /// The offering was refused.
     pub fn refuse(&mut self, instance_type: Text, zone: Text, capacity_type: CapacityType, until: Timestamp) {
-        self.until.insert(OfferingKey { instance_type, zone, capacity_type }, until);
+        let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
+        if self.until.insert(key, until).is_none() {
+            self.news.push(Refusal { instance_type, zone, capacity_type, until });
+        }
         self.marked.clear();
+    }
+
+    /// Another process was refused. What is known to last longer does.
+    pub fn learn(&mut self, refusals: Vec<Refusal>) {
+        for Refusal { instance_type, zone, capacity_type, until } in refusals {
+            let known = self.until.entry(OfferingKey { instance_type, zone, capacity_type }).or_insert(until);
+            *known = (*known).max(until);
+        }
+        self.marked.clear();
+    }
+
+    /// What was refused here since this was last asked.
+    pub fn take_news(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.news)
     }
 
     /// Forgets refusals that are over by `now`.
@@ -88,5 +120,45 @@ impl OfferingMemory {
 
     fn bars(&self, instance_type: &Text, offering: &Offering) -> bool {
         self.is_sold_out(instance_type, &offering.zone, offering.capacity_type)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(zone: &str, until: i64) -> Refusal {
+        let (instance_type, zone) = (Text::from("m5.large"), Text::from(zone));
+        Refusal { instance_type, zone, capacity_type: CapacityType::Spot, until: Timestamp(until) }
+    }
+
+    fn refuse(memory: &mut OfferingMemory, zone: &str, until: i64) {
+        let Refusal { instance_type, zone, capacity_type, until } = refusal(zone, until);
+        memory.refuse(instance_type, zone, capacity_type, until);
+    }
+
+    #[test]
+    fn a_refusal_is_news_once_and_again_when_it_was_over() {
+        let mut memory = OfferingMemory::default();
+        refuse(&mut memory, "a", 100);
+        refuse(&mut memory, "a", 150);
+        assert_eq!(memory.take_news(), [refusal("a", 100)]);
+        assert_eq!(memory.take_news(), []);
+        memory.forget_past(Timestamp(150));
+        refuse(&mut memory, "a", 300);
+        assert_eq!(memory.take_news(), [refusal("a", 300)]);
+    }
+
+    #[test]
+    fn what_others_were_refused_is_left_alone_here_and_is_no_news() {
+        let mut memory = OfferingMemory::default();
+        refuse(&mut memory, "a", 200);
+        let _told = memory.take_news();
+        memory.learn(vec![refusal("a", 100), refusal("b", 100)]);
+        memory.forget_past(Timestamp(100));
+        let sold_out = |zone: &str| memory.is_sold_out(&"m5.large".into(), &zone.into(), CapacityType::Spot);
+        assert!(sold_out("a"), "until 200, as it was refused here");
+        assert!(!sold_out("b"), "until 100, which is over");
+        assert_eq!(memory.take_news(), []);
     }
 }

@@ -37,7 +37,9 @@ impl Ward {
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
             Event::Adopted { uid, launches, .. } => self.take_over(uid, launches),
             Event::Listed { listing, .. } => self.collect(&listing, desk),
-            Event::Tick | Event::Released { .. } | Event::FreezesChanged { .. } => return,
+            Event::Tick | Event::Released { .. } | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } => {
+                return;
+            }
         }
         self.clerk.rouse();
         self.changed = true;

@@ -4,7 +4,7 @@ use engine::input::PlanningInput;
 use engine::model::{BoundPod, Labels, Node, NodeStage, Resources, Text, Timestamp};
 
 use super::world::{World, pods};
-use crate::store::Store;
+use crate::store::Archive;
 
 const NODES: usize = 100;
 const PODS_A_NODE: usize = 20;

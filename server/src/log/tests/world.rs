@@ -13,7 +13,7 @@ use crate::log::every;
 use crate::store::lease::{Lease, LeaseAnswer, Scope};
 use crate::store::log::{Blob, DecisionRow, Entry, LogChunk, LogSegment, StoredDecision};
 use crate::store::memory::MemoryStore;
-use crate::store::{Store, StoreError};
+use crate::store::{Archive, Store, StoreError};
 
 /// What was decided, as it was.
 pub(super) struct Made {

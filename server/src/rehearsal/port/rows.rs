@@ -9,12 +9,31 @@ use tokio::sync::watch;
 use super::Port;
 use crate::rehearsal::outside::Held;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::listing::{KeptListing, ListedMachine};
 use crate::store::log::{
     Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
 };
 use crate::store::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use crate::store::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
-use crate::store::{Answer, Store};
+use crate::store::{Answer, Archive, Store};
+
+impl Archive for Port {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        self.ask("read decisions", move |store| store.decisions(filter))
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        self.ask("read a decision", move |store| store.decision(number))
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        self.ask("read the log", move |store| store.log_of(scope, segment))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        self.ask("read a content", move |store| store.blob(hash))
+    }
+}
 
 impl Store for Port {
     fn take_lease<'a>(
@@ -110,30 +129,6 @@ impl Store for Port {
         self.ask("keep contents", move |store| store.put_blobs(blobs))
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
-        self.ask("read a content", move |store| store.blob(hash))
-    }
-
-    fn count_quiet<'a>(&'a self, totals: &'a [(Lease, u64)]) -> Answer<'a, ()> {
-        self.ask("count decisions", move |store| store.count_quiet(totals))
-    }
-
-    fn quiet<'a>(&'a self, scope: &'a Scope) -> Answer<'a, u64> {
-        self.ask("read a count", move |store| store.quiet(scope))
-    }
-
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
-        self.ask("read decisions", move |store| store.decisions(filter))
-    }
-
-    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
-        self.ask("read a decision", move |store| store.decision(number))
-    }
-
-    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
-        self.ask("read the log", move |store| store.log_of(scope, segment))
-    }
-
     fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
         self.ask("let go of old rows", move |store| store.prune(retention))
     }
@@ -156,6 +151,22 @@ impl Store for Port {
 
     fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
         self.ask("read freezes", |store| store.freezes())
+    }
+
+    fn keep_listing<'a>(&'a self, lease: &'a Lease, ago: Duration, machines: &'a [ListedMachine]) -> Answer<'a, bool> {
+        self.ask("keep a listing", move |store| store.keep_listing(lease, ago, machines))
+    }
+
+    fn last_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String]) -> Answer<'a, Option<KeptListing>> {
+        self.ask("read a listing", move |store| store.last_listing(scope, clusters))
+    }
+
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
+        self.ask("release a quarantine", move |store| store.release_quarantine(cluster, by))
+    }
+
+    fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
+        self.ask("read releases", |store| store.quarantine_releases())
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

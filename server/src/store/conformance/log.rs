@@ -13,7 +13,6 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     what_a_replay_needs_comes_back_with_the_decision(store, &cluster(run, "replay")).await;
     a_segment_is_read_in_order(store, &cluster(run, "segment")).await;
     contents_are_kept_once(store, run).await;
-    decisions_that_change_nothing_are_counted(store, &cluster(run, "quiet")).await;
     a_replica_that_lost_its_lease_logs_nothing(store, &cluster(run, "fenced-log")).await;
     what_is_old_goes_and_what_is_young_stays(store, &cluster(run, "prune")).await;
 }
@@ -94,17 +93,6 @@ async fn contents_are_kept_once(store: &dyn Store, run: &str) {
     store.put_blobs(std::slice::from_ref(&one)).await.unwrap();
     assert_eq!(store.blob(&one.hash).await.unwrap(), Some(one));
     assert_eq!(store.blob(&two.hash).await.unwrap(), Some(two));
-}
-
-async fn decisions_that_change_nothing_are_counted(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
-    for total in [3, 7, 5] {
-        store.count_quiet(&[(lease.clone(), total)]).await.unwrap();
-    }
-    assert_eq!(store.quiet(scope).await.unwrap(), 7, "a total that comes late takes nothing back");
-    let (again, _) = granted(store, scope, "a", HOUR).await;
-    store.count_quiet(&[(again, 2), (lease, 100)]).await.unwrap();
-    assert_eq!(store.quiet(scope).await.unwrap(), 9, "7 under the first lease and 2 under the second");
 }
 
 async fn a_replica_that_lost_its_lease_logs_nothing(store: &dyn Store, scope: &Scope) {

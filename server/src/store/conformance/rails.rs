@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::store::Store;
+use crate::store::lease::Scope;
 use crate::store::rails::{AuditEntry, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
@@ -11,6 +12,34 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_freeze_is_heard_at_once_and_audited(store, run).await;
     a_freeze_with_an_end_ends_by_itself(store, run).await;
     audit_is_read_latest_first(store, run).await;
+    a_word_for_an_agent_reaches_every_replica_once(store, &format!("{run}-vouched")).await;
+}
+
+/// What a replica that follows releases sees of `cluster`.
+async fn releases(store: &dyn Store, cluster: &str) -> Option<u64> {
+    let all = store.quarantine_releases().await.unwrap();
+    all.into_iter().find(|(of, _)| of == cluster).map(|(_, number)| number)
+}
+
+async fn a_word_for_an_agent_reaches_every_replica_once(store: &dyn Store, cluster: &str) {
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().releases;
+    assert!(!store.release_quarantine(cluster, "kim").await.unwrap(), "nobody has ever decided for it");
+    assert_eq!(releases(store, cluster).await, None);
+    super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
+    assert!(store.release_quarantine(cluster, "kim").await.unwrap());
+    let heard = changes.wait_for(|changes| changes.releases > known);
+    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap().unwrap();
+    assert_eq!(releases(store, cluster).await, Some(1));
+    assert!(store.release_quarantine(cluster, "lee").await.unwrap());
+    assert_eq!(releases(store, cluster).await, Some(2), "a second word is another one");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let scope = format!("cluster/{cluster}");
+    let who: Vec<&str> = (lines.iter().map(|row| &row.entry))
+        .filter(|line| line.what == "release-quarantine" && line.scope == scope)
+        .map(|line| line.who.as_str())
+        .collect();
+    assert_eq!(who, ["lee", "kim"]);
 }
 
 fn offering(zone: &str, until_ms: i64, reason: &str) -> OfferingEntry {
@@ -28,8 +57,12 @@ async fn an_offering_is_remembered_until_its_time_is_over(store: &dyn Store, run
     let now = clock::now().0;
     let (past, soon, later) = (now - 1, now + 600_000, now + 900_000);
     let entries = [offering("c", past, "over"), offering("b", later, "first"), offering("a", soon, "first")];
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().offerings;
     store.remember_offerings(&region, &entries).await.unwrap();
     store.remember_offerings(&region, &entries).await.unwrap();
+    let told = changes.wait_for(|changes| changes.offerings > known);
+    tokio::time::timeout(Duration::from_secs(30), told).await.unwrap().unwrap();
     let again = [offering("a", later, "second"), offering("b", soon, "second"), offering("a", soon, "third")];
     store.remember_offerings(&region, &again).await.unwrap();
     let expected = [offering("a", later, "second"), offering("b", later, "first")];

@@ -67,6 +67,18 @@ impl Tables {
         row.map(|row| row.wanted_by = Some(by.to_owned())).is_some()
     }
 
+    /// Whether anybody else decides for a cluster.
+    pub(super) fn others_decide(&self, owner: &str, now: i64) -> bool {
+        let others =
+            |(scope, row): (&Scope, &Row)| scope.cluster_name().is_some() && row.owner != owner && row.expires_ms > now;
+        self.leases.iter().any(others)
+    }
+
+    /// Whether `owner` was the last to be given the lease of `scope`.
+    pub(super) fn owns(&self, owner: &str, scope: &Scope) -> bool {
+        self.leases.get(scope).is_some_and(|row| row.owner == owner)
+    }
+
     fn row(&mut self, lease: &Lease) -> Option<&mut Row> {
         self.leases.get_mut(&lease.scope).filter(|row| row.owner == lease.owner && row.epoch == lease.epoch)
     }

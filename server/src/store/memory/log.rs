@@ -72,19 +72,6 @@ impl Tables {
         }
     }
 
-    pub(super) fn count_quiet(&mut self, totals: &[(Lease, u64)]) {
-        for (lease, total) in totals {
-            if self.held(lease).is_ok() {
-                let kept = self.quiet.entry((lease.scope.clone(), lease.epoch)).or_default();
-                *kept = (*kept).max(*total);
-            }
-        }
-    }
-
-    pub(super) fn quiet_of(&self, scope: &Scope) -> u64 {
-        self.quiet.iter().filter(|((of, _), _)| of == scope).map(|(_, total)| total).sum()
-    }
-
     pub(super) fn decisions_by(&self, filter: &DecisionFilter) -> Vec<StoredDecision> {
         let of = |scope: &Scope| filter.scope.as_ref().is_none_or(|wanted| wanted == scope);
         let before = |stored: &&StoredDecision| filter.before.is_none_or(|number| stored.decision.number < number);

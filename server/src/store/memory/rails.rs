@@ -1,5 +1,6 @@
 //! Offerings, freezes, audit.
 
+use super::super::lease::Scope;
 use super::super::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, OfferingEntry};
 use super::Tables;
 
@@ -11,7 +12,9 @@ pub(super) struct FreezeRow {
 }
 
 impl Tables {
-    pub(super) fn remember(&mut self, region: &str, entries: &[OfferingEntry]) {
+    /// Answers whether this is news.
+    pub(super) fn remember(&mut self, region: &str, entries: &[OfferingEntry]) -> bool {
+        let before = self.offerings.clone();
         for entry in entries {
             let OfferingEntry { instance_type, zone, capacity_type, .. } = entry.clone();
             let kept = self.offerings.entry((region.to_owned(), instance_type, zone, capacity_type));
@@ -20,6 +23,17 @@ impl Tables {
                 kept.clone_from(entry);
             }
         }
+        self.offerings != before
+    }
+
+    /// Answers whether anybody has ever decided for the cluster.
+    pub(super) fn vouch(&mut self, cluster: &str, by: &str, now: i64) -> bool {
+        if !self.leases.contains_key(&Scope::cluster(cluster)) {
+            return false;
+        }
+        *self.releases.entry(cluster.to_owned()).or_default() += 1;
+        self.audit.push(AuditEntry::release(cluster, by, now));
+        true
     }
 
     pub(super) fn recall(&mut self, region: &str, now: i64) -> Vec<OfferingEntry> {

@@ -71,34 +71,6 @@ impl PostgresStore {
         Ok(found.map(|row| Blob { hash: *hash, kind: row.kind, bytes: row.bytes }))
     }
 
-    pub(super) async fn write_quiet(&self, totals: &[(Lease, u64)]) -> Result<(), StoreError> {
-        let scopes: Vec<String> = totals.iter().map(|(lease, _)| lease.scope.key()).collect();
-        let epochs: Vec<i64> = totals.iter().map(|(lease, _)| column(lease.epoch)).collect();
-        let counts: Vec<i64> = totals.iter().map(|(_, total)| column(*total)).collect();
-        sqlx::query!(
-            "INSERT INTO quiet_decisions AS kept (scope, epoch, total)
-             SELECT given.scope, given.epoch, given.total
-             FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS given (scope, epoch, total)
-             JOIN leases ON leases.scope = given.scope AND leases.epoch = given.epoch
-             ON CONFLICT (scope, epoch) DO UPDATE SET total = excluded.total WHERE kept.total < excluded.total",
-            &scopes,
-            &epochs,
-            &counts
-        )
-        .execute(&self.pool)
-        .await
-        .map_err(database("count decisions that changed nothing"))?;
-        Ok(())
-    }
-
-    pub(super) async fn read_quiet(&self, scope: &Scope) -> Result<u64, StoreError> {
-        let total = sqlx::query_scalar!(
-            r#"SELECT coalesce(sum(total), 0)::bigint AS "total!" FROM quiet_decisions WHERE scope = $1"#,
-            scope.key()
-        );
-        Ok(total.fetch_one(&self.pool).await.map_err(database(READ))?.unsigned_abs())
-    }
-
     pub(super) async fn read_decisions(&self, filter: &DecisionFilter) -> Result<Vec<StoredDecision>, StoreError> {
         let before = filter.before.map_or(i64::MAX, column);
         let limit = i64::from(filter.limit);

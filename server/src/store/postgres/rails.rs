@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use sqlx::PgConnection;
 
 use super::super::StoreError;
+use super::super::lease::Scope;
 use super::super::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
 use super::signals::{Signal, raise};
 use super::{PostgresStore, commit, database};
@@ -12,6 +13,7 @@ use crate::clock;
 
 const FREEZE: &str = "freeze";
 const AUDIT: &str = "write an audit line";
+const REMEMBER: &str = "remember offerings";
 
 /// A name for one call: the call that is repeated finds its own row by it.
 pub(super) fn nonce() -> u128 {
@@ -31,7 +33,8 @@ impl PostgresStore {
         let kinds: Vec<String> = latest.iter().map(|entry| entry.capacity_type.clone()).collect();
         let untils: Vec<i64> = latest.iter().map(|entry| entry.until_ms).collect();
         let reasons: Vec<String> = latest.iter().map(|entry| entry.reason.clone()).collect();
-        sqlx::query!(
+        let mut transaction = self.begin(REMEMBER).await?;
+        let remembered = sqlx::query!(
             "INSERT INTO offering_memory AS kept (region, instance_type, zone, capacity_type, until_at, reason)
              SELECT $1, instance_type, zone, capacity_type, moment(until), reason
              FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
@@ -44,11 +47,40 @@ impl PostgresStore {
             &kinds,
             &untils,
             &reasons
-        )
-        .execute(&self.pool)
-        .await
-        .map_err(database("remember offerings"))?;
-        Ok(())
+        );
+        let remembered = remembered.execute(&mut *transaction).await.map_err(database(REMEMBER))?;
+        if remembered.rows_affected() > 0 {
+            raise(&mut transaction, Signal::Offerings, REMEMBER).await?;
+        }
+        commit(transaction, REMEMBER).await
+    }
+
+    pub(super) async fn write_release(&self, cluster: &str, by: &str, nonce: u128) -> Result<bool, StoreError> {
+        const WHAT: &str = "release a quarantine";
+        let mut transaction = self.begin(WHAT).await?;
+        let released = sqlx::query!(
+            "INSERT INTO quarantine_releases AS kept (scope, number, released_at)
+             SELECT scope, 1, clock_timestamp() FROM leases WHERE scope = $1
+             ON CONFLICT (scope) DO UPDATE SET number = kept.number + 1, released_at = excluded.released_at",
+            Scope::cluster(cluster).key()
+        );
+        if released.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        write_line(&mut transaction, &AuditEntry::release(cluster, by, clock::now().0), nonce).await?;
+        raise(&mut transaction, Signal::Releases, WHAT).await?;
+        commit(transaction, WHAT).await?;
+        Ok(true)
+    }
+
+    pub(super) async fn read_releases(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        const WHAT: &str = "read whom people have vouched for";
+        let rows = sqlx::query!(r#"SELECT scope, number FROM quarantine_releases ORDER BY scope COLLATE "C""#);
+        let rows = rows.fetch_all(&self.pool).await.map_err(database(WHAT))?;
+        let read = rows
+            .into_iter()
+            .filter_map(|row| Some((Scope::parse(&row.scope)?.cluster_name()?.to_owned(), row.number.unsigned_abs())));
+        Ok(read.collect())
     }
 
     pub(super) async fn read_offerings(&self, region: &str) -> Result<Vec<OfferingEntry>, StoreError> {

@@ -22,6 +22,8 @@ const WHAT: &str = "read what has changed";
 pub(super) enum Signal {
     Freezes,
     Leases,
+    Offerings,
+    Releases,
 }
 
 /// Part of the transaction that makes the change: told when it commits.
@@ -29,6 +31,8 @@ pub(super) async fn raise(connection: &mut PgConnection, signal: Signal, what: &
     let name = match signal {
         Signal::Freezes => "freezes",
         Signal::Leases => "leases",
+        Signal::Offerings => "offerings",
+        Signal::Releases => "releases",
     };
     sqlx::query!("UPDATE signals SET version = version + 1 WHERE name = $1", name)
         .execute(&mut *connection)
@@ -41,7 +45,8 @@ pub(super) async fn raise(connection: &mut PgConnection, signal: Signal, what: &
 pub(super) async fn read(pool: &PgPool) -> Result<Changes, StoreError> {
     let rows = sqlx::query!("SELECT name, version FROM signals").fetch_all(pool).await.map_err(database(WHAT))?;
     let version = |name: &str| rows.iter().find(|row| row.name == name).map_or(0, |row| row.version.unsigned_abs());
-    Ok(Changes { freezes: version("freezes"), leases: version("leases") })
+    let (freezes, leases) = (version("freezes"), version("leases"));
+    Ok(Changes { freezes, leases, offerings: version("offerings"), releases: version("releases") })
 }
 
 /// Publishes changes until it is stopped.

@@ -276,15 +276,14 @@ pub(super) async fn open_instructions(
            FROM instructions WHERE scope = $1 AND ended_at IS NULL ORDER BY id"#,
         scope.key()
     );
-    let rows = rows.fetch_all(connection).await.map_err(database("read open instructions"))?;
-    let read = rows.into_iter().map(|row| InstructionRow {
+    let rows = rows.map(|row| InstructionRow {
         id: row.id.unsigned_abs(),
         generation: row.generation.unsigned_abs(),
         kind: row.kind,
         payload: row.payload,
         deadline_ms: row.deadline_ms,
     });
-    Ok(read.collect())
+    rows.fetch_all(connection).await.map_err(database("read open instructions"))
 }
 
 /// Writes disruptions under a lease that is held. There are few at a time.
@@ -321,8 +320,7 @@ pub(super) async fn open_disruptions(
            FROM disruptions WHERE scope = $1 AND ended_at IS NULL ORDER BY id"#,
         scope.key()
     );
-    let rows = rows.fetch_all(connection).await.map_err(database("read open disruptions"))?;
-    let read = rows.into_iter().map(|row| DisruptionRow {
+    let rows = rows.map(|row| DisruptionRow {
         id: row.id.unsigned_abs(),
         kind: row.kind,
         claims: row.claims,
@@ -330,5 +328,5 @@ pub(super) async fn open_disruptions(
         detail: row.detail,
         begun_ms: row.begun_ms,
     });
-    Ok(read.collect())
+    rows.fetch_all(connection).await.map_err(database("read open disruptions"))
 }

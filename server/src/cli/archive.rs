@@ -1,0 +1,116 @@
+//! Where commands read what was decided: from a running server, or from the database, which works while no server does.
+
+use std::future::Future;
+
+use clap::Args;
+use fleetwright_proto::v1;
+use futures::{FutureExt, TryStreamExt};
+use tonic::{Code, Status as Refusal};
+
+use super::exit::Failure;
+use super::remote::{Client, ServerFlags};
+use crate::fleet::decisions::{read_content, read_decision, read_segment};
+use crate::store::lease::Scope;
+use crate::store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
+use crate::store::postgres::{PostgresStore, Settings};
+use crate::store::{Answer, Archive, StoreError};
+
+/// Which archive: the server that is named, else the database that is named, else the server at the usual place.
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveFlags {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// PostgreSQL that the servers share, as their `store.database-url`, where no server is named; nothing is written to it
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Option<String>,
+}
+
+impl ArchiveFlags {
+    /// Connects, and says what came of `ask`.
+    ///
+    /// # Errors
+    /// When server or database cannot be reached or are of another release, or what `ask` answers.
+    pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(Box<dyn Archive>) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        match self.database_url.as_deref().filter(|url| !self.server.is_named() && !url.is_empty()) {
+            Some(url) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+                runtime.block_on(async {
+                    let settings = Settings { migrate: false, connections: 2, name: "fleetwright history".to_owned() };
+                    let store = PostgresStore::connect_with(url, &settings).await.map_err(failed)?;
+                    ask(Box::new(store)).await
+                })
+            }
+            None => self.server.ask(|client| ask(Box::new(Remote(client)))),
+        }
+    }
+}
+
+/// An archive that failed, as a command ends with it.
+pub(crate) fn failed(error: StoreError) -> Failure {
+    Failure::internal(error)
+}
+
+/// What a server keeps.
+struct Remote(Client);
+
+/// What the server answered; nothing when it has no such thing.
+fn found<T>(what: &'static str, answer: Result<T, Refusal>) -> Result<Option<T>, StoreError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(refusal) if refusal.code() == Code::NotFound => Ok(None),
+        Err(refusal) => Err(StoreError::Server { what, why: format!("{:?}: {}", refusal.code(), refusal.message()) }),
+    }
+}
+
+impl Remote {
+    async fn list(&self, request: v1::ListDecisionsRequest) -> Result<Vec<StoredDecision>, StoreError> {
+        const WHAT: &str = "list decisions";
+        let mut client = self.0.clone();
+        let listed = async { client.list_decisions(request).await?.into_inner().try_collect::<Vec<_>>().await };
+        let listed = found(WHAT, listed.await)?.unwrap_or_default();
+        let read = listed.into_iter().map(|message| message.decision.and_then(read_decision));
+        read.collect::<Option<Vec<_>>>().ok_or_else(|| StoreError::Server {
+            what: WHAT,
+            why: "it sent something that is no decision; it may be of another release".to_owned(),
+        })
+    }
+}
+
+impl Archive for Remote {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+        let cluster = filter.scope.as_ref().and_then(Scope::cluster_name).unwrap_or_default();
+        let request = v1::ListDecisionsRequest {
+            cluster_name: cluster.to_owned(),
+            number: 0,
+            limit: filter.limit,
+            before_number: filter.before.unwrap_or(0),
+        };
+        self.list(request).boxed()
+    }
+
+    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+        self.list(v1::ListDecisionsRequest { number, ..v1::ListDecisionsRequest::default() }).boxed()
+    }
+
+    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+        async move {
+            let (mut client, request) = (self.0.clone(), v1::ReadLogRequest { scope: scope.key(), segment });
+            let read = async { read_segment(segment, client.read_log(request).await?.into_inner()).await };
+            found("read the log", read.await)
+        }
+        .boxed()
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+        async move {
+            let (mut client, request) = (self.0.clone(), v1::ReadContentRequest { hash: hash.0.to_vec() });
+            let read = async { read_content(*hash, client.read_content(request).await?.into_inner()).await };
+            found("read a content", read.await)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,233 @@
+//! The decision log as messages, both ways: a server sends what it keeps, and a command that makes decisions again reads it.
+//! Bytes travel as they are kept.
+
+use fleetwright_proto::v1;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use tonic::Status;
+
+use super::orders::unavailable;
+use crate::store::Archive;
+use crate::store::lease::Scope;
+use crate::store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};
+
+/// Decisions that are listed when nobody says how many, and at most.
+const DECISIONS: (u32, u32) = (50, 500);
+
+/// Bytes of one message, at most: far below what a message may have, and enough to be quick.
+const PART: usize = 256 * 1024;
+
+/// A stream of messages.
+pub(super) type Parts<T> = BoxStream<'static, Result<T, Status>>;
+
+fn parts<T: Send + 'static>(messages: Vec<T>) -> Parts<T> {
+    stream::iter(messages).map(Ok).boxed()
+}
+
+/// Decisions, latest first.
+pub(super) async fn list(
+    store: &(impl Archive + ?Sized),
+    request: v1::ListDecisionsRequest,
+) -> Result<Parts<v1::ListDecisionsResponse>, Status> {
+    let scope = (!request.cluster_name.is_empty()).then(|| Scope::cluster(&request.cluster_name));
+    let found = if request.number > 0 {
+        let found = store.decision(request.number).await.map_err(unavailable)?;
+        found.into_iter().filter(|stored| scope.as_ref().is_none_or(|scope| *scope == stored.scope)).collect()
+    } else {
+        let limit = if request.limit == 0 { DECISIONS.0 } else { request.limit.min(DECISIONS.1) };
+        let before = (request.before_number > 0).then_some(request.before_number);
+        store.decisions(&DecisionFilter { scope, limit, before }).await.map_err(unavailable)?
+    };
+    let message = |stored| v1::ListDecisionsResponse { decision: Some(decision(stored)) };
+    Ok(parts(found.into_iter().map(message).collect::<Vec<_>>()))
+}
+
+/// A segment of the log.
+pub(super) async fn segment(
+    store: &(impl Archive + ?Sized),
+    request: v1::ReadLogRequest,
+) -> Result<Parts<v1::ReadLogResponse>, Status> {
+    let v1::ReadLogRequest { scope, segment: number } = request;
+    let scope = Scope::parse(&scope)
+        .ok_or_else(|| Status::invalid_argument(format!("{scope:?} is no scope; write cluster/<name>")))?;
+    let segment = store.log_of(&scope, number).await.map_err(unavailable)?;
+    let segment = segment.ok_or_else(|| Status::not_found(format!("segment {number} of {scope} is not kept")))?;
+    let LogSegment { epoch, started_ms, chunks } = segment;
+    let message = move |chunk: &LogChunk, bytes: &[u8]| v1::ReadLogResponse {
+        epoch,
+        started_ms,
+        first_sequence: chunk.first_sequence,
+        last_sequence: chunk.last_sequence,
+        packed_at_ms: chunk.at_ms,
+        bytes: bytes.to_vec(),
+    };
+    let cut = chunks.iter().flat_map(|chunk| chunk.bytes.chunks(PART).map(move |bytes| message(chunk, bytes)));
+    Ok(parts(cut.collect()))
+}
+
+/// A content by its hash.
+pub(super) async fn content(
+    store: &(impl Archive + ?Sized),
+    request: v1::ReadContentRequest,
+) -> Result<Parts<v1::ReadContentResponse>, Status> {
+    let hash = <[u8; 32]>::try_from(request.hash);
+    let hash = BlobHash(hash.map_err(|_| Status::invalid_argument("a hash has 32 bytes"))?);
+    let blob = store.blob(&hash).await.map_err(unavailable)?;
+    let blob = blob.ok_or_else(|| Status::not_found(format!("content {hash} is not kept")))?;
+    let part = |bytes: &[u8]| v1::ReadContentResponse { kind: blob.kind.clone(), bytes: bytes.to_vec() };
+    Ok(parts(blob.bytes.chunks(PART).map(part).collect()))
+}
+
+fn decision(stored: StoredDecision) -> v1::RecordedDecision {
+    let DecisionRow { number, decided_at_ms, kind, summary, report, replay } = stored.decision;
+    v1::RecordedDecision {
+        scope: stored.scope.key(),
+        epoch: stored.epoch,
+        number,
+        decided_at_ms,
+        kind,
+        summary,
+        report,
+        source: replay.map(|replay| v1::DecisionSource {
+            segment: replay.segment,
+            sequence: replay.sequence,
+            stance: replay.stance,
+            plan: replay.plan,
+            policy: replay.policy.map(|hash| hash.0.to_vec()).unwrap_or_default(),
+            catalogues: replay.catalogues.iter().map(|hash| hash.0.to_vec()).collect(),
+            engine_version: replay.engine_version,
+            input_digest: replay.input_digest,
+            plan_digest: replay.plan_digest,
+        }),
+    }
+}
+
+/// A decision as it was sent; `None` when it is not what a server sends.
+pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecision> {
+    let hash = |bytes: Vec<u8>| Some(BlobHash(bytes.try_into().ok()?));
+    let replay = |source: v1::DecisionSource| {
+        let policy = if source.policy.is_empty() { None } else { Some(hash(source.policy)?) };
+        Some(Replay {
+            segment: source.segment,
+            sequence: source.sequence,
+            stance: source.stance,
+            plan: source.plan,
+            policy,
+            catalogues: source.catalogues.into_iter().map(hash).collect::<Option<_>>()?,
+            engine_version: source.engine_version,
+            input_digest: source.input_digest,
+            plan_digest: source.plan_digest,
+        })
+    };
+    let replay = match message.source {
+        Some(source) => Some(replay(source)?),
+        None => None,
+    };
+    let v1::RecordedDecision { number, decided_at_ms, kind, summary, report, .. } = message;
+    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay };
+    Some(StoredDecision { scope: Scope::parse(&message.scope)?, epoch: message.epoch, decision })
+}
+
+/// A segment from its parts.
+pub(crate) async fn read_segment(
+    number: u64,
+    parts: impl TryStreamExt<Ok = v1::ReadLogResponse, Error = Status> + Unpin,
+) -> Result<LogSegment, Status> {
+    let empty = LogSegment { epoch: 0, started_ms: 0, chunks: Vec::new() };
+    let joined = |mut segment: LogSegment, part: v1::ReadLogResponse| async move {
+        (segment.epoch, segment.started_ms) = (part.epoch, part.started_ms);
+        match segment.chunks.last_mut().filter(|chunk| chunk.first_sequence == part.first_sequence) {
+            Some(chunk) => chunk.bytes.extend(part.bytes),
+            None => segment.chunks.push(LogChunk {
+                segment: number,
+                first_sequence: part.first_sequence,
+                last_sequence: part.last_sequence,
+                at_ms: part.packed_at_ms,
+                bytes: part.bytes,
+            }),
+        }
+        Ok(segment)
+    };
+    parts.try_fold(empty, joined).await
+}
+
+/// A content from its parts.
+pub(crate) async fn read_content(
+    hash: BlobHash,
+    parts: impl TryStreamExt<Ok = v1::ReadContentResponse, Error = Status> + Unpin,
+) -> Result<Blob, Status> {
+    let empty = Blob { hash, kind: String::new(), bytes: Vec::new() };
+    let joined = |mut blob: Blob, part: v1::ReadContentResponse| async move {
+        blob.kind = part.kind;
+        blob.bytes.extend(part.bytes);
+        Ok(blob)
+    };
+    parts.try_fold(empty, joined).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(replay: Option<Replay>) -> StoredDecision {
+        let decision = DecisionRow {
+            number: 7,
+            decided_at_ms: 1_763_765_432_123,
+            kind: "provision".to_owned(),
+            summary: "buys".to_owned(),
+            report: "why\nand why".to_owned(),
+            replay,
+        };
+        StoredDecision { scope: Scope::cluster("blue"), epoch: 3, decision }
+    }
+
+    fn replay(policy: Option<BlobHash>) -> Replay {
+        Replay {
+            segment: 5,
+            sequence: 9,
+            stance: vec![0, 159],
+            plan: vec![1; 10],
+            policy,
+            catalogues: vec![BlobHash([2; 32]), BlobHash([3; 32])],
+            engine_version: "1.2.3".to_owned(),
+            input_digest: vec![4; 32],
+            plan_digest: vec![5; 32],
+        }
+    }
+
+    #[test]
+    fn a_decision_is_the_same_after_its_journey() {
+        for replay in [None, Some(replay(None)), Some(replay(Some(BlobHash([6; 32]))))] {
+            let before = stored(replay);
+            assert_eq!(read_decision(decision(before.clone())), Some(before));
+        }
+    }
+
+    #[test]
+    fn what_no_server_sends_is_no_decision() {
+        let whole = decision(stored(Some(replay(None))));
+        let elsewhere = v1::RecordedDecision { scope: "moon/blue".to_owned(), ..whole.clone() };
+        assert_eq!(read_decision(elsewhere), None);
+        let source = v1::DecisionSource { catalogues: vec![vec![1; 31]], ..whole.source.clone().unwrap() };
+        assert_eq!(read_decision(v1::RecordedDecision { source: Some(source), ..whole }), None);
+    }
+
+    #[tokio::test]
+    async fn a_chunk_longer_than_a_message_may_be_comes_whole() {
+        let part = |first_sequence, bytes: &[u8]| {
+            Ok(v1::ReadLogResponse {
+                epoch: 3,
+                started_ms: 1,
+                first_sequence,
+                last_sequence: first_sequence + 1,
+                packed_at_ms: 2,
+                bytes: bytes.to_vec(),
+            })
+        };
+        let segment = read_segment(5, stream::iter([part(1, b"ab"), part(1, b"c"), part(3, b"d")])).await.unwrap();
+        let chunks: Vec<(u64, u64, &[u8])> =
+            segment.chunks.iter().map(|chunk| (chunk.first_sequence, chunk.last_sequence, &chunk.bytes[..])).collect();
+        assert_eq!(chunks, [(1, 2, &b"abc"[..]), (3, 4, b"d")]);
+        assert_eq!((segment.epoch, segment.started_ms), (3, 1));
+    }
+}
