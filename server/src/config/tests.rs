@@ -102,7 +102,7 @@ fn what_is_printed_can_be_read_as_a_file() {
 #[test]
 fn every_key_is_explained() {
     assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 11);
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 12);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
 }

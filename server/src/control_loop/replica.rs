@@ -390,3 +390,6 @@ fn event_of(event: CloudEvent, now: Timestamp) -> Option<Event> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

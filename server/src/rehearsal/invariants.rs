@@ -119,6 +119,8 @@ pub(super) struct Memory {
     sold: usize,
     /// Since when machines have been seen without a NodeClaim.
     unclaimed: BTreeMap<Text, Timestamp>,
+    /// NodeClaims that somebody took away. A launch that was asked for before is asked for until its machine is known.
+    pub(super) removed_by_force: BTreeSet<Text>,
 }
 
 impl Rehearsal {
@@ -186,7 +188,8 @@ impl Rehearsal {
         let Some(site) = self.sites.iter().find(|site| site.name == cluster) else { return found };
         match &call.what {
             Act::Launch { claim } => {
-                if !site.cluster.claims().any(|known| known.name == *claim) {
+                let known = || site.cluster.claims().any(|known| known.name == *claim);
+                if !self.memory.removed_by_force.contains(claim) && !known() {
                     found.push(Violation::LaunchBeforeClaim { cluster, claim: claim.clone() });
                 }
             }

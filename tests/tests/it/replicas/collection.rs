@@ -81,7 +81,10 @@ fn a_machine_that_nobody_has_goes_whoever_lists_and_whoever_decides() {
     assert!(alive(&book, "foreign-1"), "a machine with another cluster's UID is never touched");
     let shop = world.lease("cluster/shop");
     assert_eq!((shop.epoch, shop.owner), (owner.epoch, owner.owner), "its cluster stayed where it was");
-    assert!(world.second.lines().iter().any(|line| line.contains("another cluster of this name")), "but it is reported");
+    assert!(
+        world.second.lines().iter().any(|line| line.contains("another cluster of this name")),
+        "but it is reported"
+    );
     assert_eq!(world.doubles(), Vec::<String>::new());
     drop(agent);
 }

@@ -1,0 +1,97 @@
+use engine::control::Settings;
+use engine::input::PlanningInput;
+use engine::plan::{Plan, PlanReport};
+
+use super::*;
+use crate::store::lease::Open;
+
+fn nothing(_: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+    Err("nothing is planned here".to_owned())
+}
+
+fn region() -> Scope {
+    Scope::Region { account: "1".to_owned(), region: "east".to_owned() }
+}
+
+fn lease(scope: Scope) -> Lease {
+    Lease { scope, owner: "me".to_owned(), epoch: 4 }
+}
+
+fn granted(scope: Scope) -> Result<LeaseAnswer, StoreError> {
+    Ok(LeaseAnswer::Granted { lease: lease(scope), open: Open::default() })
+}
+
+/// A replica that decides for `blue`, whose agent is there, and lists the machines of its region; at 0.
+fn replica() -> Replica {
+    let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region());
+    let now = Timestamp(0);
+    replica.handle(Input::Leased { cluster: "blue".into(), answer: granted(Scope::cluster("blue")) }, now);
+    replica.handle(Input::RegionTaken(granted(region())), now);
+    happens(&mut replica, Event::AgentConnected { cluster: "blue".into() }, 0);
+    replica
+}
+
+fn happens(replica: &mut Replica, event: Event, at: i64) -> Vec<Output> {
+    replica.handle(Input::Heard(SessionEvent::Happened(event)), Timestamp(at))
+}
+
+/// Another replica would like to have `scope`; says whether it is given back for that.
+fn is_handed_over(replica: &mut Replica, scope: Scope, at: i64) -> bool {
+    let renewal = Renewal { lost: Vec::new(), wanted: vec![(lease(scope), "another".to_owned())] };
+    let outputs = replica.handle(Input::Renewed(renewal), Timestamp(at));
+    outputs.iter().any(|output| matches!(output, Output::Call(Call::Release(_))))
+}
+
+#[test]
+fn a_cluster_is_handed_over_for_a_wish_only_when_its_agent_has_been_gone_for_a_while() {
+    let blue = || Scope::cluster("blue");
+    let mut replica = replica();
+    assert!(!is_handed_over(&mut replica, blue(), 600_000), "its agent is here, whoever else it has said hello to");
+    happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 700_000);
+    assert!(!is_handed_over(&mut replica, blue(), 704_999), "it may come back");
+    happens(&mut replica, Event::AgentConnected { cluster: "blue".into() }, 704_999);
+    assert!(!is_handed_over(&mut replica, blue(), 710_000), "it came back");
+    happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 710_000);
+    // 710,000 + 5,000.
+    assert!(is_handed_over(&mut replica, blue(), 715_000));
+    assert!(!is_handed_over(&mut replica, blue(), 715_001), "it is somebody else's");
+}
+
+#[test]
+fn a_region_stays_where_it_is_whoever_wishes_for_it() {
+    let mut replica = replica();
+    assert!(!is_handed_over(&mut replica, region(), 600_000));
+    let held: Vec<Scope> = replica.leases().map(|lease| lease.scope.clone()).collect();
+    assert_eq!(held, [Scope::cluster("blue"), region()], "both are renewed, and given back at the end");
+}
+
+#[test]
+fn who_has_lost_its_leases_tells_the_agent_and_asks_the_cloud_no_more() {
+    let mut replica = replica();
+    let lost = vec![lease(Scope::cluster("blue")), lease(region())];
+    let outputs = replica.handle(Input::Renewed(Renewal { lost, wanted: Vec::new() }), Timestamp(1_000));
+    let refused = |output: &Output| matches!(output, Output::Refuse { cluster, .. } if &**cluster == "blue");
+    assert!(outputs.iter().any(refused), "{outputs:?}");
+    assert_eq!((replica.leases().count(), replica.controller().clusters().count()), (0, 0));
+    let listing = replica.handle(Input::ListingDue, Timestamp(2_000));
+    assert!(matches!(&listing[..], [Output::Call(Call::ReadListing { clusters, .. })] if clusters.is_empty()));
+}
+
+#[test]
+fn peoples_word_for_a_cluster_that_somebody_else_decides_for_changes_nothing_here() {
+    let mut replica = replica();
+    assert!(happens(&mut replica, Event::QuarantineReleased { cluster: "green".into() }, 1_000).is_empty());
+    let known: Vec<&ClusterId> = replica.controller().clusters().collect();
+    assert_eq!(known, [&ClusterId::from("blue")]);
+}
+
+#[test]
+fn a_listing_reaches_the_clusters_that_are_decided_for_here_and_no_others() {
+    let mut replica = replica();
+    let asked_about = vec![ClusterId::from("blue"), ClusterId::from("green")];
+    let kept = KeptListing { number: 1, age: std::time::Duration::ZERO, machines: Vec::new() };
+    let overheard = Input::Overheard { asked: Timestamp(1_000), clusters: asked_about, answer: Ok(Some(kept)) };
+    replica.handle(overheard, Timestamp(1_000));
+    let known: Vec<&ClusterId> = replica.controller().clusters().collect();
+    assert_eq!(known, [&ClusterId::from("blue")], "green was handed over while its listing was read");
+}
