@@ -4,7 +4,9 @@
 //! plane comes from), [`machine`] and [`kubelets`] (who plays the nodes), [`cluster`] (what a scenario does and sees),
 //! [`world`] (Fleetwright around the cluster), [`book`] (the judge).
 
+mod assets;
 pub mod audit;
+pub mod authority;
 pub mod book;
 pub mod cluster;
 pub mod control_plane;
@@ -16,7 +18,9 @@ pub mod machine;
 pub mod plan;
 pub mod process;
 mod program;
+mod source;
 pub mod suite;
+pub mod tokens;
 pub mod waits;
 pub mod world;
 

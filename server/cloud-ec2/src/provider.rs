@@ -110,6 +110,17 @@ impl Ec2Cloud {
     }
 }
 
+impl Ec2Cloud {
+    /// Whether the machine is `cluster`'s. One that has ended loses its tags some time.
+    async fn owned(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
+        let instance = self.describe(id).await?;
+        if instance.state == InstanceState::Terminated {
+            return Err(CloudError::NotFound { id: instance.id });
+        }
+        instance.owned_by(cluster)
+    }
+}
+
 fn https() -> SharedHttpClient {
     aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }
@@ -146,8 +157,10 @@ impl CloudProvider for Ec2Cloud {
         }
     }
 
-    async fn terminate(&self, id: &str) -> Result<(), CloudError> {
+    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
         let id = instance_id(id);
+        // EC2 ends whatever the account may end; only the tags say whose the machine is.
+        self.owned(id, cluster).await?;
         let sent = self.client.terminate_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
         let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));

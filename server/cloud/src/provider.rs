@@ -147,6 +147,16 @@ pub enum CloudError {
         /// Instance id.
         id: Text,
     },
+    /// The machine is another cluster's, or nobody's of ours. It was left alone.
+    #[error("instance {id} belongs to {}, not to cluster {asked:?}: it is left alone", whose(.owner))]
+    Foreign {
+        /// Instance id.
+        id: Text,
+        /// The cluster that its tag names; empty when it has none.
+        owner: Text,
+        /// The cluster for which it was to be given back.
+        asked: Text,
+    },
     /// The answer did not come. Whether anything was done is unknown; the same request must be sent again.
     #[error("no answer from the cloud to {operation}; the same request must be sent again to learn what came of it")]
     Unknown {
@@ -163,6 +173,10 @@ pub enum CloudError {
         /// The cloud's words.
         message: String,
     },
+}
+
+fn whose(owner: &str) -> String {
+    if owner.is_empty() { "no cluster of ours".to_owned() } else { format!("cluster {owner:?}") }
 }
 
 fn list(options: &[Override]) -> String {
@@ -191,6 +205,7 @@ impl CloudError {
             }
             Self::IdempotentParameterMismatch { .. } => Some(refused(&Text::from("IdempotentParameterMismatch"), true)),
             Self::NotFound { .. } => Some(refused(&Text::from("NotFound"), false)),
+            Self::Foreign { .. } => Some(refused(&Text::from("Foreign"), false)),
             Self::Refused { code, .. } => Some(refused(code, false)),
             Self::RequestLimitExceeded { .. } | Self::Unknown { .. } => None,
         }
@@ -213,6 +228,19 @@ pub enum CloudEvent {
     Terminated(Instance),
 }
 
+impl Instance {
+    /// Whether the machine is `cluster`'s.
+    ///
+    /// # Errors
+    /// [`CloudError::Foreign`] when its tag names another cluster, or none.
+    pub fn owned_by(&self, cluster: &str) -> Result<(), CloudError> {
+        if self.cluster.as_ref() == cluster && !cluster.is_empty() {
+            return Ok(());
+        }
+        Err(CloudError::Foreign { id: self.id.clone(), owner: self.cluster.clone(), asked: Text::from(cluster) })
+    }
+}
+
 /// A cloud. Calls may be made by several tasks at once.
 pub trait CloudProvider: Send + Sync {
     /// Buys one machine.
@@ -221,11 +249,13 @@ pub trait CloudProvider: Send + Sync {
     /// [`CloudError`]; only `RequestLimitExceeded` and `Unknown` leave it open whether the same request may still succeed.
     fn launch(&self, request: &LaunchRequest) -> impl Future<Output = Result<LaunchOutcome, CloudError>> + Send;
 
-    /// Gives a machine back. Success means that the cloud has begun; [`CloudProvider::describe`] says when it is done.
+    /// Gives a machine of `cluster` back. Success means that the cloud has begun; [`CloudProvider::describe`] says when it is
+    /// done. Whose a machine is follows from its tags: what an agent says of its cluster's NodeClaims may be a lie.
     ///
     /// # Errors
-    /// [`CloudError::NotFound`] when it is gone already, else why it could not be given back.
-    fn terminate(&self, id: &str) -> impl Future<Output = Result<(), CloudError>> + Send;
+    /// [`CloudError::NotFound`] when it is gone already, [`CloudError::Foreign`] when it is not this cluster's, else why it could
+    /// not be given back.
+    fn terminate(&self, id: &str, cluster: &str) -> impl Future<Output = Result<(), CloudError>> + Send;
 
     /// One machine.
     ///

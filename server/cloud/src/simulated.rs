@@ -195,6 +195,15 @@ impl SimulatedCloud {
         Ok(())
     }
 
+    /// The same for whoever speaks for `cluster`: a machine of another stays.
+    ///
+    /// # Errors
+    /// As [`CloudProvider::terminate`](crate::provider::CloudProvider::terminate).
+    pub fn terminate_of(&mut self, cluster: &str, id: &str, now: Timestamp) -> Result<(), CloudError> {
+        self.describe(id)?.owned_by(cluster)?;
+        self.terminate(id, now)
+    }
+
     /// One machine, gone or not.
     ///
     /// # Errors

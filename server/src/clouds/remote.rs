@@ -67,8 +67,9 @@ impl CloudProvider for RemoteCloud {
         wire::read_launch_response(answer("the launch", called)?)
     }
 
-    async fn terminate(&self, id: &str) -> Result<(), CloudError> {
-        let called = self.client.clone().terminate(v1::TerminateRequest { id: id.to_owned() }).await;
+    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
+        let request = v1::TerminateRequest { id: id.to_owned(), cluster: cluster.to_owned() };
+        let called = self.client.clone().terminate(request).await;
         wire::refused(answer("the termination", called)?.failure)
     }
 

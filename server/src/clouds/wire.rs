@@ -139,6 +139,9 @@ pub(crate) fn failure(error: &CloudError) -> v1::Failure {
         CloudError::RequestLimitExceeded { retry_after_ms } => Kind::RetryAfterMs(*retry_after_ms),
         CloudError::IdempotentParameterMismatch { token } => Kind::TokenMismatch(token.to_string()),
         CloudError::NotFound { id } => Kind::NotFound(id.to_string()),
+        CloudError::Foreign { id, owner, asked } => {
+            Kind::Foreign(v1::Foreign { id: id.to_string(), owner: owner.to_string(), asked: asked.to_string() })
+        }
         CloudError::Unknown { operation } => Kind::Unknown(operation.to_string()),
         CloudError::Refused { operation, code, message } => Kind::Refused(v1::Refused {
             operation: operation.to_string(),
@@ -160,6 +163,9 @@ pub(crate) fn refused(failure: Option<v1::Failure>) -> Result<(), CloudError> {
         Some(Kind::RetryAfterMs(retry_after_ms)) => CloudError::RequestLimitExceeded { retry_after_ms },
         Some(Kind::TokenMismatch(token)) => CloudError::IdempotentParameterMismatch { token: Text::from(token) },
         Some(Kind::NotFound(id)) => CloudError::NotFound { id: Text::from(id) },
+        Some(Kind::Foreign(v1::Foreign { id, owner, asked })) => {
+            CloudError::Foreign { id: Text::from(id), owner: Text::from(owner), asked: Text::from(asked) }
+        }
         Some(Kind::Unknown(operation)) => CloudError::Unknown { operation: Text::from(operation) },
         Some(Kind::Refused(v1::Refused { operation, code, message })) => {
             CloudError::Refused { operation: Text::from(operation), code: Text::from(code), message }
@@ -206,6 +212,7 @@ mod tests {
             CloudError::RequestLimitExceeded { retry_after_ms: 7 },
             CloudError::IdempotentParameterMismatch { token: text("t") },
             CloudError::NotFound { id: text("i-1") },
+            CloudError::Foreign { id: text("i-1"), owner: text("blue"), asked: text("green") },
             CloudError::Unknown { operation: text("x") },
             CloudError::Refused { operation: text("x"), code: text("y"), message: "z".to_owned() },
         ];

@@ -146,7 +146,7 @@ impl<C: CloudProvider> Errand<'_, C> {
             Command::Relaunch(decided) => self.relaunch(&decided).await,
             Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
             Command::Close { claim, .. } => self.close(&claim).await,
-            Command::Terminate { provider_id, .. } => self.terminate(&provider_id).await,
+            Command::Terminate { cluster, claim, provider_id } => self.terminate(&cluster, &claim, &provider_id).await,
             // Instructions go through the sessions, which keep them until they are answered.
             Command::Instruct { .. } => again("an instruction is no errand"),
         }
@@ -227,10 +227,14 @@ impl<C: CloudProvider> Errand<'_, C> {
         }
     }
 
-    async fn terminate(&self, provider_id: &str) -> Outcome {
-        match self.cloud.terminate(instance_id(provider_id)).await {
+    async fn terminate(&self, cluster: &str, claim: &str, provider_id: &str) -> Outcome {
+        match self.cloud.terminate(instance_id(provider_id), cluster).await {
             Ok(()) => Outcome::Begun,
             Err(CloudError::NotFound { .. }) => Outcome::Done,
+            Err(foreign @ CloudError::Foreign { .. }) => {
+                warn!(cluster, claim, reason = %foreign, "a NodeClaim names a machine of somebody else");
+                Outcome::Refused(foreign.to_string())
+            }
             Err(error) => later(&error),
         }
     }

@@ -142,12 +142,11 @@ impl CloudProvider for Port {
         outcome
     }
 
-    async fn terminate(&self, id: &str) -> Result<(), CloudError> {
+    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
         let id = Text::from(instance_id(id));
-        let cluster = self.outside.cloud().describe(&id).ok().map(|instance| instance.cluster.clone());
-        self.note(&cluster.unwrap_or_default(), Act::Terminate { id: id.clone() });
+        self.note(&Text::from(cluster), Act::Terminate { id: id.clone() });
         self.reach_cloud().await?;
-        let done = self.outside.cloud().terminate(&id, self.outside.now());
+        let done = self.outside.cloud().terminate_of(cluster, &id, self.outside.now());
         self.outside.travel(CLOUD_MS).await;
         if self.outside.strikes(Trouble::CloudLost) {
             self.outside.felt("terminations lost");

@@ -183,9 +183,10 @@ impl SimulatedCloudService for Service {
         &self,
         request: Request<v1::TerminateRequest>,
     ) -> Result<Response<v1::TerminateResponse>, Status> {
-        let (shared, id) = (Arc::clone(&self.shared), request.into_inner().id);
+        let (shared, v1::TerminateRequest { id, cluster }) = (Arc::clone(&self.shared), request.into_inner());
         carried_out(async move {
-            let ended = shared.ask("Terminate", |shared| shared.cloud.cloud().terminate(&id, clock::now())).await;
+            let terminate = |shared: &Shared| shared.cloud.cloud().terminate_of(&cluster, &id, clock::now());
+            let ended = shared.ask("Terminate", terminate).await;
             v1::TerminateResponse { failure: ended.err().as_ref().map(wire::failure) }
         })
         .await

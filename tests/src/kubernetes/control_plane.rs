@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
+use super::assets::Assets;
+use super::source::{self, Source};
 use super::{Missing, program};
 use crate::Folder;
 
-/// Names the kubeconfig of a cluster that the tests may fill and empty as they please, such as one of kind. A plain
-/// `KUBECONFIG` is never used: it may point to something that somebody needs.
-pub const GIVEN: &str = "FLEETWRIGHT_E2E_KUBECONFIG";
 /// From start to ready: five seconds on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a silent node is believed in.
@@ -31,29 +30,38 @@ pub struct ControlPlane {
 /// One that was started here.
 #[derive(Debug)]
 struct Own {
-    program: PathBuf,
+    made_of: MadeOf,
     folder: Folder,
-    running: Option<Child>,
+    /// In the order in which each needs those before it.
+    running: Vec<Child>,
     /// Bytes of the audit log that were written while it was starting.
     starting: Vec<std::ops::Range<usize>>,
 }
 
+/// What is started.
+#[derive(Debug)]
+enum MadeOf {
+    /// The program in `tests/control-plane`, which is everything in one process.
+    Program(PathBuf),
+    /// A process each.
+    Assets(Assets),
+}
+
 impl ControlPlane {
-    /// The cluster that [`GIVEN`] names; else a control plane of its own, empty.
+    /// The cluster that was given; else a control plane of its own, empty, of binaries that were given or of the program.
     ///
     /// # Errors
-    /// [`Missing`] when this machine has neither and cannot build one; anything else when it does not start.
+    /// [`Missing`] when this machine has none of these and cannot build one; anything else when it does not start.
     pub fn find_or_start() -> anyhow::Result<Self> {
-        if let Some(given) = std::env::var_os(GIVEN).filter(|given| !given.is_empty()) {
-            let kubeconfig = PathBuf::from(given);
-            ensure!(kubeconfig.is_file(), "{GIVEN} names {}, which is no file", kubeconfig.display());
-            return Ok(Self { kubeconfig, own: None });
-        }
-        if !cfg!(target_os = "linux") {
-            return Err(Missing("the control plane for tests runs on Linux only".to_owned()).into());
-        }
-        let program = program::find_or_build()?;
-        let mut own = Own { program, folder: Folder::new(), running: None, starting: Vec::new() };
+        let made_of = match source::find(|variable| std::env::var_os(variable))? {
+            Source::Given(kubeconfig) => return Ok(Self { kubeconfig, own: None }),
+            _ if !cfg!(target_os = "linux") => {
+                return Err(Missing("the control plane for tests runs on Linux only".to_owned()).into());
+            }
+            Source::Assets(assets) => MadeOf::Assets(assets),
+            Source::OwnProgram => MadeOf::Program(program::find_or_build()?),
+        };
+        let mut own = Own { made_of, folder: Folder::new(), running: Vec::new(), starting: Vec::new() };
         let kubeconfig = own.start()?;
         Ok(Self { kubeconfig, own: Some(own) })
     }
@@ -70,6 +78,15 @@ impl ControlPlane {
         self.own.is_some()
     }
 
+    /// Whether it has a kube-scheduler, and a controller-manager that makes pods for it. A cluster that was given has both.
+    #[must_use]
+    pub fn schedules(&self) -> bool {
+        match self.own.as_ref().map(|own| &own.made_of) {
+            Some(MadeOf::Assets(assets)) => assets.schedules(),
+            Some(MadeOf::Program(_)) | None => true,
+        }
+    }
+
     /// What service accounts outside kube-system have asked so far, one JSON event a line; empty for a cluster that was
     /// given. Requests from before it was ready are left out: until then it has not read the roles and forbids everything.
     ///
@@ -82,10 +99,14 @@ impl ControlPlane {
         Ok(log)
     }
 
-    /// Process id of the one that was started here.
-    #[must_use]
-    pub fn process(&self) -> Option<u32> {
-        self.own.as_ref()?.running.as_ref().map(Child::id)
+    /// A key or certificate of one that was started here, by its file name, such as `ca.crt`; its folder says which there are.
+    ///
+    /// # Errors
+    /// When it was not started here.
+    pub fn secret(&self, name: &str) -> anyhow::Result<PathBuf> {
+        ensure!(self.is_own(), "a cluster that was given keeps its keys to itself");
+        let folder = self.kubeconfig.parent().context("a kubeconfig without a folder")?;
+        Ok(folder.join("pki").join(name))
     }
 
     /// Kills it without a word. It stays away until [`start_again`](Self::start_again).
@@ -94,9 +115,8 @@ impl ControlPlane {
     /// When it was not started here, or cannot be killed.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         let own = self.own.as_mut().context("a cluster that was given cannot be killed")?;
-        let mut child = own.running.take().context("the control plane does not run")?;
-        child.kill().context("cannot kill the control plane")?;
-        child.wait().context("cannot wait for the control plane").map(drop)
+        ensure!(!own.running.is_empty(), "the control plane does not run");
+        own.end().context("cannot kill the control plane")
     }
 
     /// Starts it again with what it had: data, keys, port.
@@ -105,7 +125,7 @@ impl ControlPlane {
     /// When it does not become ready.
     pub fn start_again(&mut self) -> anyhow::Result<()> {
         let own = self.own.as_mut().context("a cluster that was given cannot be started")?;
-        ensure!(own.running.is_none(), "the control plane runs");
+        ensure!(own.running.is_empty(), "the control plane runs");
         own.start().map(drop)
     }
 }
@@ -128,21 +148,41 @@ impl Own {
     /// Starts it and waits until it is ready; returns the administrator's kubeconfig.
     fn start(&mut self) -> anyhow::Result<PathBuf> {
         let before = self.audited();
+        let home = self.folder.path().join("control-plane");
+        let started = match &self.made_of {
+            MadeOf::Program(program) => self.start_program(program, &home).map(|child| vec![child]),
+            MadeOf::Assets(assets) => assets.start(&home, &self.log(), &self.audit_log(), NODE_GRACE),
+        };
+        self.running = started.with_context(|| format!("no control plane; its last words:\n{}", self.last_lines()))?;
+        self.starting.push(before..self.audited());
+        Ok(home.join("admin.kubeconfig"))
+    }
+
+    fn start_program(&self, program: &Path, home: &Path) -> anyhow::Result<Child> {
         let log = File::options().create(true).append(true).open(self.log()).context("cannot write the log")?;
-        let mut command = Command::new(&self.program);
-        command.arg("--dir").arg(self.folder.path().join("control-plane")).arg("--audit-log").arg(self.audit_log());
-        command.args(["--node-grace", NODE_GRACE]);
+        let mut command = Command::new(program);
+        command.arg("--dir").arg(home).arg("--audit-log").arg(self.audit_log()).args(["--node-grace", NODE_GRACE]);
         // It ends when its standard input closes, and nobody but this process holds the other end.
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let ready = first_line(&mut child, PATIENCE);
-        self.running = Some(child);
-        match ready.as_deref().and_then(|line| line.strip_prefix("READY ")) {
-            Some(path) => {
-                self.starting.push(before..self.audited());
-                Ok(PathBuf::from(path))
-            }
-            None => bail!("the control plane is not ready after {PATIENCE:?}:\n{}", self.last_lines()),
+        if ready.is_some_and(|line| line.starts_with("READY ")) {
+            return Ok(child);
         }
+        child.kill().and_then(|()| child.wait()).context("cannot end what did not start")?;
+        bail!("it is not ready after {PATIENCE:?}")
+    }
+
+    /// Ends it without a word, the API server's clients first.
+    fn end(&mut self) -> std::io::Result<()> {
+        for mut child in self.running.drain(..).rev() {
+            match self.made_of {
+                MadeOf::Program(_) => child.kill()?,
+                // Each is on a leash of standard input, which ends after it.
+                MadeOf::Assets(_) => drop(child.stdin.take()),
+            }
+            child.wait()?;
+        }
+        Ok(())
     }
 
     fn last_lines(&self) -> String {
@@ -155,10 +195,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.running {
-            let _ended_already = child.kill();
-            let _status = child.wait();
-        }
+        let _ended_already = self.end();
     }
 }
 

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Seen, until};
+use super::tokens::granted;
 use super::world::AGENT;
 
 /// How long definitions may take to be established.
@@ -38,7 +36,11 @@ pub fn objects(folder: &str) -> anyhow::Result<Vec<Value>> {
     Ok(objects)
 }
 
-fn read(text: &str) -> anyhow::Result<Vec<Value>> {
+/// The objects of a manifest.
+///
+/// # Errors
+/// When it is no YAML.
+pub fn read(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
@@ -121,11 +123,7 @@ pub async fn kubeconfig_of(
     (namespace, name): (&str, &str),
     file: &Path,
 ) -> anyhow::Result<()> {
-    let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), namespace);
-    let wanted: TokenRequest =
-        serde_json::from_value(json!({ "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }))?;
-    let granted = accounts.create_token_request(name, &PostParams::default(), &wanted).await;
-    let token = granted.with_context(|| format!("no token for {namespace}/{name}"))?.status.context("no token")?.token;
+    let token = granted(&cluster.client, (namespace, name), &[], TOKEN_SECONDS).await?;
     let text = fs::read_to_string(administrator).context("cannot read the administrator's kubeconfig")?;
     let mut config: Value = serde_saphyr::from_str(&text)?;
     config["users"] = json!([{ "name": name, "user": { "token": token } }]);

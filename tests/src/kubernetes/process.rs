@@ -32,6 +32,12 @@ impl Process {
         self
     }
 
+    /// Several of them.
+    #[must_use]
+    pub fn envs(self, variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        variables.into_iter().fold(self, |process, (name, value)| process.env(name, value))
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -85,6 +91,13 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// How many lines of its log have all of `words`.
+    #[must_use]
+    pub fn times_said(&self, words: &[&str]) -> usize {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
     }
 
     /// The end of its log.

@@ -3,6 +3,7 @@
 //! What is kept is the program alone, under a name made of everything that it is made of; Go's own build cache may come
 //! and go.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ type Version = (u32, u32, u32);
 /// [`Missing`] without a Go that is new enough; anything else when the build fails.
 pub(super) fn find_or_build() -> anyhow::Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane");
-    let go = find_go()?;
+    let go = find_go(&std::env::var_os("PATH").unwrap_or_default(), Path::new("/usr/local/go/bin"))?;
     let kept = cache_folder()?.join(format!("control-plane-{}", fingerprint(&source, &go.version)?));
     if !kept.is_file() {
         build(&go.path, &source, &kept)?;
@@ -52,9 +53,9 @@ struct Go {
     version: String,
 }
 
-fn find_go() -> Result<Go, Missing> {
-    let on_path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&on_path).chain([PathBuf::from("/usr/local/go/bin")]);
+/// The first Go that is new enough in the folders of `path`, and then in `usual`, where Go's own installer puts it.
+fn find_go(path: &OsStr, usual: &Path) -> Result<Go, Missing> {
+    let folders = std::env::split_paths(path).chain([usual.to_owned()]);
     let mut found = Vec::new();
     for path in folders.map(|folder| folder.join("go")).filter(|path| path.is_file()) {
         let told = Command::new(&path).arg("version").env("GOTOOLCHAIN", "local").output();
@@ -169,6 +170,26 @@ mod tests {
         assert_eq!(parse_version("go version go1.27 linux/arm64"), Some((1, 27, 0)));
         assert_eq!(parse_version("go version devel"), None);
         assert!(parse_version("go version go1.26.7 linux/amd64") < Some(OLDEST_GO));
+    }
+
+    /// A folder with a program `go` that says that it is of this version.
+    fn go(version: &str) -> crate::Folder {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = crate::Folder::new();
+        let path = folder.file("go", format!("#!/bin/sh\necho go version go{version} linux/amd64\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_go_that_is_too_old_is_passed_over_and_none_is_said_to_be_missing() {
+        let (old, fit, none) = (go("1.26.7"), go("1.26.8"), crate::Folder::new());
+        let path = std::env::join_paths([none.path(), old.path(), fit.path()]).unwrap();
+        assert_eq!(find_go(&path, none.path()).unwrap().path, fit.path().join("go"));
+        assert_eq!(find_go(old.path().as_os_str(), fit.path()).unwrap().path, fit.path().join("go"));
+        let said = |path: &Path| find_go(path.as_os_str(), none.path()).err().unwrap().to_string();
+        assert!(said(old.path()).contains("Go 1.26.8 or newer; there is") && said(old.path()).contains("go1.26.7"));
+        assert!(said(none.path()).contains("no Go on the PATH"));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub limit: Duration,
     /// Whether it needs a control plane that it may kill and whose audit log it can read.
     pub needs_own: bool,
+    /// Whether anything in it is to be scheduled. Binaries that were given may lack what does that.
+    pub needs_scheduler: bool,
     /// Whether it judges what the other scenarios have done, and so means nothing without all of them.
     pub needs_all: bool,
     /// Whether it is played only when its name is given whole: it costs more than it tells every day.
@@ -69,15 +71,24 @@ impl Stage {
     }
 
     async fn new(plane: ControlPlane, programs: &Programs) -> anyhow::Result<Self> {
-        let config = kube::config::Kubeconfig::read_from(plane.kubeconfig()).context("cannot read the kubeconfig")?;
-        let mut config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await?;
-        config.read_timeout = Some(Duration::from_secs(300));
-        let client = kube::Client::try_from(config).context("cannot use the kubeconfig")?;
-        let cluster = Cluster::with_namespace(&client, "stage").await?;
-        deploy::define(&cluster).await?;
-        deploy::allow(&cluster).await?;
+        let client = furnish(&plane).await?;
         Ok(Self { plane: tokio::sync::Mutex::new(plane), client, programs: programs.clone() })
     }
+}
+
+/// Applies what a cluster needs for an agent; returns the administrator's client.
+///
+/// # Errors
+/// When the API server refuses something.
+pub async fn furnish(plane: &ControlPlane) -> anyhow::Result<kube::Client> {
+    let config = kube::config::Kubeconfig::read_from(plane.kubeconfig()).context("cannot read the kubeconfig")?;
+    let mut config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await?;
+    config.read_timeout = Some(Duration::from_secs(300));
+    let client = kube::Client::try_from(config).context("cannot use the kubeconfig")?;
+    let cluster = Cluster::with_namespace(&client, "stage").await?;
+    deploy::define(&cluster).await?;
+    deploy::allow(&cluster).await?;
+    Ok(client)
 }
 
 /// Why a scenario cannot be played on this machine, although others can: something that it needs is not installed.
@@ -86,6 +97,7 @@ impl Stage {
 pub struct Skip(pub String);
 
 /// What became of a scenario.
+#[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed(String),
     Failed(String),
@@ -118,7 +130,10 @@ fn play_all(programs: &Programs, wanted: &[&Scenario], all: bool) -> Vec<Outcome
     let stage = ControlPlane::find_or_start().and_then(|plane| runtime.block_on(Stage::new(plane, programs)));
     let stage = match stage {
         Ok(stage) => Arc::new(stage),
-        Err(error) => return wanted.iter().map(|one| tell(one, unavailable(&error), Duration::ZERO)).collect(),
+        Err(error) => {
+            let must_run = must_run(std::env::var("CI").ok().as_deref());
+            return wanted.iter().map(|one| tell(one, unavailable(&error, must_run), Duration::ZERO)).collect();
+        }
     };
     let play = |one: &&Scenario| {
         let start = Instant::now();
@@ -128,9 +143,13 @@ fn play_all(programs: &Programs, wanted: &[&Scenario], all: bool) -> Vec<Outcome
     wanted.iter().map(play).collect()
 }
 
+/// Whether somebody relies on the answer, by the variable `CI`.
+fn must_run(ci: Option<&str>) -> bool {
+    ci.is_some_and(|ci| !["", "false", "0"].contains(&ci))
+}
+
 /// Without a control plane: skipped, or failed where somebody relies on the answer.
-fn unavailable(error: &anyhow::Error) -> Outcome {
-    let must_run = std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false" && ci != "0");
+fn unavailable(error: &anyhow::Error, must_run: bool) -> Outcome {
     match error.downcast_ref::<Missing>() {
         Some(missing) if !must_run => Outcome::Skipped(missing.to_string()),
         _ => Outcome::Failed(format!("{error:#}")),
@@ -143,6 +162,11 @@ async fn play(scenario: &Scenario, stage: Arc<Stage>, all: bool) -> Outcome {
     }
     if scenario.needs_own && !stage.plane.lock().await.is_own() {
         return Outcome::Skipped("needs a control plane of its own".to_owned());
+    }
+    if scenario.needs_scheduler && !stage.plane.lock().await.schedules() {
+        return Outcome::Skipped(
+            "needs kube-scheduler and kube-controller-manager, which the binaries that were given lack".to_owned(),
+        );
     }
     let playing = AssertUnwindSafe((scenario.play)(stage)).catch_unwind();
     match tokio::time::timeout(scenario.limit, playing).await {
@@ -180,4 +204,36 @@ fn conclude(outcomes: &[Outcome], filtered: usize) -> ExitCode {
         "\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored; 0 measured; {filtered} filtered out\n"
     );
     if failed > 0 { ExitCode::from(101) } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_control_plane_a_scenario_is_skipped_and_fails_where_somebody_relies_on_it() {
+        let missing = anyhow::Error::from(Missing("there is no Go".to_owned()));
+        assert_eq!(unavailable(&missing, false), Outcome::Skipped("there is no Go".to_owned()));
+        assert_eq!(unavailable(&missing, true), Outcome::Failed("there is no Go".to_owned()));
+        // What is there and does not start is no reason to skip anything.
+        let broken = anyhow::anyhow!("the control plane does not build");
+        assert_eq!(unavailable(&broken, false), Outcome::Failed("the control plane does not build".to_owned()));
+    }
+
+    #[test]
+    fn ci_says_that_somebody_relies_on_the_answer() {
+        for (ci, relies) in [(None, false), (Some(""), false), (Some("false"), false), (Some("0"), false)] {
+            assert_eq!(must_run(ci), relies, "{ci:?}");
+        }
+        assert!(must_run(Some("true")) && must_run(Some("1")));
+    }
+
+    #[test]
+    fn what_failed_fails_the_suite_and_what_was_skipped_does_not() {
+        let skipped = || Outcome::Skipped(String::new());
+        let failed =
+            |outcomes: &[Outcome]| format!("{:?}", conclude(outcomes, 0)) != format!("{:?}", ExitCode::SUCCESS);
+        assert!(!failed(&[Outcome::Passed(String::new()), skipped()]));
+        assert!(failed(&[skipped(), Outcome::Failed(String::new())]));
+    }
 }

@@ -45,6 +45,17 @@ pub struct Options {
     pub account: Option<&'static str>,
     /// How quick machines are.
     pub pace: Pace,
+    /// By what server and agent know each other; nobody is asked who they are when absent.
+    pub secured: Option<Secured>,
+}
+
+/// Settings by which server and agent know each other, as environment variables. They speak over TLS.
+#[derive(Debug, Clone, Default)]
+pub struct Secured {
+    /// Of the server.
+    pub server: Vec<(&'static str, String)>,
+    /// Of the agent.
+    pub agent: Vec<(&'static str, String)>,
 }
 
 /// A cluster, a cloud, a server, an agent.
@@ -96,12 +107,15 @@ impl World {
         // The server comes back to its address after a restart, so it is chosen here.
         let grpc = free_address()?;
         let config = folder.file("fleetwright.toml", configuration(&grpc, &address, &options.server));
-        let server = server(&stage.programs.server, config, log("server.log"), options.database);
+        let scheme = if options.secured.is_some() { "https" } else { "http" };
+        let secured = options.secured.unwrap_or_default();
+        let server = server(&stage.programs.server, config, log("server.log"), options.database).envs(secured.server);
         let kubeconfig = log("agent.kubeconfig");
         let account = (AGENT.0, options.account.unwrap_or(AGENT.1));
         let administrator = stage.plane.lock().await.kubeconfig().to_owned();
         deploy::kubeconfig_of(&cluster, &administrator, account, &kubeconfig).await?;
-        let agent = agent(&stage.programs.agent, &grpc, &kubeconfig.display().to_string(), log("agent.log"));
+        let at = format!("{scheme}://{grpc}");
+        let agent = agent(&stage.programs.agent, CLUSTER, &at, &kubeconfig, log("agent.log")).envs(secured.agent);
         Ok(Self { cluster, book, grpc, server, agent, kubelets, _joiner: joiner, _cloud: cloud, _folder: folder })
     }
 
@@ -224,10 +238,12 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
     }
 }
 
-fn agent(program: &Path, server: &str, kubeconfig: &str, log: PathBuf) -> Process {
-    let server = format!("http://{server}");
-    let arguments = ["--server", &server, "--cluster-name", CLUSTER, "--region", REGION].map(str::to_owned).to_vec();
-    let agent = Process::new("the agent", program.to_owned(), arguments, log).env("KUBECONFIG", kubeconfig);
+/// The agent that speaks for `cluster` to the server at `server`, not started yet.
+#[must_use]
+pub fn agent(program: &Path, cluster: &str, server: &str, kubeconfig: &Path, log: PathBuf) -> Process {
+    let arguments = ["--server", server, "--cluster-name", cluster, "--region", REGION].map(str::to_owned).to_vec();
+    let agent = Process::new("the agent", program.to_owned(), arguments, log);
+    let agent = agent.env("KUBECONFIG", kubeconfig.display().to_string());
     talkative(agent, "FLEETWRIGHT_AGENT_LOG")
 }
 

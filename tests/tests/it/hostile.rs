@@ -19,10 +19,10 @@ use crate::{PATIENCE, PROGRAM};
 const CONVERSATIONS: u64 = 60;
 
 /// Numbers that follow from a seed (SplitMix64).
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -108,7 +108,7 @@ fn shout(address: &str, seed: u64) {
     }
 }
 
-fn start() -> (Running, String) {
+pub(super) fn start() -> (Running, String) {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let server = Program::new(PROGRAM, &arguments).start();
     let line = server.line_with(&["grpc://"], PATIENCE);

@@ -2,9 +2,12 @@
 
 mod bad_input;
 mod crashes;
+mod cut_off;
 mod demo;
+mod deploy;
 mod freeze;
 mod hostile;
+mod impostor;
 mod own_database;
 mod plan;
 mod replay;

@@ -9,11 +9,14 @@ use e2e::kubernetes::suite::{Stage, Told};
 use e2e::kubernetes::world::{Options, World};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::scale::until_nothing_is_paid;
 
 const PATIENCE: Duration = Duration::from_secs(90);
+/// For what is said again after two minutes at the earliest.
+const REPEATED: Duration = Duration::from_secs(240);
 
 async fn pool_of_one_kind(world: &World, capacity_type: &str) -> anyhow::Result<()> {
     let requirements = json!([
@@ -71,6 +74,7 @@ async fn play_budget_holds_and_releases(stage: &Stage, world: &World) -> Told {
     world.cluster.delete("v1", "Node", &node).await?;
     // Twice, so that the agent is known to have tried again.
     let refused = until_eviction_is_refused(stage, &pod, 2).await?;
+    let counted = until_event_is_counted_up(world, &node).await?;
     let held = start.elapsed();
     world.cluster.at(Some(&world.cluster.namespace), "v1", "Pod").get(&pod.name_any()).await?;
     world.cluster.apply(budget(&world.cluster, 1)).await?;
@@ -81,7 +85,8 @@ async fn play_budget_holds_and_releases(stage: &Stage, world: &World) -> Told {
     ensure!(nodes == 4, "{nodes} nodes for four pods");
     clear(world).await?;
     Ok(format!(
-        "{refused} evictions refused within {:.1} s; budget released, node gone after {:.1} s",
+        "{refused} evictions refused at first, the Event about it counted up to {counted} within {:.1} s; budget released, node \
+         gone after {:.1} s",
         held.as_secs_f64(),
         released.as_secs_f64()
     ))
@@ -105,6 +110,26 @@ async fn until_budget_counts(cluster: &Cluster) -> anyhow::Result<()> {
         Ok(if healthy == Some(4) { Seen::Done(()) } else { Seen::NotYet(format!("{healthy:?} healthy")) })
     };
     until("the budget counts four pods", PATIENCE, look).await
+}
+
+/// A drain that is refused again and again is one Event, which is counted up: every two minutes, as Karpenter's are. Returns
+/// the count.
+async fn until_event_is_counted_up(world: &World, node: &str) -> anyhow::Result<i64> {
+    // Those about objects without a namespace are kept here.
+    let events = world.cluster.at(Some("default"), "events.k8s.io/v1", "Event");
+    let look = || async {
+        let all = events.list(&ListParams::default()).await?.items;
+        let told = all.iter().filter(|event| {
+            event.data["reason"] == "FailedDraining" && event.data.pointer("/regarding/name") == Some(&json!(node))
+        });
+        let counts: Vec<Option<i64>> =
+            told.map(|event| event.data.pointer("/series/count").and_then(Value::as_i64)).collect();
+        Ok(match counts.as_slice() {
+            [Some(count)] => Seen::Done(*count),
+            _ => Seen::NotYet(format!("Events with counts {counts:?}")),
+        })
+    };
+    until("one Event about the drain is counted up", REPEATED, look).await
 }
 
 /// Returns how often it was, at least `times`.

@@ -6,10 +6,12 @@ mod coexist;
 mod crds;
 mod drain;
 mod footprint;
+mod manifests;
 mod rbac;
 mod restart;
 mod scale;
 mod stage;
+mod trust;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const AGENT: &str = "FLEETWRIGHT_E2E_AGENT";
 
 const fn scenario(name: &'static str, play: fn(Arc<Stage>) -> Play) -> Scenario {
-    Scenario { name, limit: LIMIT, needs_own: false, needs_all: false, by_name: false, play }
+    Scenario { name, limit: LIMIT, needs_own: false, needs_scheduler: true, needs_all: false, by_name: false, play }
 }
 
 /// One that kills the control plane or reads its audit log.
@@ -44,6 +46,10 @@ fn main() -> ExitCode {
             }),
             crds::STORED,
             crds::REFUSED,
+            Scenario {
+                needs_scheduler: false,
+                ..scenario("everything_in_deploy_is_accepted", |s| Box::pin(manifests::are_accepted(s)))
+            },
             agent::MACHINE,
             agent::DEADLINE,
             agent::PICTURES,
@@ -65,6 +71,12 @@ fn main() -> ExitCode {
                 Box::pin(coexist::cluster_autoscaler(s))
             }),
             scenario("kube_scheduler_carries_plans_out", |s| Box::pin(agreement::plans_are_carried_out(s))),
+            on_its_own("an_agent_speaks_for_one_cluster_by_its_accounts_token", |s| {
+                Box::pin(trust::tokens::speak_for_one_cluster(s))
+            }),
+            on_its_own("an_agent_speaks_for_one_cluster_by_its_certificate", |s| {
+                Box::pin(trust::certificates::speak_for_one_cluster(s))
+            }),
             Scenario { by_name: true, ..scenario("the_agent_stays_small", |s| Box::pin(footprint::of_the_agent(s))) },
             Scenario {
                 needs_all: true,

@@ -57,14 +57,24 @@ async fn a_machine_is_described_as_it_was_bought() {
 async fn giving_back_may_be_repeated_until_the_machine_is_gone() {
     let (ec2, cloud) = both().await;
     buy(&cloud, &["a"]).await;
-    cloud.terminate("aws:///eu-west-1b/i-1").await.unwrap();
-    cloud.terminate("i-1").await.unwrap();
+    cloud.terminate("aws:///eu-west-1b/i-1", "c1").await.unwrap();
+    cloud.terminate("i-1", "c1").await.unwrap();
     assert_eq!(cloud.describe("i-1").await.unwrap().state, InstanceState::ShuttingDown);
     ec2.end("i-1");
     let gone = |id: &str| Err(CloudError::NotFound { id: Text::from(id) });
-    assert_eq!(cloud.terminate("i-1").await, gone("i-1"));
-    assert_eq!(cloud.terminate("i-9").await, gone("i-9"));
+    assert_eq!(cloud.terminate("i-1", "c1").await, gone("i-1"));
+    assert_eq!(cloud.terminate("i-9", "c1").await, gone("i-9"));
     assert_eq!(listed(&cloud, "c1").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_machine_is_given_back_for_its_own_cluster_only() {
+    let (ec2, cloud) = both().await;
+    buy(&cloud, &["a"]).await;
+    let foreign = CloudError::Foreign { id: Text::from("i-1"), owner: Text::from("c1"), asked: Text::from("c2") };
+    assert_eq!(cloud.terminate("i-1", "c2").await, Err(foreign));
+    assert!(ec2.heard().iter().all(|form| form["Action"] != "TerminateInstances"));
+    cloud.terminate("i-1", "c1").await.unwrap();
 }
 
 #[tokio::test]

@@ -43,8 +43,8 @@ impl CloudProvider for ClockedCloud {
         self.cloud().launch(request, self.now())
     }
 
-    async fn terminate(&self, id: &str) -> Result<(), CloudError> {
-        self.cloud().terminate(id, self.now())
+    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
+        self.cloud().terminate_of(cluster, id, self.now())
     }
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {

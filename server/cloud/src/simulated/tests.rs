@@ -105,6 +105,21 @@ fn a_lost_answer_may_hide_a_machine_and_the_same_request_finds_it() {
 }
 
 #[test]
+fn a_machine_is_given_back_for_its_own_cluster_only() {
+    let mut cloud = cloud(Weather::default());
+    let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
+    for stranger in ["c2", ""] {
+        let refused = cloud.terminate_of(stranger, &id, Timestamp(10)).unwrap_err();
+        let foreign = CloudError::Foreign { id: id.clone(), owner: Text::from("c1"), asked: Text::from(stranger) };
+        assert_eq!(refused, foreign);
+        assert!(refused.to_string().contains("belongs to cluster \"c1\""), "{refused}");
+        assert_eq!(cloud.list("c1", Timestamp(10)).count(), 1);
+    }
+    cloud.terminate_of("c1", &id, Timestamp(10)).unwrap();
+    assert_eq!(cloud.describe(&id).unwrap().state, InstanceState::ShuttingDown);
+}
+
+#[test]
 fn terminating_is_told_once_it_is_over() {
     let mut cloud = cloud(Weather { shutdown_ms: 100, boot_ms: (60, 60), ..Weather::default() });
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;

@@ -47,7 +47,7 @@ impl Rehearsal {
             Command::Relaunch(decided) => Some(self.launch(&decided.machine.launch)),
             Command::Describe { provider_id, .. } => Some(self.describe(provider_id)),
             Command::Close { .. } => Some(Outcome::Done),
-            Command::Terminate { provider_id, .. } => Some(self.terminate(provider_id)),
+            Command::Terminate { cluster, provider_id, .. } => Some(self.terminate(cluster, provider_id)),
             Command::Instruct { cluster, instruction, .. } => self.instruct(id, cluster, instruction),
         };
         if let Some(outcome) = outcome {
@@ -89,10 +89,11 @@ impl Rehearsal {
         }
     }
 
-    fn terminate(&mut self, provider_id: &Text) -> Outcome {
-        match self.cloud.terminate(provider_id, self.now) {
+    fn terminate(&mut self, cluster: &str, provider_id: &str) -> Outcome {
+        match self.cloud.terminate_of(cluster, provider_id, self.now) {
             Ok(()) => Outcome::Begun,
             Err(CloudError::NotFound { .. }) => Outcome::Done,
+            Err(foreign @ CloudError::Foreign { .. }) => Outcome::Refused(foreign.to_string()),
             Err(error) => again(&error),
         }
     }

@@ -1,0 +1,70 @@
+//! Keys, certificates and kubeconfigs of a control plane, made once for each folder.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use p256::SecretKey;
+use p256::elliptic_curve::rand_core::OsRng;
+use p256::pkcs8::LineEnding;
+use serde_json::json;
+
+use crate::kubernetes::authority::{Authority, Certified};
+
+/// Clients of the API server: file, user, group.
+const CLIENTS: [(&str, &str, Option<&str>); 3] = [
+    ("admin", "admin", Some("system:masters")),
+    ("kube-scheduler", "system:kube-scheduler", None),
+    ("kube-controller-manager", "system:kube-controller-manager", None),
+];
+/// Written last: a folder that has it has everything.
+const LAST: &str = "service-accounts.key";
+
+/// Where the API server is.
+pub(super) fn url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+/// Makes what `home` lacks.
+pub(super) fn make(home: &Path, port: u16) -> anyhow::Result<()> {
+    let pki = home.join("pki");
+    if pki.join(LAST).is_file() {
+        return Ok(());
+    }
+    fs::create_dir_all(&pki).with_context(|| format!("cannot make {}", pki.display()))?;
+    let authority = Authority::new("fleetwright-test-ca")?;
+    write(&pki.join("ca.crt"), authority.pem())?;
+    let server = authority.certify(&["127.0.0.1", "10.96.0.1", "localhost", "kubernetes.default.svc"])?;
+    write(&pki.join("apiserver.crt"), &server.certificate)?;
+    write(&pki.join("apiserver.key"), &server.key)?;
+    for (file, user, group) in CLIENTS {
+        let client = authority.certify_user(user, group)?;
+        let config = kubeconfig(&url(port), authority.pem(), &client);
+        write(&home.join(format!("{file}.kubeconfig")), &config)?;
+    }
+    // The API server reads the public half too, and that only from this form of a key.
+    let accounts = SecretKey::random(&mut OsRng).to_sec1_pem(LineEnding::LF)?;
+    write(&pki.join(LAST), &accounts)
+}
+
+/// With everything inside: a file is all that a client needs.
+fn kubeconfig(url: &str, authority: &str, client: &Certified) -> String {
+    let data = |text: &str| STANDARD.encode(text);
+    let cluster = json!({ "server": url, "certificate-authority-data": data(authority) });
+    let user = json!({ "client-certificate-data": data(&client.certificate), "client-key-data": data(&client.key) });
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "test", "cluster": cluster }],
+        "users": [{ "name": "test", "user": user }],
+        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+        "current-context": "test",
+    });
+    config.to_string()
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

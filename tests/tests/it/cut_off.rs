@@ -1,0 +1,94 @@
+//! A good conversation, byte by byte as it was sent once: cut off anywhere, spoiled, and repeated. The sessions of others go on.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::Program;
+
+use crate::hostile::{Dice, start};
+use crate::{PATIENCE, PROGRAM};
+
+/// Times that it is repeated.
+const REPEATS: u64 = 60;
+/// A snapshot and the first answers: what a script of the simulated cluster has said within seconds.
+const ENOUGH: usize = 20_000;
+/// For a server that leaves a spoiled connection open.
+const LISTEN: Duration = Duration::from_millis(200);
+
+/// Bytes of one connection from an agent to the server, recorded in between, until there are enough.
+fn record(server: &str) -> Vec<u8> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    let agent = ["simulated-agent", "--server", &address, "--cluster-name", "stranger", "--seed", "2", "--log", "warn"];
+    let agent = Program::new(PROGRAM, &agent).start();
+    let (mut from, _) = listener.accept().expect("the agent connects");
+    let to = TcpStream::connect(server).expect("the server listens");
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&said);
+    let (mut answers, mut back) = (to.try_clone().expect("a handle"), from.try_clone().expect("a handle"));
+    let mut onward = to.try_clone().expect("a handle");
+    thread::spawn(move || std::io::copy(&mut answers, &mut back));
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            kept.lock().expect("nobody panics with it").extend_from_slice(&buffer[..read]);
+            if onward.write_all(&buffer[..read]).is_err() {
+                return;
+            }
+        }
+    });
+    let end = Instant::now() + PATIENCE;
+    while said.lock().expect("nobody panics with it").len() < ENOUGH {
+        assert!(Instant::now() < end, "an agent says more than that");
+        thread::park_timeout(Duration::from_millis(20));
+    }
+    drop(agent);
+    drop(to.shutdown(Shutdown::Both));
+    said.lock().expect("nobody panics with it").clone()
+}
+
+/// Sends the first bytes; then nothing more, or the rest with a few bytes changed.
+fn repeat(server: &str, recorded: &[u8], seed: u64) {
+    let mut dice = Dice(seed);
+    let mut at = |most: usize| usize::try_from(dice.roll(most as u64)).unwrap_or(0);
+    // Every fourth time in the middle of the first message, where HTTP/2 has just begun.
+    let cut = if seed.is_multiple_of(4) { at(600) } else { at(recorded.len()) };
+    let mut bytes = recorded.to_vec();
+    match at(3) {
+        0 => bytes.truncate(cut),
+        1 => bytes[cut..].iter_mut().take(64).for_each(|byte| *byte ^= 0x5a),
+        _ => {
+            let repeated = bytes[cut..].to_vec();
+            bytes.extend(repeated);
+        }
+    }
+    let Ok(mut stream) = TcpStream::connect(server) else { return };
+    // The server may hang up in the middle of it.
+    drop(stream.write_all(&bytes));
+    drop(stream.set_read_timeout(Some(LISTEN)));
+    let mut buffer = [0; 4096];
+    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+}
+
+#[test]
+fn a_conversation_that_is_cut_off_spoiled_or_repeated_disturbs_nobody() {
+    let (server, address) = start();
+    let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--log", "info"];
+    let agent = Program::new(PROGRAM, &agent).start();
+    let _connected = server.line_with(&["deciding for this cluster", "good"], PATIENCE);
+    let plain = address.trim_start_matches("http://").to_owned();
+    let recorded = record(&plain);
+    let repeats: Vec<_> = (0..4)
+        .map(|part| {
+            let (plain, recorded) = (plain.clone(), recorded.clone());
+            thread::spawn(move || (part..REPEATS).step_by(4).for_each(|seed| repeat(&plain, &recorded, seed)))
+        })
+        .collect();
+    repeats.into_iter().for_each(|one| one.join().expect("whoever speaks badly does not panic"));
+    assert_eq!(server.stop(PATIENCE), 0, "the server ends in good order");
+    let ended = agent.line_with(&["no conversation with the server"], PATIENCE);
+    assert!(ended.contains("server stops"), "the first parting is the server's end: {ended}");
+}

@@ -1,0 +1,88 @@
+//! The settings in `deploy/` are ones that the programs take, and the server runs by them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use e2e::{Folder, Program};
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::{PATIENCE, PROGRAM};
+
+/// The agent.
+const AGENT: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-agent");
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)
+}
+
+fn text(path: &str) -> String {
+    deploy(path).display().to_string()
+}
+
+/// Names and values in a file of settings.
+fn variables(path: &str) -> Vec<(String, String)> {
+    let file = fs::read_to_string(deploy(path)).expect("a file of settings");
+    let lines = file.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.map(|line| line.split_once('=').expect("NAME=value"));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn with(program: Program, variables: &[(String, String)]) -> Program {
+    variables.iter().fold(program, |program, (name, value)| program.env(name, value))
+}
+
+/// Variables of a container that do not come from the file of settings: `- name: NAME` in the manifest.
+fn named_in(path: &str) -> Vec<(String, String)> {
+    let manifest = fs::read_to_string(deploy(path)).expect("a manifest");
+    let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("- name: FLEETWRIGHT_"));
+    names.map(|name| (format!("FLEETWRIGHT_{name}"), "postgres://db.internal/fleetwright".to_owned())).collect()
+}
+
+#[test]
+fn every_setting_in_deploy_is_one_of_the_programs() {
+    let of_server = [variables("server/server.env"), named_in("server/deployment.yaml")].concat();
+    assert_eq!(of_server.len(), 8 + 2, "{of_server:?}");
+    let of_agent = variables("agent/run/agent.env");
+    assert_eq!(of_agent.len(), 7, "{of_agent:?}");
+    let (server_file, agent_file) = (text("fleetwright.toml"), text("agent.toml"));
+    let programs = [
+        with(Program::new(PROGRAM, &["serve", "--print-config"]), &of_server),
+        Program::new(PROGRAM, &["serve", "--config", &server_file, "--print-config"]),
+        with(Program::new(AGENT, &["--print-config"]), &of_agent),
+        Program::new(AGENT, &["--config", &agent_file, "--print-config"]),
+    ];
+    for program in programs {
+        let ended = program.run(PATIENCE);
+        assert_eq!(ended.status, 0, "{}", ended.stderr);
+        assert!(ended.stdout.contains("us-east-1"), "{}", ended.stdout);
+    }
+    let misspelt = with(Program::new(PROGRAM, &["serve", "--print-config"]), &of_server);
+    let ended = misspelt.env("FLEETWRIGHT_LISTEN_GPRC", "127.0.0.1:0").run(PATIENCE);
+    assert_ne!(ended.status, 0, "a setting that there is not was taken");
+}
+
+/// Addresses are the test's own, so that two servers may run on one machine, and nothing is kept.
+const HERE: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+
+#[test]
+fn the_server_runs_by_its_settings_file() {
+    let file = text("fleetwright.toml");
+    let server = Program::new(PROGRAM, &[&HERE[..], &["--config", &file]].concat()).start();
+    let line = server.line_with(&["grpc://"], PATIENCE);
+    assert!(line.starts_with('{'), "the settings ask for JSON: {line}");
+    assert_eq!(server.stop(PATIENCE), 0);
+}
+
+#[test]
+fn the_server_runs_by_the_settings_of_its_manifests_and_the_trust_file() {
+    let (folder, key) = (Folder::new(), KeyPair::generate().unwrap());
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate = folder.file("tls.crt", certificate.pem());
+    let key = folder.file("tls.key", key.serialize_pem());
+    let trust = text("trust.toml");
+    let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
+    let server = Program::new(PROGRAM, &[&HERE[..], &files[..]].concat());
+    let server = with(server, &variables("server/server.env")).start();
+    let _line = server.line_with(&["grpc://"], PATIENCE);
+    assert_eq!(server.stop(PATIENCE), 0);
+}
