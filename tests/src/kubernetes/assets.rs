@@ -144,7 +144,7 @@ fn api_server_flags(home: &Path, port: u16, store: &str, audit_log: &Path) -> an
         // The issuer is an address that answers, so that others can discover its keys and verify tokens.
         format!("--service-account-issuer={url}"),
         format!("--service-account-jwks-uri={url}/openid/v1/jwks"),
-        format!("--service-account-key-file={}", pki("service-accounts.key")),
+        format!("--service-account-key-file={}", pki("service-accounts.pub")),
         format!("--service-account-signing-key-file={}", pki("service-accounts.key")),
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", audit_log.display()),

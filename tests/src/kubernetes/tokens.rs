@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use p256::SecretKey;
 use p256::elliptic_curve::rand_core::OsRng;
-use p256::pkcs8::EncodePrivateKey;
+use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey};
 use serde_json::{Value, json};
 
 /// A token that the API server grants to the account, for these audiences (its own for none) and so many seconds.
@@ -55,7 +55,7 @@ impl Signer {
         Ok(Self {
             header: decode_header(sample)?,
             claims: serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?,
-            key: encoding_key(&SecretKey::from_sec1_pem(&key)?)?,
+            key: encoding_key(&SecretKey::from_sec1_pem(&key).or_else(|_| SecretKey::from_pkcs8_pem(&key))?)?,
             nobodys: encoding_key(&SecretKey::random(&mut OsRng))?,
         })
     }

@@ -6,9 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use p256::SecretKey;
-use p256::elliptic_curve::rand_core::OsRng;
-use p256::pkcs8::LineEnding;
+use rcgen::KeyPair;
 use serde_json::json;
 
 use crate::kubernetes::authority::{Authority, Certified};
@@ -44,9 +42,9 @@ pub(super) fn make(home: &Path, port: u16) -> anyhow::Result<()> {
         let config = kubeconfig(&url(port), authority.pem(), &client);
         write(&home.join(format!("{file}.kubeconfig")), &config)?;
     }
-    // The API server reads the public half too, and that only from this form of a key.
-    let accounts = SecretKey::random(&mut OsRng).to_sec1_pem(LineEnding::LF)?;
-    write(&pki.join(LAST), &accounts)
+    let accounts = KeyPair::generate()?;
+    write(&pki.join("service-accounts.pub"), &accounts.public_key_pem())?;
+    write(&pki.join(LAST), &accounts.serialize_pem())
 }
 
 /// With everything inside: a file is all that a client needs.
