@@ -5,13 +5,15 @@
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
 //! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`region`]
-//! (who asks the cloud for its machines), [`traces`].
+//! (who asks the cloud for its machines), [`showcase`] (what people see), [`latency`] (how quick it is), [`traces`].
 
 pub(crate) mod fence;
 mod intents;
+mod latency;
 mod records;
 mod region;
 pub(crate) mod replica;
+mod showcase;
 mod traces;
 pub(crate) mod works;
 
@@ -19,26 +21,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use engine::control::{ClusterId, Controller};
+use engine::control::Controller;
 use engine::model::Timestamp;
-use executor::Command;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::Interval;
+use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, warn};
 
 use crate::clock;
 use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
-use crate::measure::Histogram;
 use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
 use crate::store::lease::{Lease, Scope};
 use crate::store::rails::Changes;
-use crate::views::{FleetView, Publisher};
+use crate::views::Publisher;
 use fence::Fence;
+pub(crate) use latency::Latencies;
+use latency::Stopwatch;
 use replica::{Call, Input, Output, Replica};
+use showcase::Showcase;
 use traces::Traces;
 use works::Hands;
 
@@ -49,6 +52,13 @@ const CLOUD_POLL: Duration = Duration::from_millis(250);
 /// have the leases back. Together less than a second: agents wait for it.
 const LAST_CALLS: Duration = Duration::from_millis(500);
 const LAST_WORD: Duration = Duration::from_millis(300);
+
+/// How often it is asked at most what the passing of time brings. Events do not keep it from being asked, however many come.
+const TIME_PACE: Duration = Duration::from_millis(2);
+
+/// Leases that are taken at one time. A thousand agents that come back at once wait here, and not for a connection, which the
+/// store gives up waiting for; and decisions are written meanwhile, since the store has more connections than that.
+const TURNS: usize = 4;
 
 /// What the loop is made of.
 pub(crate) struct ControlLoop<C> {
@@ -68,25 +78,29 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) publisher: Publisher,
     /// Between two listings of the cloud's machines; `None` asks for none.
     pub(crate) listing: Option<Duration>,
-    /// From the end of a batch window to the decision.
-    pub(crate) latency: Arc<Histogram>,
+    /// How quick it is.
+    pub(crate) latencies: Arc<Latencies>,
 }
 
 /// What to look at next.
 enum Next {
     Stop,
     Happened(Input),
+    Time,
+    Show,
 }
 
 struct Running<C> {
     replica: Replica,
     sessions: Sessions,
     hands: Arc<Hands<C>>,
-    publisher: Publisher,
+    showcase: Showcase,
     works: JoinSet<Input>,
-    view: FleetView,
-    latency: Arc<Histogram>,
+    stopwatch: Stopwatch,
     traces: Traces,
+    /// When it was last asked what the passing of time brings.
+    time_asked: Instant,
+    turns: Arc<Semaphore>,
 }
 
 impl<C: CloudProvider + 'static> ControlLoop<C> {
@@ -107,7 +121,11 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut polls = tokio::time::interval(CLOUD_POLL);
         let mut renewals = tokio::time::interval(renewal);
         loop {
-            let wait = running.until_wakeup();
+            let wakeup = running.wakeup();
+            if wakeup <= Instant::now() {
+                running.time_passed().await;
+                continue;
+            }
             let next = tokio::select! {
                 () = stop.cancelled() => Next::Stop,
                 Some(done) = running.works.join_next() => Next::Happened(done?),
@@ -120,11 +138,14 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                     Next::Happened(Input::RenewalDue)
                 }
                 () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
-                () = tokio::time::sleep(wait) => Next::Happened(Input::Time),
+                () = running.showcase.due() => Next::Show,
+                () = tokio::time::sleep_until(wakeup) => Next::Time,
             };
             match next {
                 Next::Stop => break,
                 Next::Happened(input) => running.happened(input).await,
+                Next::Time => running.time_passed().await,
+                Next::Show => running.showcase.publish(running.replica.controller(), clock::now()),
             }
         }
         running.end().await;
@@ -134,26 +155,40 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
 
 impl<C: CloudProvider + 'static> Running<C> {
     fn new(parts: ControlLoop<C>) -> Self {
-        let ControlLoop { controller, sessions, store, cloud, lease, region, publisher, listing: _, latency } = parts;
+        let ControlLoop { controller, sessions, store, cloud, lease, region, publisher, listing: _, latencies } = parts;
         let replica = Replica::new(controller, clock::now().0.unsigned_abs(), region);
-        let view = FleetView::default();
         let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new(), log: DecisionLog::default() });
-        Self { replica, sessions, hands, publisher, works: JoinSet::new(), view, latency, traces: Traces::default() }
+        Self {
+            replica,
+            sessions,
+            hands,
+            showcase: Showcase::new(publisher),
+            works: JoinSet::new(),
+            stopwatch: Stopwatch::new(latencies),
+            traces: Traces::default(),
+            time_asked: Instant::now(),
+            turns: Arc::new(Semaphore::new(TURNS)),
+        }
     }
 
-    fn until_wakeup(&self) -> Duration {
+    /// When it is to be asked what the passing of time brings. What is overdue and cannot be done yet is asked about at a pace.
+    fn wakeup(&self) -> Instant {
         let wait = self.replica.next_wakeup().map_or(i64::MAX, |due| due.millis_since(clock::now()));
-        // A longer sleep would not notice a clock that was set; a shorter one gains nothing that anybody sees.
-        Duration::from_millis(wait.unsigned_abs()).clamp(Duration::from_millis(5), Duration::from_secs(1))
+        // A longer sleep would not notice a clock that was set.
+        let wait = Duration::from_millis(wait.max(0).unsigned_abs()).min(Duration::from_secs(1));
+        (Instant::now() + wait).max(self.time_asked + TIME_PACE)
+    }
+
+    async fn time_passed(&mut self) {
+        self.happened(Input::Time).await;
+        self.time_asked = Instant::now();
     }
 
     async fn happened(&mut self, input: Input) {
         let now = clock::now();
-        let mut changed = false;
         self.traces.ended(&input);
-        let due = self.replica.controller().next_wakeup();
         let outputs = self.replica.handle(input, now);
-        self.note_latency(due, &outputs);
+        self.stopwatch.look_at(&outputs, clock::now());
         for output in outputs {
             match output {
                 Output::Accept { cluster, epoch } => self.sessions.accept(&cluster, epoch).await,
@@ -164,32 +199,21 @@ impl<C: CloudProvider + 'static> Running<C> {
                 }
                 Output::Call(call) => self.call(call, now),
                 Output::Resync { cluster, reason } => self.sessions.resync(&cluster, reason.to_string()).await,
-                Output::Show(cluster) => changed |= self.look_at(cluster),
+                Output::Show(cluster) => self.showcase.note(cluster),
             }
-        }
-        if changed {
-            self.view.taken_at = now;
-            self.publisher.send_replace(Arc::new(self.view.clone()));
-        }
-    }
-
-    /// What was due first bounds what was due with it, so no decision is told to have been quicker than it was.
-    fn note_latency(&self, due: Option<Timestamp>, outputs: &[Output]) {
-        let decided = |output: &&Output| match output {
-            Output::Call(Call::Run { command: Command::Record(decision), .. }) => !decision.machines.is_empty(),
-            _ => false,
-        };
-        let decisions = outputs.iter().filter(decided).count();
-        if let Some(due) = due.filter(|_| decisions > 0) {
-            let late = Duration::from_millis(clock::now().millis_since(due).max(0).unsigned_abs());
-            (0..decisions).for_each(|_| self.latency.note(late));
         }
     }
 
     fn call(&mut self, call: Call, now: Timestamp) {
         let hands = Arc::clone(&self.hands);
+        let turns = matches!(call, Call::TakeLease { .. }).then(|| Arc::clone(&self.turns));
         let span = self.traces.of(&call, now);
         let work = async move {
+            let _turn = match turns {
+                // Nobody closes them.
+                Some(turns) => turns.acquire_owned().await.ok(),
+                None => None,
+            };
             let Some((by, late)) = call.limit() else { return hands.make(call).await };
             let patience = Duration::from_millis(by.millis_since(now).unsigned_abs());
             let done = tokio::time::timeout(patience, hands.make(call)).await.unwrap_or(late);
@@ -197,17 +221,6 @@ impl<C: CloudProvider + 'static> Running<C> {
             done
         };
         self.works.spawn(work.instrument(span));
-    }
-
-    /// Takes the cluster's view, which may be that there is none any more; says whether anything changed.
-    fn look_at(&mut self, cluster: ClusterId) -> bool {
-        match self.replica.controller().view(&cluster) {
-            Some(view) => {
-                self.view.clusters.insert(cluster, Arc::new(view));
-                true
-            }
-            None => self.view.clusters.remove(&cluster).is_some(),
-        }
     }
 
     /// A launch whose answer is on its way is written down, so that nobody has to ask again. What comes of it is the

@@ -26,7 +26,7 @@ use tracing::info;
 use crate::clouds::remote::{self, Client};
 use crate::store::own::OwnServer;
 use clusters::Clusters;
-use processes::{ARRIVAL_MS, Cloud, Server};
+use processes::ARRIVAL_MS;
 use rows::Database;
 use windows::Kill;
 pub(crate) use windows::Window;
@@ -115,11 +115,11 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let (url, mut own) = database(plan)?;
     let database = Database::connect(&url).await?;
     let plan = &Plan { database_url: Some(url), ..plan.clone() };
-    let cloud = Cloud::start(plan).await?;
-    let mut server = Server::start(plan, &cloud.address)?;
+    let cloud = processes::cloud(plan).await?;
+    let mut server = processes::server(plan, &cloud)?;
     // A name that no earlier run on this database has used.
     let run = format!("crash-{:x}", now_us() / 1000);
-    let clusters = Clusters::start(&run, plan, &server.address);
+    let clusters = Clusters::start(&run, plan, &format!("http://{}", server.grpc));
     let mut shooter = Shooter::new(plan, remote::client(&cloud.address)?).await?;
     shooter.client.weather(weather()).await.context("the simulated cloud takes no weather")?;
     let mut report = Report::default();
@@ -133,7 +133,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
         kills.push(Kill { life, at });
         clusters.stir();
         life = now_us();
-        server.restart(plan, &cloud.address)?;
+        server.restart()?;
         shooter.resumed().await.with_context(|| format!("after kill {number}"))?;
         report.resumed_ms.push(u64::try_from(dead.elapsed().as_millis()).unwrap_or(u64::MAX));
         if plan.cut_every > 0 && number % plan.cut_every == 0 {

@@ -20,6 +20,7 @@ mod log;
 mod measure;
 mod pace;
 mod pools;
+mod processes;
 mod rehearsal;
 mod render;
 mod serve;

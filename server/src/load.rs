@@ -1,28 +1,53 @@
-//! `fleetwright simulate load`: many simulated clusters with real agents against a running server.
+//! `fleetwright simulate load`: many simulated clusters with real agents, and what they cost a server.
 //!
-//! Every cluster begins with nodes that are full of running pods, and once a minute a burst of pods comes that fits nowhere.
-//! What the server makes of it is read from the server's own metrics and from the system's account of its process; what this
-//! process costs is told apart.
+//! Every cluster begins with nodes that are full of running pods. Once a minute a burst of pods comes that fits nowhere, so
+//! that a machine is bought, joins, takes the pods, is empty when they go, and goes as well. What the server makes of it is
+//! read from the server's own metrics and from the system's account of its process; what this process costs is told apart.
 //!
-//! Reading order: [`run`], [`clusters`] (what is there, and the bursts), [`gauges`] (what is read).
+//! Without a server to run against, the command starts everything itself: a PostgreSQL that keeps what it is given, a
+//! simulated cloud and a server, each as a process. Then it goes on: the server is killed and started again, a second replica
+//! joins, one of the two is killed, and one is asked to leave; each time it tells how long it takes until the last cluster
+//! is decided for again.
+//!
+//! | figure | what it is |
+//! |---|---|
+//! | taken in | from the first agent's start until every cluster's snapshot is believed |
+//! | decided | from the end of a batch window until the plan is made and has passed its check, by the server's clock |
+//! | ordered | from the same moment until the decision is in the store and the NodeClaim is on its way to the agent |
+//! | written | rows and bytes of the write-ahead log, by PostgreSQL's account |
+//! | owned again | from the end of a process until every cluster is connected to a replica that holds its lease and believes its snapshot |
+//!
+//! Measured is what follows one whole round of bursts: the first decision of a cluster writes its whole input to the log,
+//! which happens again twice a day, and is told apart.
+//!
+//! Reading order: [`run`], [`clusters`] (what is there, and the bursts), [`ground`] (whom they connect to), [`balancer`] (how),
+//! [`gauges`] (what is read).
 
+mod balancer;
 mod clusters;
 mod gauges;
+mod ground;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use tracing::info;
 
-use clusters::Clusters;
-use gauges::{Account, Database, Metrics};
+use clusters::{Clusters, PERIOD};
+use gauges::{Account, Metrics};
+pub(crate) use gauges::{Percentiles, Spell, Usage};
+use ground::Ground;
 
-/// How long all clusters may take until the server decides for them.
-const CONNECT: Duration = Duration::from_secs(600);
+/// How long all clusters may take until a server decides for them.
+const OWNED: Duration = Duration::from_secs(900);
 
-/// How often the server is asked how far it is.
-const LOOK: Duration = Duration::from_millis(500);
+/// How long the pods of the last bursts may take until they run.
+const SETTLE: Duration = Duration::from_secs(180);
+
+/// How often a server is asked how far it is.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What is to be done.
 #[derive(Debug, Clone)]
@@ -35,78 +60,176 @@ pub(crate) struct Plan {
     pub(crate) pods: usize,
     /// Pods that come to each once a minute.
     pub(crate) burst: usize,
-    /// The server's gRPC address, as `http://host:port`.
-    pub(crate) target: String,
-    /// Where the server's metrics are.
-    pub(crate) page: SocketAddr,
-    /// The server's process on this machine, if it is here.
-    pub(crate) server_pid: Option<u32>,
-    /// The server's database.
+    /// A server that runs; without one, one is started.
+    pub(crate) given: Option<Given>,
+    /// The server's database; without one, and without a server, one is started.
     pub(crate) database_url: Option<String>,
-    /// How long the bursts go on.
+    /// How long is measured.
     pub(crate) lasts: Duration,
+    /// Whether servers are killed and join.
+    pub(crate) upsets: bool,
     /// Seed of everything that chance decides.
     pub(crate) seed: u64,
+    /// What servers log on standard error.
+    pub(crate) log: String,
+}
+
+/// A server that runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    /// Its gRPC address, as `http://host:port`.
+    pub(crate) target: String,
+    /// Where its metrics are.
+    pub(crate) page: SocketAddr,
+    /// Its process on this machine, if it is here.
+    pub(crate) pid: Option<u32>,
 }
 
 /// How it went.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// From the first agent's start until the server decided for every cluster.
-    pub(crate) connected: Duration,
-    /// How long was measured.
-    pub(crate) measured: Duration,
-    /// Decisions to buy, and the upper bounds of their latency beyond the batch window, in milliseconds: half, and 99 of 100.
-    pub(crate) decisions: u64,
-    /// Half of the decisions came within so many milliseconds.
-    pub(crate) p50_ms: f64,
-    /// 99 of 100 decisions came within so many milliseconds.
-    pub(crate) p99_ms: f64,
-    /// The server's memory at the end, in bytes, and processors that it kept busy; `None` when its process is not known.
-    pub(crate) server: Option<(u64, f64)>,
-    /// The same of this process.
-    pub(crate) generator: Option<(u64, f64)>,
-    /// Rows and bytes that the database wrote per second; `None` when it is not known.
-    pub(crate) written: Option<(f64, f64)>,
+    pub(crate) taken_in: Duration,
+    /// Bytes of whole inputs that the first decisions wrote to the log, in all.
+    pub(crate) whole_inputs: Option<i64>,
+    /// Bursts, and nothing else.
+    pub(crate) steady: Spell,
+    /// What was done to servers, and what followed.
+    pub(crate) upsets: Vec<Upset>,
+    /// Clusters that nobody decided for at the end.
+    pub(crate) unowned: usize,
+    /// NodeClaims with more than one machine, by the cloud's book: cluster and name. `None` when the cloud is not ours.
+    pub(crate) doubled: Option<Vec<String>>,
     /// Pods that were made, those that the clusters began with included.
     pub(crate) pods_made: u64,
-    /// Pods that wait at the end.
+    /// Pods of bursts that did not run in the end.
     pub(crate) waiting: usize,
+}
+
+/// Something that was done to servers.
+#[derive(Debug)]
+pub(crate) struct Upset {
+    /// What.
+    pub(crate) what: &'static str,
+    /// Until the last cluster was decided for again.
+    pub(crate) owned_again: Duration,
+    /// From then on, and one round of bursts longer.
+    pub(crate) spell: Spell,
+}
+
+impl Report {
+    /// Whether nothing happened that must never happen.
+    pub(crate) fn is_well(&self) -> bool {
+        self.unowned == 0 && self.waiting == 0 && self.doubled.as_ref().is_none_or(Vec::is_empty)
+    }
 }
 
 /// Does it.
 ///
 /// # Errors
-/// When the server cannot be reached, or does not take every cluster in.
+/// When something cannot be started or reached, or when not every cluster is taken in.
 pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let database = match &plan.database_url {
-        Some(url) => Some(Database::connect(url).await?),
-        None => None,
-    };
-    Metrics::read(plan.page).await?;
+    let mut ground = Ground::prepare(plan).await?;
     let begun = Instant::now();
-    let clusters = Clusters::start(plan);
-    until_connected(plan, begun).await?;
-    let mut report = Report { connected: begun.elapsed(), ..Report::default() };
-    info!(seconds = report.connected.as_secs_f64(), "the server decides for every cluster");
-    let before = Account::take(plan, database.as_ref()).await?;
+    let clusters = Clusters::start(plan, &ground.target());
+    let mut report = Report { taken_in: until_owned(plan, &ground, begun).await?, ..Report::default() };
+    info!(seconds = report.taken_in.as_secs_f64(), "the server decides for every cluster");
     clusters.burst();
-    tokio::time::sleep(plan.lasts).await;
-    let after = Account::take(plan, database.as_ref()).await?;
-    after.since(&before, &mut report);
-    (report.pods_made, report.waiting) = clusters.pods();
+    // The last cluster's first burst comes a period after the first one's, and what follows from it takes half of one.
+    tokio::time::sleep(PERIOD + PERIOD / 2).await;
+    report.whole_inputs = ground.whole_inputs().await?;
+    report.steady = spell(&ground, &clusters, plan.lasts).await?;
+    if plan.upsets {
+        upset(plan, &mut ground, &clusters, &mut report).await?;
+    }
+    clusters.rest();
+    settle(&clusters, &mut report).await;
+    report.unowned = plan.clusters.saturating_sub(owned(&ground).await);
+    report.doubled = ground.doubled().await?;
+    ground.stop().await;
     Ok(report)
 }
 
-async fn until_connected(plan: &Plan, begun: Instant) -> anyhow::Result<()> {
+/// Measures for a while.
+async fn spell(ground: &Ground, clusters: &Clusters, lasts: Duration) -> anyhow::Result<Spell> {
+    let before = Account::take(ground).await?;
+    tokio::time::sleep(lasts).await;
+    let longest = clusters.longest_wait();
+    Ok(Account::take(ground).await?.since(&before, longest))
+}
+
+/// Kills servers and has them join and leave, while bursts go on.
+async fn upset(plan: &Plan, ground: &mut Ground, clusters: &Clusters, report: &mut Report) -> anyhow::Result<()> {
+    ground.kill(0).await?;
+    let before = (Instant::now(), Account::take(ground).await?);
+    ground.restart(0)?;
+    report.upsets.push(after("the only replica killed and started again", plan, ground, clusters, before).await?);
+    let before = (Instant::now(), Account::take(ground).await?);
+    ground.join(plan)?;
+    ground.share();
+    report
+        .upsets
+        .push(after("a second replica joined, and every connection was cut", plan, ground, clusters, before).await?);
+    ground.kill(0).await?;
+    let before = (Instant::now(), Account::take(ground).await?);
+    report.upsets.push(after("one of two replicas killed", plan, ground, clusters, before).await?);
+    ground.restart(0)?;
+    ground.share();
+    until_owned(plan, ground, Instant::now()).await?;
+    tokio::time::sleep(PERIOD / 2).await;
+    let before = (Instant::now(), Account::take(ground).await?);
+    ground.leave(1).await?;
+    report.upsets.push(after("one of two replicas asked to leave", plan, ground, clusters, before).await?);
+    Ok(())
+}
+
+/// Waits until every cluster is decided for again and a round of bursts is over.
+async fn after(
+    what: &'static str,
+    plan: &Plan,
+    ground: &Ground,
+    clusters: &Clusters,
+    (begun, before): (Instant, Account),
+) -> anyhow::Result<Upset> {
+    let owned_again = until_owned(plan, ground, begun).await?;
+    info!(what, seconds = owned_again.as_secs_f64(), "every cluster is decided for again");
+    tokio::time::sleep(PERIOD).await;
+    let spell = Account::take(ground).await?.since(&before, clusters.longest_wait());
+    Ok(Upset { what, owned_again, spell })
+}
+
+async fn until_owned(plan: &Plan, ground: &Ground, begun: Instant) -> anyhow::Result<Duration> {
     loop {
-        let connected = Metrics::read(plan.page).await?.connected();
-        if connected >= plan.clusters {
-            return Ok(());
+        let owned = owned(ground).await;
+        if owned >= plan.clusters {
+            return Ok(begun.elapsed());
         }
-        if begun.elapsed() > CONNECT {
-            let waited = CONNECT.as_secs();
-            return Err(anyhow!("after {waited} s the server decides for {connected} of {} clusters", plan.clusters));
+        if begun.elapsed() > OWNED {
+            let waited = OWNED.as_secs();
+            return Err(anyhow!("after {waited} s somebody decides for {owned} of {} clusters", plan.clusters));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Clusters that some replica decides for. A replica that does not answer decides for none.
+async fn owned(ground: &Ground) -> usize {
+    let mut owned: BTreeSet<String> = BTreeSet::new();
+    for page in ground.pages() {
+        if let Ok(metrics) = Metrics::read(page).await {
+            owned.extend(metrics.synced().map(str::to_owned));
+        }
+    }
+    owned.len()
+}
+
+/// Waits until every pod of a burst runs, or until there has been time enough.
+async fn settle(clusters: &Clusters, report: &mut Report) {
+    let deadline = Instant::now() + SETTLE;
+    loop {
+        (report.pods_made, report.waiting) = clusters.pods();
+        if report.waiting == 0 || Instant::now() > deadline {
+            return;
         }
         tokio::time::sleep(LOOK).await;
     }

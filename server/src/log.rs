@@ -31,6 +31,7 @@ pub(crate) mod difference;
 pub(crate) mod every;
 mod records;
 pub(crate) mod replay;
+mod shelf;
 mod tail;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ use tracing::warn;
 use crate::store::lease::Lease;
 use crate::store::log::{Blob, BlobHash, Entry};
 use crate::store::{Store, StoreError};
+use shelf::Shelf;
 use tail::Tail;
 
 /// The engine that decides here, as decisions name it.
@@ -59,6 +61,8 @@ const CONTENT_MS: i64 = 12 * 3_600_000;
 pub(crate) struct DecisionLog {
     /// Where the log of each cluster goes on. Held across a write, so that events of one cluster follow each other.
     tails: Mutex<BTreeMap<ClusterId, Arc<tokio::sync::Mutex<Tail>>>>,
+    /// What is known of catalogues.
+    shelf: Shelf,
     /// Contents that are known to be in the store, and when they were written last.
     kept: Mutex<BTreeMap<BlobHash, i64>>,
 }
@@ -80,7 +84,7 @@ impl DecisionLog {
         let mut tail = tail.lock().await;
         // Whether this write succeeds is not known before it has: until then the log does not go on from it.
         let before = std::mem::take(&mut *tail);
-        let next = match before.next(lease.epoch, decision, basis) {
+        let next = match before.next(lease.epoch, decision, basis, &self.shelf) {
             Ok(next) => next,
             Err(ambiguous) => {
                 warn!(decision = decision.id.0, %ambiguous, "a decision is recorded without what it takes to replay it");

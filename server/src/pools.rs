@@ -1,7 +1,7 @@
 //! NodePools of a connected cluster: the manifests that its agent sends, read by the code that reads manifest files.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use engine::cluster::around::MANAGED;
 use engine::cluster::{
@@ -21,14 +21,75 @@ use crate::session::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools
 /// A reader for clusters of `region` that buy from `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
     let options = Options { region: Some(region), catalogue, ..Options::default() };
-    let shelf = Shelf::default();
+    let (shelf, readings) = (Shelf::default(), Readings::default());
     ReadPools::new(move |manifests| {
-        let mut read = read(manifests, &options);
-        for record in &mut read.pools {
-            record.pool.catalogue = shelf.share(&record.pool.catalogue);
+        let wording = wording(manifests);
+        if let Some(known) = readings.known(&wording) {
+            return said(manifests, &known);
         }
-        read
+        let mut reading = read(manifests, &options);
+        for pool in &mut reading.pools {
+            pool.catalogue = shelf.share(&pool.catalogue);
+        }
+        readings.keep(wording, &reading);
+        said(manifests, &reading)
     })
+}
+
+/// What the manifests of a cluster come to.
+#[derive(Debug, Clone)]
+struct Reading {
+    pools: Vec<NodePool>,
+    refused: Vec<InputError>,
+}
+
+/// Readings of the clusters of this moment, by what their manifests say. Reading takes a tenth of a second, most of it for the
+/// catalogue; a server that restarts reads a thousand clusters' at once, and most of a fleet's clusters say the same.
+#[derive(Debug, Default)]
+struct Readings(Mutex<BTreeMap<Wording, (Reading, Vec<Weak<Catalogue>>)>>);
+
+/// Manifests without what tells one cluster's object from another's.
+type Wording = Vec<(String, Vec<u8>)>;
+
+fn wording(manifests: &Manifests) -> Wording {
+    let plain = |manifest: &Manifest| {
+        let Ok(mut object) = serde_json::from_slice::<Value>(&manifest.json) else { return manifest.json.clone() };
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            ["uid", "creationTimestamp", "generation"].map(|field| metadata.remove(field));
+        }
+        object.to_string().into_bytes()
+    };
+    manifests.iter().map(|((kind, name), manifest)| (title(*kind, name), plain(manifest))).collect()
+}
+
+impl Readings {
+    /// Nothing, when one of its catalogues is used by nobody any more.
+    fn known(&self, wording: &Wording) -> Option<Reading> {
+        let readings = self.lock();
+        let (reading, catalogues) = readings.get(wording)?;
+        let mut reading = reading.clone();
+        for (pool, catalogue) in reading.pools.iter_mut().zip(catalogues) {
+            pool.catalogue = catalogue.upgrade()?;
+        }
+        Some(reading)
+    }
+
+    /// Keeps everything but the catalogues, which live as long as a cluster uses them.
+    fn keep(&self, wording: Wording, reading: &Reading) {
+        let mut kept = reading.clone();
+        let let_go = |pool: &mut NodePool| Arc::downgrade(&std::mem::take(&mut pool.catalogue));
+        let catalogues = kept.pools.iter_mut().map(let_go).collect();
+        let mut readings = self.lock();
+        readings.retain(|_, (_, catalogues)| catalogues.iter().all(|catalogue| catalogue.strong_count() > 0));
+        if !kept.pools.is_empty() {
+            readings.insert(wording, (kept, catalogues));
+        }
+    }
+
+    /// Every change leaves a whole map, so a panic elsewhere spoils nothing.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Wording, (Reading, Vec<Weak<Catalogue>>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The catalogues that clusters use at the moment. A catalogue takes megabytes, and clusters whose NodeClasses say the same
@@ -52,7 +113,7 @@ impl Shelf {
 }
 
 /// Manifests with errors are left out, and their pools take no part, so that one bad object does not stop a cluster.
-fn read(manifests: &Manifests, options: &Options) -> ReadManifests {
+fn read(manifests: &Manifests, options: &Options) -> Reading {
     let mut refused: Vec<InputError> = Vec::new();
     let pools = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
@@ -69,10 +130,15 @@ fn read(manifests: &Manifests, options: &Options) -> ReadManifests {
             }
         }
     };
+    Reading { pools, refused }
+}
+
+/// What the control loop hears of it.
+fn said(manifests: &Manifests, Reading { pools, refused }: &Reading) -> ReadManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
     ReadManifests {
-        pools: named(ManifestKind::NodePool).map(|((_, name), _)| record(name, &pools, &refused, manifests)).collect(),
-        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, &refused)).collect(),
+        pools: named(ManifestKind::NodePool).map(|((_, name), _)| record(name, pools, refused, manifests)).collect(),
+        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, refused)).collect(),
     }
 }
 
@@ -266,6 +332,27 @@ mod tests {
         let left = Arc::downgrade(&one);
         drop((one, other));
         assert!(left.upgrade().is_none(), "nobody keeps what nobody uses");
+    }
+
+    #[test]
+    fn objects_that_say_the_same_are_read_once_and_each_keeps_what_is_its_own() {
+        let reader = reader("us-east-1".to_owned(), None);
+        let of = |uid: &str, operator: &str| {
+            let (key, mut pool) = pool("general", operator);
+            let mut json: Value = serde_json::from_slice(&pool.json).unwrap();
+            json["metadata"]["uid"] = uid.into();
+            pool.json = json.to_string().into_bytes();
+            Manifests::from([(key, pool), class()])
+        };
+        assert_eq!(wording(&of("a", "In")), wording(&of("b", "In")));
+        assert_ne!(wording(&of("a", "In")), wording(&of("a", "NotIn")));
+        let (one, other, third) =
+            (reader.read(&of("a", "In")), reader.read(&of("b", "In")), reader.read(&of("c", "NotIn")));
+        let facts =
+            |read: &ReadManifests| (read.pools[0].meta.uid.to_string(), read.pools[0].pool.requirements.clone());
+        assert_eq!((facts(&one).0, facts(&other).0), ("a".to_owned(), "b".to_owned()));
+        assert_eq!(facts(&one).1, facts(&other).1);
+        assert_ne!(facts(&one).1, facts(&third).1);
     }
 
     #[test]

@@ -22,10 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
-use crate::control_loop::ControlLoop;
+use crate::control_loop::{ControlLoop, Latencies};
 use crate::fleet::Fleet;
 use crate::fleet::news::{self, Topic};
-use crate::measure::Histogram;
 use crate::session::{self, Sessions};
 use crate::store::lease::Scope;
 use crate::store::log::Retention;
@@ -218,7 +217,7 @@ impl Server {
         let deciding = (CancellationToken::new(), CancellationToken::new());
         // Twice in the time after which something odd is garbage, so that it is seen twice by then.
         let listing = parts.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
-        let latency = Arc::new(Histogram::default());
+        let latencies = Arc::new(Latencies::default());
         let region = parts.scope.key();
         let control = ControlLoop {
             controller: Controller::new(parts.settings, plan),
@@ -229,7 +228,7 @@ impl Server {
             region: parts.scope,
             publisher,
             listing,
-            latency: Arc::clone(&latency),
+            latencies: Arc::clone(&latencies),
         };
         let mut tasks = JoinSet::new();
         let (stop_deciding, decided) = deciding.clone();
@@ -246,7 +245,7 @@ impl Server {
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
         tasks.spawn(serve_http(
             http_incoming,
-            web::Shown { views, store: parts.store, latency },
+            web::Shown { views, store: parts.store, latencies },
             parts.book,
             stop.clone(),
         ));

@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{Stream, StreamExt};
 
-use crate::measure::Histogram;
+use crate::control_loop::Latencies;
 use crate::pace;
 use crate::store::Store;
 use crate::views::Views;
@@ -24,8 +24,9 @@ use crate::views::Views;
 /// The page shows at most this many views a second: faster than eyes, slower than a burst of events.
 const PAGE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long decisions take beyond their batch window, as a metric.
-pub(crate) const LATENCY: &str = "fleetwright_decision_latency_seconds";
+/// How long decisions take beyond their batch window, as a metric; and how long orders do.
+pub(crate) const DECIDED: &str = "fleetwright_decision_latency_seconds";
+pub(crate) const ORDERED: &str = "fleetwright_order_latency_seconds";
 
 /// Only what this server serves is loaded, nothing is embedded elsewhere, no form goes anywhere.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -38,8 +39,8 @@ pub(crate) struct Shown {
     pub(crate) views: Views,
     /// Asked by `/readyz`.
     pub(crate) store: Arc<dyn Store>,
-    /// From the end of a batch window to the decision.
-    pub(crate) latency: Arc<Histogram>,
+    /// How quick decisions are.
+    pub(crate) latencies: Arc<Latencies>,
 }
 
 /// Every route.
@@ -91,6 +92,9 @@ async fn ready(State(shown): State<Shown>) -> Response {
 async fn metrics(State(shown): State<Shown>) -> Response {
     let view = shown.views.borrow().clone();
     let mut text = metrics::render(&view);
-    text.push_str(&shown.latency.render(LATENCY, "From the end of a batch window to the decision about its pods."));
+    let Latencies { decided, ordered } = &*shown.latencies;
+    text.push_str(&decided.render(DECIDED, "From the end of a batch window to the decision to buy for its pods."));
+    let help = "From the end of a batch window to the order for a NodeClaim, the decision being in the store.";
+    text.push_str(&ordered.render(ORDERED, help));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

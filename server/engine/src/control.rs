@@ -46,7 +46,7 @@ pub use machine::{Bought, Stage};
 pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
 pub use view::{ClusterView, MachineView};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::ClusterState;
 use crate::input::{PlanningInput, Policy};
@@ -137,6 +137,9 @@ pub struct Controller {
     settings: Settings,
     planner: Planner,
     wards: BTreeMap<ClusterId, Ward>,
+    /// When each cluster needs attention although nothing happens; follows `wards`, so that the next of a thousand clusters
+    /// is found without asking the others.
+    wakes: BTreeSet<(Timestamp, ClusterId)>,
     offerings: OfferingMemory,
     rails: Rails,
     next_number: u64,
@@ -150,13 +153,16 @@ impl Controller {
     pub fn new(settings: Settings, planner: Planner) -> Self {
         let next_number = settings.first_number;
         let (offerings, rails, now) = (OfferingMemory::default(), Rails::default(), Timestamp::default());
-        Self { settings, planner, wards: BTreeMap::new(), offerings, rails, next_number, now }
+        let (wards, wakes) = (BTreeMap::new(), BTreeSet::new());
+        Self { settings, planner, wards, wakes, offerings, rails, next_number, now }
     }
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         if let Event::Released { cluster } = event {
-            self.wards.remove(&cluster);
+            if let Some(wake) = self.wards.remove(&cluster).and_then(|ward| ward.wake) {
+                self.wakes.remove(&(wake, cluster.clone()));
+            }
             return vec![Effect::PublishView { cluster }];
         }
         let mut effects = Vec::new();
@@ -185,6 +191,7 @@ impl Controller {
             };
             ward.state.hold_after_foreign_scale_up(desk.settings.hold_after_foreign_scale_up_ms);
             let before = (ward.outline(), ward.rails.outline());
+            let woke = ward.wake;
             if stirred {
                 ward.stir(now);
             }
@@ -192,6 +199,10 @@ impl Controller {
                 ward.take_in(event, &mut desk);
             }
             ward.advance(&mut desk);
+            if ward.wake != woke {
+                woke.map(|at| self.wakes.remove(&(at, ward.cluster.clone())));
+                self.wakes.extend(ward.wake.map(|at| (at, ward.cluster.clone())));
+            }
             self.rails.machines.insert(ward.cluster.clone(), ward.standing());
             if stirred || (ward.outline(), ward.rails.outline()) != before {
                 effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
@@ -212,18 +223,24 @@ impl Controller {
 
     /// The clusters to look at: the one that the event is about first, then those whose time has come, or all of them.
     fn due(&self, touched: Option<ClusterId>, stirred: bool, now: Timestamp) -> Vec<ClusterId> {
-        let timed = touched.is_none();
-        let others = self.wards.values().filter(|ward| {
-            let awake = timed && ward.wake.is_some_and(|at| at <= now);
-            (stirred || awake) && touched.as_ref() != Some(&ward.cluster)
-        });
-        touched.iter().cloned().chain(others.map(|ward| ward.cluster.clone())).collect()
+        if stirred {
+            let others = self.wards.keys().filter(|cluster| touched.as_ref() != Some(*cluster));
+            return touched.iter().chain(others).cloned().collect();
+        }
+        match touched {
+            Some(touched) => vec![touched],
+            None => {
+                let awake = self.wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, cluster)| cluster);
+                awake.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+            }
+        }
     }
 
     /// When [`Event::Tick`] is due at the latest, if nothing else happens; a moment in the past means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.wards.values().filter_map(|ward| ward.wake).chain(self.rails.next_change(&self.settings.rails)).min()
+        let first = self.wakes.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.rails.next_change(&self.settings.rails)).min()
     }
 
     /// What the cloud has refused to this controller since this was last asked, for others who buy in the same place.

@@ -24,14 +24,6 @@ pub(crate) enum Leg {
 }
 
 impl Flight {
-    pub fn is_late(&self, now: Timestamp) -> bool {
-        matches!(self.leg, Leg::Running { answer_by } if answer_by <= now)
-    }
-
-    pub fn is_due(&self, now: Timestamp) -> bool {
-        matches!(self.leg, Leg::Waiting { until } if until <= now)
-    }
-
     pub fn next_moment(&self) -> Option<Timestamp> {
         match self.leg {
             Leg::Queued => None,

@@ -10,11 +10,13 @@
 //! - A launch whose outcome is unknown is repeated, with the same token, until the cloud has told what came of it.
 //! - Every effect but a view is answered by exactly one event, however often it had to be tried.
 //!
-//! Reading order: [`command`] (what is asked and answered), [`backoff`] (how long to wait), `flight` (one command).
+//! Reading order: [`command`] (what is asked and answered), [`backoff`] (how long to wait), `flight` (one command), `flights`
+//! (all of them).
 
 pub mod backoff;
 pub mod command;
 mod flight;
+mod flights;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,6 +26,7 @@ use engine::model::{Text, Timestamp};
 use backoff::Backoff;
 pub use command::{Command, CommandId, Outcome, Step};
 use flight::{Flight, Leg};
+use flights::Flights;
 
 /// What instructions are about, by cluster and subject.
 type Lane = (Text, Text);
@@ -36,7 +39,7 @@ const RECHECK_MS: i64 = 30_000;
 #[derive(Debug)]
 pub struct Executor {
     backoff: Backoff,
-    flights: BTreeMap<CommandId, Flight>,
+    flights: Flights,
     /// Commands about each NodeClaim; the first one is under way.
     lanes: BTreeMap<Lane, VecDeque<CommandId>>,
     /// Terminations that were accepted: when to ask again, by provider id.
@@ -49,7 +52,7 @@ impl Executor {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let backoff = Backoff::new(seed);
-        Self { backoff, flights: BTreeMap::new(), lanes: BTreeMap::new(), ending: BTreeMap::new(), next: 1 }
+        Self { backoff, flights: Flights::default(), lanes: BTreeMap::new(), ending: BTreeMap::new(), next: 1 }
     }
 
     /// Takes an effect on.
@@ -75,7 +78,7 @@ impl Executor {
         let id = CommandId(self.next);
         self.next += 1;
         let lane = command.lane();
-        self.flights.insert(id, Flight { command, tries: 0, leg: Leg::Queued });
+        self.flights.add(id, Flight { command, tries: 0, leg: Leg::Queued });
         match lane {
             None => self.run(id, now),
             Some(lane) => {
@@ -87,22 +90,25 @@ impl Executor {
     }
 
     fn run(&mut self, id: CommandId, now: Timestamp) -> Option<Step> {
-        let flight = self.flights.get_mut(&id)?;
-        let answer_by = Timestamp(now.0.saturating_add(flight.command.patience_ms()));
-        flight.tries += 1;
-        flight.leg = Leg::Running { answer_by };
+        let patience_ms = self.flights.get(id)?.command.patience_ms();
+        let answer_by = Timestamp(now.0.saturating_add(patience_ms));
+        let flight = self.flights.change(id, |flight| {
+            flight.tries += 1;
+            flight.leg = Leg::Running { answer_by };
+        })?;
         Some(Step::Run { id, command: flight.command.clone(), answer_by })
     }
 
     /// Takes in what came of a command. Outcomes of commands that are not in flight any more are old news and ignored.
     pub fn outcome(&mut self, id: CommandId, outcome: Outcome, now: Timestamp) -> Vec<Step> {
-        let Some(flight) = self.flights.get_mut(&id) else { return Vec::new() };
+        let Some(flight) = self.flights.get(id) else { return Vec::new() };
         if let Outcome::TryAgain { after_ms, .. } = outcome {
             let wait = self.backoff.wait_ms(id.0, flight.tries).max(after_ms.unwrap_or(0));
-            flight.leg = Leg::Waiting { until: Timestamp(now.0.saturating_add(wait)) };
+            let until = Timestamp(now.0.saturating_add(wait));
+            self.flights.change(id, |flight| flight.leg = Leg::Waiting { until });
             return Vec::new();
         }
-        let Some(flight) = self.flights.remove(&id) else { return Vec::new() };
+        let Some(flight) = self.flights.remove(id) else { return Vec::new() };
         if let (Outcome::Begun, Command::Terminate { provider_id, .. }) = (&outcome, &flight.command) {
             let again = Timestamp(now.0.saturating_add(RECHECK_MS));
             self.ending.insert(provider_id.clone(), (again, flight.command.clone()));
@@ -124,7 +130,7 @@ impl Executor {
 
     /// Drops everything about `cluster`: another process decides for it. What is under way outside ends unheard.
     pub fn forget(&mut self, cluster: &str) {
-        self.flights.retain(|_, flight| flight.command.cluster().as_ref() != cluster);
+        self.flights.retain(|flight| flight.command.cluster().as_ref() != cluster);
         self.lanes.retain(|(of, _), _| of.as_ref() != cluster);
         self.ending.retain(|_, (_, command)| command.cluster().as_ref() != cluster);
     }
@@ -139,12 +145,11 @@ impl Executor {
     /// Sends again what has waited long enough and what was not answered in time.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Step> {
         let mut steps = Vec::new();
-        let late: Vec<CommandId> = self.flights.iter().filter(|(_, f)| f.is_late(now)).map(|(id, _)| *id).collect();
-        for id in late {
+        for id in self.flights.due(now, |leg| matches!(leg, Leg::Running { .. })) {
             let why = String::from("no answer in time");
             steps.extend(self.outcome(id, Outcome::TryAgain { after_ms: None, why }, now));
         }
-        let due: Vec<CommandId> = self.flights.iter().filter(|(_, f)| f.is_due(now)).map(|(id, _)| *id).collect();
+        let due = self.flights.due(now, |leg| matches!(leg, Leg::Waiting { .. }));
         steps.extend(due.into_iter().filter_map(|id| self.run(id, now)));
         let asked: Vec<Text> =
             self.ending.iter().filter(|(_, (at, _))| *at <= now).map(|(provider_id, _)| provider_id.clone()).collect();
@@ -159,14 +164,14 @@ impl Executor {
     /// When [`Executor::tick`] is due at the latest.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let flights = self.flights.values().filter_map(Flight::next_moment);
-        flights.chain(self.ending.values().map(|(at, _)| *at)).min()
+        let ending = self.ending.values().map(|(at, _)| *at);
+        ending.chain(self.flights.next_moment()).min()
     }
 
     /// Whether this command is not answered yet.
     #[must_use]
     pub fn awaits(&self, id: CommandId) -> bool {
-        self.flights.contains_key(&id)
+        self.flights.get(id).is_some()
     }
 
     /// How many commands are not answered yet, those that wait for their turn included.

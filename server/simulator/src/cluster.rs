@@ -49,7 +49,7 @@ pub enum Change {
 }
 
 /// A cluster by seed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SimulatedCluster {
     settings: ClusterSettings,
     dice: Dice,
@@ -129,6 +129,13 @@ impl SimulatedCluster {
             outbox: Vec::new(),
             book: ClusterBook::default(),
         }
+    }
+
+    /// A cluster in the same state, whose chances come from another seed from here on. Texts are shared with this one.
+    #[must_use]
+    pub fn copy(&self, seed: u64) -> Self {
+        let settings = ClusterSettings { seed, ..self.settings };
+        Self { dice: Dice::new(seed).child("cluster"), settings, ..self.clone() }
     }
 
     /// Adds a DaemonSet; its pods come to every node that suits them.

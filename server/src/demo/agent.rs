@@ -24,7 +24,7 @@ use crate::clock;
 const CHANGES_BEHIND: usize = 4096;
 
 /// The simulation moves at least this often, so that a clock that was set does not stop it.
-const STEP: Duration = Duration::from_millis(100);
+const STEP: Duration = Duration::from_secs(1);
 
 /// A simulated cluster, as its agent meets it.
 pub(crate) struct SimulatedApi {
@@ -125,6 +125,8 @@ impl Cluster for SimulatedApi {
         let (watcher, changes) = mpsc::channel(CHANGES_BEHIND);
         let records = world.picture();
         world.watcher = Some(watcher);
+        drop(world);
+        self.moved.notify_one();
         Ok(Observed { records, changes })
     }
 

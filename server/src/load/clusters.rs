@@ -1,10 +1,13 @@
 //! Clusters that are full, and bursts of pods that fit nowhere.
+//!
+//! All clusters are copies of one, and share its texts: a cluster costs what is different about it. Nothing of a cluster runs
+//! while nothing happens in it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Target;
-use engine::cluster::PodPhase;
+use engine::cluster::PodKey;
 use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
 use engine::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use engine::model::resources::{CPU, MEMORY, PODS};
@@ -21,7 +24,7 @@ use crate::demo::SimulatedApi;
 use crate::demo::owner::{self, one_of};
 
 /// Between two bursts of a cluster; at the half of it the pods of the last one go.
-const PERIOD: Duration = Duration::from_secs(60);
+pub(super) const PERIOD: Duration = Duration::from_secs(60);
 
 /// How long ago the clusters came to be, in milliseconds: everything in them has settled.
 const AGE_MS: i64 = 3_600_000;
@@ -29,28 +32,31 @@ const AGE_MS: i64 = 3_600_000;
 /// The clusters.
 pub(super) struct Clusters {
     all: Vec<Arc<SimulatedApi>>,
-    bursting: watch::Sender<bool>,
+    /// Whether bursts come; the last one stays when they end.
+    bursting: watch::Sender<Option<bool>>,
     _tasks: JoinSet<()>,
 }
 
 impl Clusters {
-    pub(super) fn start(plan: &Plan) -> Self {
-        let (bursting, _) = watch::channel(false);
+    pub(super) fn start(plan: &Plan, target: &str) -> Self {
+        let (bursting, _) = watch::channel(None);
         let mut tasks = JoinSet::new();
         let mut all = Vec::new();
         let run = clock::now().0;
+        let first = full(plan);
         for number in 0..plan.clusters {
             let name = format!("load-{run:x}-{number}");
-            let api = Arc::new(SimulatedApi::new(&name, full(plan, number), manifests()));
+            let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
+            let api = Arc::new(SimulatedApi::new(&name, first.copy(seed), manifests()));
             all.push(Arc::clone(&api));
             // Bursts are spread over the period, as minutes of different clusters are.
             let offset = PERIOD.mul_f64(number as f64 / plan.clusters.max(1) as f64);
             let target = Target {
-                server: plan.target.clone(),
+                server: target.to_owned(),
                 credentials: agent::config::Credentials::default(),
                 cluster_name: name,
                 region: "us-east-1".to_owned(),
-                seed: plan.seed.wrapping_add(number as u64),
+                seed,
             };
             tasks.spawn(live(api, target, offset, plan.burst, bursting.subscribe()));
         }
@@ -59,16 +65,26 @@ impl Clusters {
 
     /// Bursts come from here on.
     pub(super) fn burst(&self) {
-        self.bursting.send_replace(true);
+        self.bursting.send_replace(Some(true));
     }
 
-    /// Pods that ran since the clusters came to be, those that they came to be with apart, and pods that wait.
+    /// No bursts begin from here on; those that are there stay.
+    pub(super) fn rest(&self) {
+        self.bursting.send_replace(Some(false));
+    }
+
+    /// The longest that a pod has waited until it ran, in milliseconds.
+    pub(super) fn longest_wait(&self) -> i64 {
+        let of_one = |api: &Arc<SimulatedApi>| api.with(|cluster| cluster.book().longest_wait_ms);
+        self.all.iter().map(of_one).max().unwrap_or(0)
+    }
+
+    /// Pods that were made, those that the clusters began with included, and pods of bursts that do not run.
     pub(super) fn pods(&self) -> (u64, usize) {
+        let is_burst = |key: &PodKey| key.name.starts_with("burst-");
         let of_one = |api: &Arc<SimulatedApi>| {
             api.with(|cluster| {
-                let burst = |name: &str| name.starts_with("burst-");
-                let waiting =
-                    cluster.pods().filter(|pod| burst(&pod.key.name) && pod.phase == PodPhase::Pending).count();
+                let waiting = cluster.book().never_ran().filter(|key| is_burst(key)).count();
                 (cluster.book().pods_created, waiting)
             })
         };
@@ -81,35 +97,39 @@ async fn live(
     target: Target,
     offset: Duration,
     burst: usize,
-    mut bursting: watch::Receiver<bool>,
+    bursting: watch::Receiver<Option<bool>>,
 ) {
-    let bursts = async {
-        if bursting.wait_for(|begun| *begun).await.is_err() {
-            return std::future::pending().await;
-        }
-        tokio::time::sleep(offset).await;
-        loop {
-            api.with(|cluster| cluster.scale(&workload("burst", 2_000), burst, clock::now()));
-            tokio::time::sleep(PERIOD / 2).await;
-            api.with(|cluster| cluster.scale(&workload("burst", 2_000), 0, clock::now()));
-            tokio::time::sleep(PERIOD / 2).await;
-        }
-    };
     tokio::select! {
         () = api.drive() => {}
-        () = bursts => {}
+        () = bursts(&api, offset, burst, bursting) => {}
         _never = agent::run(Arc::clone(&api), target, std::future::pending()) => {}
     }
 }
 
+/// Bursts come and go as long as they may.
+async fn bursts(api: &SimulatedApi, offset: Duration, burst: usize, mut bursting: watch::Receiver<Option<bool>>) {
+    let begun = bursting.wait_for(Option::is_some).await.is_ok();
+    let mut ended = async move || bursting.wait_for(|wanted| *wanted == Some(false)).await.is_ok();
+    let mut wait = offset;
+    while begun {
+        for replicas in [burst, 0] {
+            if tokio::time::timeout(wait, ended()).await.is_ok() {
+                return std::future::pending().await;
+            }
+            wait = PERIOD / 2;
+            api.with(|cluster| cluster.scale(&workload("burst", 2_000), replicas, clock::now()));
+        }
+    }
+    std::future::pending().await
+}
+
 /// A cluster whose nodes are full of pods that run.
-fn full(plan: &Plan, number: usize) -> SimulatedCluster {
-    let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
-    let mut cluster = SimulatedCluster::new(ClusterSettings { seed, ..ClusterSettings::default() });
+fn full(plan: &Plan) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(settings(plan.seed));
     let born = Timestamp(clock::now().0 - AGE_MS);
     for node in 0..plan.nodes {
         let claim = Text::from(format!("base-{node}"));
-        for instruction in [create(&claim), launched(&claim, number, node)] {
+        for instruction in [create(&claim), launched(&claim, node)] {
             let _told = cluster.instruct(&instruction, born);
         }
     }
@@ -136,6 +156,20 @@ fn full(plan: &Plan, number: usize) -> SimulatedCluster {
     cluster
 }
 
+/// A machine's whole life, from the pods that it is bought for until it is gone, fits into the time between two bursts.
+fn settings(seed: u64) -> ClusterSettings {
+    ClusterSettings {
+        seed,
+        join_ms: (3_000, 8_000),
+        ready_ms: (500, 2_000),
+        startup_ms: (500, 1_000),
+        start_ms: (500, 1_500),
+        grace_ms: (500, 1_500),
+        node_gone_ms: (500, 1_500),
+        ..ClusterSettings::default()
+    }
+}
+
 /// A machine with 16 processors, of which pods can use 15.5.
 fn create(claim: &Text) -> Instruction {
     Instruction::CreateClaim(ClaimOrder {
@@ -152,12 +186,12 @@ fn create(claim: &Text) -> Instruction {
     })
 }
 
-fn launched(claim: &Text, cluster: usize, node: usize) -> Instruction {
+fn launched(claim: &Text, node: usize) -> Instruction {
     let amounts = Resources::from_iter([(CPU, 15_500), (MEMORY, 60 << 30), (PODS, 110)]);
     Instruction::MarkLaunched {
         claim: claim.clone(),
         facts: LaunchedFacts {
-            provider_id: Text::from(format!("aws:///us-east-1a/i-{cluster:08x}{node:08x}")),
+            provider_id: Text::from(format!("aws:///us-east-1a/i-{node:017x}")),
             labels: labels(&[(INSTANCE_TYPE, "m5.4xlarge"), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
             capacity: amounts.clone(),
             allocatable: amounts,
@@ -191,6 +225,8 @@ fn manifests() -> Vec<v1::ManifestRecord> {
 
 #[cfg(test)]
 mod tests {
+    use engine::cluster::PodPhase;
+
     use super::*;
 
     #[test]
@@ -200,14 +236,14 @@ mod tests {
             nodes: 3,
             pods: 60,
             burst: 10,
-            target: String::new(),
-            page: "127.0.0.1:1".parse().unwrap(),
-            server_pid: None,
+            given: None,
             database_url: None,
             lasts: Duration::ZERO,
+            upsets: false,
             seed: 1,
+            log: String::new(),
         };
-        let cluster = full(&plan, 0);
+        let cluster = full(&plan).copy(7);
         assert_eq!(cluster.nodes().filter(|node| node.ready && node.is_initialized()).count(), 3);
         // 3 nodes with 15.5 processors each; 60 pods of 45/60 = 0.75 take 45 of 46.5.
         assert_eq!(cluster.pods().filter(|pod| pod.phase == PodPhase::Running).count(), 60);

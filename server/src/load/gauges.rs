@@ -1,4 +1,4 @@
-//! What is read: the server's metrics, the system's account of a process, the database's account of what it wrote.
+//! What is read: the servers' metrics, the system's account of processes, the database's account of what it wrote.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Plan, Report};
-use crate::web::LATENCY;
+use super::ground::Ground;
+use crate::web::{DECIDED, ORDERED};
 
 /// Ticks of processor time per second (Linux: `USER_HZ`, the same on every architecture that we run on).
 const TICKS: f64 = 100.0;
@@ -19,7 +19,7 @@ const TICKS: f64 = 100.0;
 /// How long the metrics may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The server's metrics at one moment.
+/// A server's metrics at one moment.
 pub(super) struct Metrics(String);
 
 impl Metrics {
@@ -37,45 +37,86 @@ impl Metrics {
         Ok(Self(answer.with_context(|| format!("cannot read http://{page}/metrics"))?))
     }
 
-    /// Clusters whose agent is connected.
-    pub(super) fn connected(&self) -> usize {
-        let mut lines = self.0.lines().filter(|line| line.starts_with("fleetwright_cluster_connected{"));
-        lines.by_ref().filter(|line| line.ends_with(" 1")).count()
+    /// Clusters whose snapshot is believed.
+    pub(super) fn synced(&self) -> impl Iterator<Item = &str> {
+        let value = |line| str::strip_prefix(line, "fleetwright_cluster_synced{cluster=\"");
+        self.0.lines().filter_map(value).filter_map(|line| line.strip_suffix("\"} 1"))
     }
 
-    /// Decisions so far, by the upper bound of their latency in milliseconds; those beyond every bound under infinity.
-    fn latencies(&self) -> Vec<(f64, u64)> {
-        let prefix = format!("{LATENCY}_bucket{{le=\"");
+    /// Durations of the histogram `name`.
+    fn durations(&self, name: &str) -> Durations {
+        let prefix = format!("{name}_bucket{{le=\"");
         let read = |line: &str| {
             let (bound, count) = line.strip_prefix(&prefix)?.split_once("\"} ")?;
             let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse::<f64>().ok()? * 1_000.0 };
             Some((bound, count.trim().parse().ok()?))
         };
-        self.0.lines().filter_map(read).collect()
+        Durations(self.0.lines().filter_map(read).collect())
     }
 }
 
-/// The bound that `share` of all between `before` and `after` do not exceed, in milliseconds; 0 of none.
-fn percentile(before: &[(f64, u64)], after: &[(f64, u64)], share: f64) -> f64 {
-    let known: BTreeMap<u64, u64> = before.iter().map(|(bound, count)| (bound.to_bits(), *count)).collect();
-    let grown = |(bound, count): &(f64, u64)| (*bound, count - known.get(&bound.to_bits()).copied().unwrap_or(0));
-    let grown: Vec<(f64, u64)> = after.iter().map(grown).collect();
-    let wanted = grown.last().map_or(0.0, |(_, all)| *all as f64 * share);
-    if wanted == 0.0 {
-        return 0.0;
+/// How many durations there were, by their upper bound in milliseconds; those beyond every bound under infinity.
+#[derive(Debug, Clone, Default)]
+struct Durations(Vec<(f64, u64)>);
+
+impl Durations {
+    fn count(&self) -> u64 {
+        self.0.last().map_or(0, |(_, all)| *all)
     }
-    grown.iter().find(|(_, count)| *count as f64 >= wanted).map_or(f64::INFINITY, |(bound, _)| *bound)
+
+    /// Those that came after `before`. A process that began anew has counted from nothing.
+    fn since(&self, before: &Self) -> Self {
+        if before.count() > self.count() || before.0.len() != self.0.len() {
+            return self.clone();
+        }
+        let pairs = self.0.iter().zip(&before.0);
+        Self(pairs.map(|((bound, count), (_, then))| (*bound, count.saturating_sub(*then))).collect())
+    }
+
+    fn and(mut self, other: &Self) -> Self {
+        if self.0.is_empty() {
+            return other.clone();
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|((_, count), (_, more))| *count += more);
+        self
+    }
+
+    /// The bound that `share` of all do not exceed, in milliseconds; 0 of none.
+    fn percentile(&self, share: f64) -> f64 {
+        let wanted = self.count() as f64 * share;
+        if wanted == 0.0 {
+            return 0.0;
+        }
+        self.0.iter().find(|(_, count)| *count as f64 >= wanted).map_or(f64::INFINITY, |(bound, _)| *bound)
+    }
+
+    fn to_percentiles(&self) -> Percentiles {
+        Percentiles { count: self.count(), p50_ms: self.percentile(0.5), p99_ms: self.percentile(0.99) }
+    }
+}
+
+/// Durations in short: upper bounds of what half of them, and 99 of 100, took.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) struct Percentiles {
+    /// How many.
+    pub(crate) count: u64,
+    /// Half of them took at most so many milliseconds.
+    pub(crate) p50_ms: f64,
+    /// 99 of 100 took at most so many milliseconds.
+    pub(crate) p99_ms: f64,
 }
 
 /// The database, as it tells of itself.
 pub(super) struct Database {
     pool: PgPool,
+    /// Its first process, when it is ours.
+    pid: Option<u32>,
 }
 
 impl Database {
-    pub(super) async fn connect(url: &str) -> anyhow::Result<Self> {
+    pub(super) async fn connect(url: &str, pid: Option<u32>) -> anyhow::Result<Self> {
         let pool = PgPoolOptions::new().max_connections(1).connect(url).await;
-        Ok(Self { pool: pool.context("cannot connect to the database of --database-url")? })
+        Ok(Self { pool: pool.context("cannot connect to the database")?, pid })
     }
 
     /// Rows that were written, and bytes of the write-ahead log, since the database came to be.
@@ -89,37 +130,124 @@ impl Database {
         .context("the database does not tell what it has written")?;
         Ok((row.try_get(0)?, row.try_get(1)?))
     }
+
+    /// Bytes that the first event of each segment of the log takes.
+    pub(super) async fn whole_inputs(&self) -> anyhow::Result<i64> {
+        let whole = "SELECT coalesce(sum(octet_length(bytes)), 0)::bigint FROM log_chunks WHERE first_sequence = 1";
+        let row = sqlx::query(whole).fetch_one(&self.pool).await.context("the database does not show its log")?;
+        Ok(row.try_get(0)?)
+    }
 }
 
-/// Processor time in seconds and memory in bytes of a process on this machine.
-fn process(pid: &str) -> Option<(f64, u64)> {
+/// What a process has used: seconds of processor time, its own and of children that have ended, and memory in bytes, at this
+/// moment and at most.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    seconds: f64,
+    bytes: u64,
+    peak: u64,
+}
+
+fn used(pid: &str) -> Option<Used> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything but ends with the last parenthesis; user and system time are the 14th and 15th field.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+    let fields = fields(&stat)?;
+    // User and system time are the 14th and 15th field, those of children that were waited for the two after them.
+    let ticks: Option<f64> = fields.get(11..15)?.iter().map(|field| field.parse::<f64>().ok()).sum();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = resident.split_whitespace().next()?.parse().ok()?;
-    Some((ticks / TICKS, kib * 1024))
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(Used { seconds: ticks? / TICKS, bytes: of("VmRSS:")? * 1024, peak: of("VmHWM:")? * 1024 })
+}
+
+/// The fields of `/proc/<pid>/stat` from the third on: the name before them may hold anything, but ends with the last
+/// parenthesis.
+fn fields(stat: &str) -> Option<Vec<&str>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace().collect())
+}
+
+/// A process and its children. What they share in memory is counted once for each.
+fn used_by_family(pid: u32) -> Option<Used> {
+    let mut all = used(&pid.to_string())?;
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let Some(child) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{child}/stat")) else { continue };
+        let parent = fields(&stat).and_then(|fields| fields.get(1)?.parse::<u32>().ok());
+        if let Some(child) = used(child).filter(|_| parent == Some(pid)) {
+            all = Used {
+                seconds: all.seconds + child.seconds,
+                bytes: all.bytes + child.bytes,
+                peak: all.peak + child.peak,
+            };
+        }
+    }
+    Some(all)
 }
 
 /// Everything at one moment.
 pub(super) struct Account {
     at: Instant,
-    latencies: Vec<(f64, u64)>,
-    server: Option<(f64, u64)>,
-    generator: Option<(f64, u64)>,
+    pages: BTreeMap<SocketAddr, [Durations; 2]>,
+    servers: BTreeMap<u32, Used>,
+    generator: Option<Used>,
+    cloud: Option<Used>,
+    database: Option<Used>,
     written: Option<(i64, i64)>,
 }
 
+/// What happened between two moments.
+#[derive(Debug, Default)]
+pub(crate) struct Spell {
+    /// How long.
+    pub(crate) lasted: Duration,
+    /// From the end of a batch window to the decision.
+    pub(crate) decided: Percentiles,
+    /// From the end of a batch window to the order.
+    pub(crate) ordered: Percentiles,
+    /// All servers; `None` when their processes are not known.
+    pub(crate) servers: Option<Usage>,
+    /// This process: agents, clusters, balancer.
+    pub(crate) generator: Option<Usage>,
+    /// The simulated cloud.
+    pub(crate) cloud: Option<Usage>,
+    /// PostgreSQL with all its processes, when it is ours.
+    pub(crate) database: Option<Usage>,
+    /// Rows and bytes that the database wrote per second; `None` when it is not known.
+    pub(crate) written: Option<(f64, f64)>,
+    /// The longest that a pod of a burst has waited so far until it ran, in milliseconds.
+    pub(crate) longest_wait_ms: i64,
+}
+
+/// What a process used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Usage {
+    /// Memory at the end, in bytes.
+    pub(crate) bytes: u64,
+    /// Memory at most, since the process began.
+    pub(crate) peak: u64,
+    /// Processors that it kept busy.
+    pub(crate) processors: f64,
+}
+
 impl Account {
-    pub(super) async fn take(plan: &Plan, database: Option<&Database>) -> anyhow::Result<Self> {
+    /// A server that does not answer has nothing to tell.
+    pub(super) async fn take(ground: &Ground) -> anyhow::Result<Self> {
+        let mut pages = BTreeMap::new();
+        for page in ground.pages() {
+            if let Ok(metrics) = Metrics::read(page).await {
+                pages.insert(page, [DECIDED, ORDERED].map(|name| metrics.durations(name)));
+            }
+        }
         Ok(Self {
             at: Instant::now(),
-            latencies: Metrics::read(plan.page).await?.latencies(),
-            server: plan.server_pid.and_then(|pid| process(&pid.to_string())),
-            generator: process("self"),
-            written: match database {
+            pages,
+            servers: ground.servers().into_iter().filter_map(|pid| Some((pid, used(&pid.to_string())?))).collect(),
+            generator: used("self"),
+            cloud: ground.cloud().and_then(|pid| used(&pid.to_string())),
+            database: ground.database.as_ref().and_then(|database| used_by_family(database.pid?)),
+            written: match &ground.database {
                 Some(database) => Some(database.written().await?),
                 None => None,
             },
@@ -127,22 +255,40 @@ impl Account {
     }
 
     /// What happened between `before` and this.
-    pub(super) fn since(&self, before: &Self, report: &mut Report) {
-        report.measured = self.at.duration_since(before.at);
-        let seconds = report.measured.as_secs_f64().max(0.001);
-        let count = |latencies: &[(f64, u64)]| latencies.last().map_or(0, |(_, all)| *all);
-        report.decisions = count(&self.latencies) - count(&before.latencies);
-        report.p50_ms = percentile(&before.latencies, &self.latencies, 0.5);
-        report.p99_ms = percentile(&before.latencies, &self.latencies, 0.99);
-        let busy = |now: Option<(f64, u64)>, then: Option<(f64, u64)>| {
-            let (now, then) = (now?, then?);
-            Some((now.1, (now.0 - then.0) / seconds))
+    pub(super) fn since(&self, before: &Self, longest_wait_ms: i64) -> Spell {
+        let lasted = self.at.duration_since(before.at);
+        let seconds = lasted.as_secs_f64().max(0.001);
+        let usage = |now: Option<Used>, then: Option<Used>| {
+            let (now, then) = (now?, then.unwrap_or_default());
+            Some(Usage { bytes: now.bytes, peak: now.peak, processors: (now.seconds - then.seconds) / seconds })
         };
-        report.server = busy(self.server, before.server);
-        report.generator = busy(self.generator, before.generator);
-        report.written = self.written.zip(before.written).map(|((rows, bytes), (rows_before, bytes_before))| {
-            ((rows - rows_before) as f64 / seconds, (bytes - bytes_before) as f64 / seconds)
-        });
+        let servers = self.servers.iter().map(|(pid, now)| usage(Some(*now), before.servers.get(pid).copied()));
+        let written = self.written.zip(before.written);
+        Spell {
+            lasted,
+            decided: self.durations(before, 0).to_percentiles(),
+            ordered: self.durations(before, 1).to_percentiles(),
+            servers: servers.flatten().reduce(|all, one| Usage {
+                bytes: all.bytes + one.bytes,
+                peak: all.peak + one.peak,
+                processors: all.processors + one.processors,
+            }),
+            generator: usage(self.generator, before.generator),
+            cloud: usage(self.cloud, before.cloud),
+            database: usage(self.database, before.database),
+            written: written.map(|((rows, bytes), (rows_before, bytes_before))| {
+                ((rows - rows_before) as f64 / seconds, (bytes - bytes_before) as f64 / seconds)
+            }),
+            longest_wait_ms,
+        }
+    }
+
+    fn durations(&self, before: &Self, which: usize) -> Durations {
+        let of_page = |(page, now): (&SocketAddr, &[Durations; 2])| match before.pages.get(page) {
+            Some(then) => now[which].since(&then[which]),
+            None => now[which].clone(),
+        };
+        self.pages.iter().map(of_page).fold(Durations::default(), |all, one| all.and(&one))
     }
 }
 
@@ -150,26 +296,39 @@ impl Account {
 mod tests {
     use super::*;
 
+    fn durations(counts: [u64; 3]) -> Durations {
+        Durations([1.0, 2.0, f64::INFINITY].into_iter().zip(counts).collect())
+    }
+
     #[test]
     fn percentiles_are_of_what_came_in_between() {
-        let before = [(1.0, 10), (2.0, 10), (f64::INFINITY, 10)];
+        let before = durations([10, 10, 10]);
         // Since then 90 within 1 ms, 9 within 2 ms, and one beyond.
-        let after = [(1.0, 100), (2.0, 109), (f64::INFINITY, 110)];
-        assert_eq!(percentile(&before, &after, 0.5), 1.0);
-        assert_eq!(percentile(&before, &after, 0.99), 2.0);
-        assert_eq!(percentile(&before, &after, 1.0), f64::INFINITY);
-        assert_eq!(percentile(&before, &before, 0.99), 0.0);
+        let since = durations([100, 109, 110]).since(&before);
+        assert_eq!(since.percentile(0.5), 1.0);
+        assert_eq!(since.percentile(0.99), 2.0);
+        assert_eq!(since.percentile(1.0), f64::INFINITY);
+        assert_eq!(before.since(&before).percentile(0.99), 0.0);
+    }
+
+    #[test]
+    fn a_process_that_began_anew_has_counted_from_nothing_and_replicas_add_up() {
+        let anew = durations([3, 4, 4]).since(&durations([10, 10, 10]));
+        assert_eq!(anew.count(), 4);
+        let both = Durations::default().and(&anew).and(&durations([1, 1, 2]));
+        assert_eq!(both.0, durations([4, 5, 6]).0);
     }
 
     #[test]
     fn metrics_are_read_as_they_are_rendered() {
         let histogram = crate::measure::Histogram::default();
         histogram.note(Duration::from_millis(4));
-        let text = histogram.render(LATENCY, "Something.") + "fleetwright_cluster_connected{cluster=\"a\"} 1\n";
-        let metrics = Metrics(text);
-        assert_eq!(metrics.connected(), 1);
-        let latencies = metrics.latencies();
-        assert_eq!(latencies.iter().find(|(_, count)| *count > 0), Some(&(5.0, 1)));
-        assert_eq!(percentile(&[], &latencies, 0.99), 5.0);
+        let synced = "fleetwright_cluster_synced{cluster=\"a\"} 1\nfleetwright_cluster_synced{cluster=\"b\"} 0\n";
+        let metrics = Metrics(histogram.render(DECIDED, "Something.") + synced);
+        assert_eq!(metrics.synced().collect::<Vec<_>>(), ["a"]);
+        let decided = metrics.durations(DECIDED);
+        assert_eq!(decided.0.iter().find(|(_, count)| *count > 0), Some(&(5.0, 1)));
+        assert_eq!(decided.percentile(0.99), 5.0);
+        assert_eq!(metrics.durations(ORDERED).count(), 0);
     }
 }

@@ -9,6 +9,7 @@ use engine::plan::{Plan, PlanReport};
 use super::codec::{Coded, Corrupt, FORM, Reader};
 use super::delta::{self, Mark, Record};
 use super::records::{self, Ambiguous, Wares};
+use super::shelf::Shelf;
 use super::{ENGINE, content};
 use crate::store::log::{Blob, BlobHash, LogChunk, Replay};
 
@@ -27,8 +28,6 @@ const SHARE: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     segment: Option<Segment>,
-    /// Catalogues of the last input. Each is held so that its address stays its own.
-    wares: Vec<(SharedCatalogue, Wares)>,
 }
 
 #[derive(Debug)]
@@ -77,9 +76,15 @@ pub(crate) struct Next {
 
 impl Tail {
     /// The event of `decision`, made under `epoch` from `basis`.
-    pub(crate) fn next(mut self, epoch: u64, decision: &Decision, basis: &Basis) -> Result<Next, Ambiguous> {
-        let wares = self.wares_of(basis);
-        let of_pools: Vec<Wares> = wares.iter().map(|(_, wares)| wares.clone()).collect();
+    pub(super) fn next(
+        mut self,
+        epoch: u64,
+        decision: &Decision,
+        basis: &Basis,
+        shelf: &Shelf,
+    ) -> Result<Next, Ambiguous> {
+        let catalogues: Vec<&SharedCatalogue> = basis.input.pools.iter().map(|pool| &pool.catalogue).collect();
+        let of_pools: Vec<Wares> = catalogues.iter().map(|catalogue| shelf.wares(catalogue)).collect();
         let records = records::write(&basis.input, &of_pools)?;
         let marks = delta::marks(&records);
         let policy = basis.input.policy.to_bytes();
@@ -103,27 +108,14 @@ impl Tail {
             input_digest: input_digest.to_vec(),
             plan_digest: content::hash(&answer).to_vec(),
         };
-        let mut contents: Vec<Content> = wares
-            .iter()
-            .map(|(catalogue, wares)| Content::Catalogue(wares.hash, SharedCatalogue::clone(catalogue)))
+        let mut contents: Vec<Content> = (of_pools.iter().zip(catalogues))
+            .map(|(wares, catalogue)| Content::Catalogue(wares.hash, SharedCatalogue::clone(catalogue)))
             .collect();
         contents.sort_by_key(Content::hash);
         contents.dedup_by_key(|content| content.hash());
         contents.push(Content::Policy(policy_hash, policy));
         segment.marks = marks;
-        Ok(Next { replay, chunk, contents, tail: Self { segment: Some(segment), wares } })
-    }
-
-    /// The catalogues of the pools, in order; those of the last input are not hashed again.
-    fn wares_of(&self, basis: &Basis) -> Vec<(SharedCatalogue, Wares)> {
-        let mut found: Vec<(SharedCatalogue, Wares)> = Vec::with_capacity(basis.input.pools.len());
-        for pool in &basis.input.pools {
-            let mut known = self.wares.iter().chain(&found);
-            let wares = known.find(|(catalogue, _)| SharedCatalogue::ptr_eq(catalogue, &pool.catalogue));
-            let wares = wares.map_or_else(|| Wares::of(&pool.catalogue), |(_, wares)| wares.clone());
-            found.push((SharedCatalogue::clone(&pool.catalogue), wares));
-        }
-        found
+        Ok(Next { replay, chunk, contents, tail: Self { segment: Some(segment) } })
     }
 
     /// The segment with the next event counted, and the marks of the one before it.

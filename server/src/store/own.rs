@@ -148,6 +148,12 @@ impl OwnServer {
         self.child.is_none()
     }
 
+    /// Its first process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        process::postmaster(&self.data())
+    }
+
     /// Stops it in order: sessions are cut, everything is written, nothing is to be recovered at the next start.
     ///
     /// # Errors

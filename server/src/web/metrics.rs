@@ -11,9 +11,12 @@ use crate::views::FleetView;
 /// One gauge: its name, what it means, and its value in a cluster.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 14] = [
+const GAUGES: [Gauge; 15] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
+    }),
+    ("fleetwright_cluster_synced", "Whether the cluster's agent is connected and its snapshot is believed.", |c| {
+        u8::from(c.connected && c.synced).to_string()
     }),
     ("fleetwright_pods", "Pods that have not ended.", |c| c.pods.to_string()),
     ("fleetwright_pods_pending", "Pods without a node for which a machine may be bought.", |c| c.pending.to_string()),

@@ -60,10 +60,7 @@ impl ClusterState {
     #[must_use]
     pub fn planning_input(&self, policy: &Policy, now: Timestamp) -> PlanningInput {
         let mut tables = Tables::default();
-        let mut pods = Vec::new();
-        for pod in self.pods().filter(|pod| self.is_demand(pod, now)) {
-            pods.push(tables.pod(pod));
-        }
+        let pods = self.demand(now).into_iter().map(|pod| tables.pod(pod)).collect();
         let nodes = self.planning_nodes(&mut tables);
         let daemons = (self.daemons())
             .map(|daemon| DaemonSet {
@@ -120,7 +117,7 @@ impl ClusterState {
                 promised.entry(name.clone()).or_default().push(pod);
             }
         }
-        for pod in self.pods().filter(|pod| pod.nominated.is_some() && self.promises.to(&pod.key).is_none()) {
+        for pod in self.nominated_pods().filter(|pod| self.promises.to(&pod.key).is_none()) {
             if let Some(node) = self.nominated_node(pod) {
                 promised.entry(node.clone()).or_default().push(pod);
             }

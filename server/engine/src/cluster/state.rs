@@ -22,6 +22,18 @@ pub struct ClusterState {
     namespaces: BTreeMap<Text, Labels>,
     /// Pods that have a node and have not ended; follows `pods`.
     pods_by_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    /// Pods that no node was found for; follows `pods`. With those of nodes that go they are all that planning may have to
+    /// place, however many run.
+    unplaced: BTreeSet<PodKey>,
+    /// Pods that somebody else has promised a node; follows `pods`.
+    nominated: BTreeSet<PodKey>,
+    /// Pods that have ended; follows `pods`.
+    ended: usize,
+    /// How many pods that are not a DaemonSet's take room on each node; follows `pods`.
+    guests: BTreeMap<Text, usize>,
+    /// Nodes and NodeClaims with a deletion timestamp; follow `nodes` and `claims`.
+    deleting_nodes: BTreeSet<Text>,
+    deleting_claims: BTreeSet<Text>,
     /// NodeClaims by provider id; follows `claims` and `expected`.
     claim_by_provider: BTreeMap<Text, Text>,
     /// Nodes by provider id; follows `nodes`.
@@ -171,7 +183,29 @@ impl ClusterState {
         }
         let known = self.pods.remove(&pod.key);
         self.note_foreign(known.as_ref(), Some(&pod));
+        self.index_pod(known.as_ref(), Some(&pod));
         self.pods.insert(pod.key.clone(), pod);
+    }
+
+    /// `known` is in the place of a pod, and `pod` takes it.
+    fn index_pod(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
+        let ended = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_terminal));
+        self.ended = self.ended + ended(pod) - ended(known);
+        self.count_guest(known, -1);
+        self.count_guest(pod, 1);
+        follow(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
+        follow(&mut self.nominated, |pod| pod.nominated.is_some(), known, pod);
+    }
+
+    fn count_guest(&mut self, pod: Option<&PodRecord>, by: isize) {
+        let guest = pod.filter(|pod| pod.daemon.is_none() && !pod.is_terminal());
+        let Some(node) = guest.and_then(|pod| pod.node.as_ref()) else { return };
+        let count = self.guests.get(node).copied().unwrap_or(0).saturating_add_signed(by);
+        if count == 0 {
+            self.guests.remove(node);
+        } else {
+            self.guests.insert(node.clone(), count);
+        }
     }
 
     fn presence(&self, pod: &PodRecord) -> Presence {
@@ -217,6 +251,7 @@ impl ClusterState {
         if !claim.provider_id.is_empty() {
             self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
         }
+        mark(&mut self.deleting_claims, &claim.name, claim.deleting);
         self.claims.insert(claim.name.clone(), claim);
     }
 
@@ -231,6 +266,7 @@ impl ClusterState {
         if !node.provider_id.is_empty() {
             self.node_by_provider.insert(node.provider_id.clone(), node.name.clone());
         }
+        mark(&mut self.deleting_nodes, &node.name, node.deleting);
         self.nodes.insert(node.name.clone(), node);
     }
 
@@ -241,6 +277,7 @@ impl ClusterState {
                     let before = self.presence(&pod);
                     self.move_pod(key, Some(&before), None, pod.daemon.is_some(), now);
                     self.note_foreign(Some(&pod), None);
+                    self.index_pod(Some(&pod), None);
                 }
                 self.promises.settle(key);
             }
@@ -248,6 +285,7 @@ impl ClusterState {
                 if let Some(node) = self.nodes.remove(name) {
                     self.node_by_provider.remove(&node.provider_id);
                 }
+                self.deleting_nodes.remove(name);
                 self.quiet_since.remove(name);
                 self.promises.withdraw(&Target::Node(name.clone()));
             }
@@ -255,6 +293,7 @@ impl ClusterState {
                 if let Some(claim) = self.claims.remove(name) {
                     self.claim_by_provider.remove(&claim.provider_id);
                 }
+                self.deleting_claims.remove(name);
                 self.going.remove(name);
                 self.promises.withdraw(&Target::Claim(name.clone()));
             }
@@ -389,6 +428,52 @@ impl ClusterState {
         self.pods.values()
     }
 
+    /// Pods that no node was found for (`PodRecord::is_unschedulable`), by namespace and name.
+    pub fn unplaced_pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.unplaced.iter().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Pods that somebody else has promised a node, by namespace and name.
+    pub fn nominated_pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.nominated.iter().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Pods that need a place that nobody has promised them ([`ClusterState::is_demand`]), by namespace and name.
+    #[must_use]
+    pub fn demand(&self, now: Timestamp) -> Vec<&PodRecord> {
+        let going = self.nodes.keys().filter(|node| self.is_going_node(node));
+        let leaving = going.flat_map(|node| self.pods_by_node.get(node)).flatten();
+        let keys: BTreeSet<&PodKey> = self.unplaced.iter().chain(leaving).collect();
+        let pods = keys.into_iter().filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| self.is_demand(pod, now)).collect()
+    }
+
+    /// How many pods that are not a DaemonSet's take room on `node`.
+    #[must_use]
+    pub fn guests_on(&self, node: &Text) -> usize {
+        self.guests.get(node).copied().unwrap_or(0)
+    }
+
+    /// NodeClaims that have a deletion timestamp, or whose Node has one.
+    #[must_use]
+    pub fn claims_being_deleted(&self) -> BTreeSet<&Text> {
+        let nodes = self.deleting_nodes.iter().filter_map(|name| self.nodes.get(name));
+        let of_nodes = nodes.filter_map(|node| self.claim_of_node(node)).map(|claim| &claim.name);
+        self.deleting_claims.iter().chain(of_nodes).collect()
+    }
+
+    /// How many pods have not ended.
+    #[must_use]
+    pub fn live_pods(&self) -> usize {
+        self.pods.len() - self.ended
+    }
+
+    /// How many pods there are.
+    #[must_use]
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
     /// Pods that take room on `node`, by namespace and name.
     pub fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
@@ -432,6 +517,34 @@ impl ClusterState {
     #[must_use]
     pub fn quiet_since(&self, node: &Text) -> Option<Timestamp> {
         self.quiet_since.get(node).copied()
+    }
+}
+
+/// Keeps `name` in `names` while it is `wanted` there.
+fn mark(names: &mut BTreeSet<Text>, name: &Text, wanted: bool) {
+    if wanted {
+        names.insert(name.clone());
+    } else {
+        names.remove(name);
+    }
+}
+
+/// Keeps in `index` the pods that are `listed`: `known` goes, `pod` comes.
+fn follow(
+    index: &mut BTreeSet<PodKey>,
+    listed: impl Fn(&PodRecord) -> bool,
+    known: Option<&PodRecord>,
+    pod: Option<&PodRecord>,
+) {
+    let (before, after) = (known.filter(|pod| listed(pod)), pod.filter(|pod| listed(pod)));
+    match (before, after) {
+        (Some(known), None) => {
+            index.remove(&known.key);
+        }
+        (None, Some(pod)) => {
+            index.insert(pod.key.clone());
+        }
+        (Some(_), Some(_)) | (None, None) => {}
     }
 }
 

@@ -127,3 +127,36 @@ fn pods_that_are_not_for_sale_are_not_planned() {
     see(&mut state, 0, [gated, preempting, daemon, ending, pod("plain", 1)].map(Object::Pod));
     assert_eq!(names(&state).0, [text("plain")]);
 }
+
+#[test]
+fn what_has_to_be_placed_is_found_without_looking_at_every_pod() {
+    let mut state = in_service(pool(), &["m0", "m1"]);
+    let gated = PodRecord { scheduling: Scheduling::Gated, ..pod("gated", 100) };
+    let ended = PodRecord { phase: PodPhase::Failed, ..pod("ended", 100) };
+    let nominated = PodRecord { nominated: Some(text("n-m1")), ..pod("nominated", 100) };
+    let waiting = [pod("waits", 100), pod("b", 100), gated, ended, nominated].map(Object::Pod);
+    see(
+        &mut state,
+        0,
+        waiting.into_iter().chain([on("m0", pod("leaves", 100)), on("m1", pod("stays", 100))].map(Object::Pod)),
+    );
+    state.mark_going(&text("m0"));
+    let names = |state: &ClusterState| -> Vec<Text> {
+        state.demand(Timestamp(0)).into_iter().map(|pod| pod.key.name.clone()).collect()
+    };
+    let walked = |state: &ClusterState| -> Vec<Text> {
+        let pods = state.pods().filter(|pod| state.is_demand(pod, Timestamp(0)));
+        pods.map(|pod| pod.key.name.clone()).collect()
+    };
+    assert_eq!(names(&state), [text("b"), text("leaves"), text("waits")]);
+    assert_eq!(names(&state), walked(&state));
+    assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (6, 7, 1));
+    // One is bound, one is deleted, one ends, and one is not held back any more.
+    see(&mut state, 1, [on("m1", pod("waits", 100)), pod("gated", 100)].map(Object::Pod));
+    see(&mut state, 1, [Object::Pod(PodRecord { phase: PodPhase::Succeeded, ..on("m1", pod("stays", 100)) })]);
+    state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp(1));
+    state.apply(Observation::Delete(Key::Pod(key("nominated"))), Timestamp(1));
+    assert_eq!(names(&state), [text("gated"), text("leaves")]);
+    assert_eq!(names(&state), walked(&state));
+    assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (3, 5, 0));
+}

@@ -7,6 +7,7 @@
 mod events;
 mod health;
 mod statuses;
+mod zones;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::model::{Text, Timestamp};
 
 pub(super) use events::{Crier, barred};
 pub(super) use health::Health;
+use zones::Zones;
 
 /// Between two looks at what is to be said, in milliseconds.
 const PASS_MS: i64 = 1_000;
@@ -51,6 +53,7 @@ pub(super) struct Clerk {
     /// NodePools whose budgets keep empty nodes, and how many, since the last look for them.
     pub(super) held: BTreeMap<Text, usize>,
     pub(super) health: Health,
+    zones: Zones,
     crier: Crier,
 }
 
@@ -81,6 +84,11 @@ impl Clerk {
     /// What was last said of `subject`.
     fn last_said(&self, subject: &Subject) -> Option<&Content> {
         self.said.get(subject).map(|said| &said.content)
+    }
+
+    /// What was last said of `subject`, when that is not to be said again for failing.
+    fn settled(&self, subject: &Subject) -> Option<&Content> {
+        self.said.get(subject).filter(|said| said.failed.is_none()).map(|said| &said.content)
     }
 
     /// Whether `content` is to be written for `subject` at `now`.

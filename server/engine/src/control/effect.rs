@@ -266,6 +266,9 @@ pub struct Decision {
     pub cluster: ClusterId,
     /// When.
     pub at: Timestamp,
+    /// When it was due: the end of the batch window that led to it, or of a wait. What lies between this and `at` is how long
+    /// it waited for its turn.
+    pub due: Timestamp,
     /// What it is about.
     pub kind: DecisionKind,
     /// It is only written down; the notes say what would have been done.

@@ -43,9 +43,13 @@ impl Ward {
         Machine::found(claim, bought, now)
     }
 
-    /// Takes every step that what is believed allows.
+    /// Takes every step that what is believed allows. Nothing is to be done about machines in service, of which there are many,
+    /// unless somebody deletes them.
     pub fn step_machines(&mut self, desk: &mut Desk<'_>) {
-        let claims: Vec<Text> = self.machines.keys().cloned().collect();
+        let deleted = self.state.claims_being_deleted();
+        let moves = |machine: &Machine| machine.stage != Stage::InService || deleted.contains(&machine.claim);
+        let moving = self.machines.iter().filter(|(_, machine)| moves(machine));
+        let claims: Vec<Text> = moving.map(|(claim, _)| claim.clone()).collect();
         for claim in &claims {
             self.heed_deletion(claim, desk);
             self.step(claim, desk);

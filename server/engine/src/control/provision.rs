@@ -18,11 +18,9 @@ impl Ward {
     /// Plans when a window has closed or pods without a place have waited long enough.
     pub fn plan_if_due(&mut self, desk: &mut Desk<'_>) {
         let settings = desk.settings;
-        let closed = self.window.due(settings.batch_idle_ms, settings.batch_max_ms).is_some_and(|due| due <= desk.now);
-        let again = self.retry.is_some_and(|retry| retry <= desk.now);
-        if !(closed || again) || !self.is_ready() {
-            return;
-        }
+        let closed = self.window.due(settings.batch_idle_ms, settings.batch_max_ms);
+        let due = closed.into_iter().chain(self.retry).min();
+        let Some(due) = due.filter(|due| *due <= desk.now && self.is_ready()) else { return };
         let opened = self.window.close();
         self.retry = None;
         let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
@@ -42,7 +40,7 @@ impl Ward {
                 let basis = Basis { opened, input, plan: plan.clone(), report: report.clone() };
                 let waiting = self.hold_launches(&basis.input, &mut plan, &mut report, desk);
                 let held = held.into_iter().chain(waiting).collect();
-                self.adopt_plan(basis, &plan, report, held, desk);
+                self.adopt_plan(basis, &plan, report, held, due, desk);
                 self.drain_replaced(desk);
             }
             Err(reason) => {
@@ -58,6 +56,7 @@ impl Ward {
         plan: &Plan,
         report: PlanReport,
         held: Vec<UnplacedPod>,
+        due: Timestamp,
         desk: &mut Desk<'_>,
     ) {
         let input = &basis.input;
@@ -97,6 +96,7 @@ impl Ward {
             id,
             cluster: self.cluster.clone(),
             at: desk.now,
+            due,
             kind: DecisionKind::Provision,
             shadow: false,
             state_version: version,

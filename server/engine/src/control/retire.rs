@@ -49,6 +49,7 @@ impl Ward {
             id,
             cluster: self.cluster.clone(),
             at,
+            due: at,
             kind,
             shadow: false,
             state_version: self.state.version(),

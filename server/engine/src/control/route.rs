@@ -84,7 +84,7 @@ impl Ward {
     }
 
     fn note_all_pods(&mut self, now: Timestamp) {
-        for pod in self.state.pods().filter(|pod| self.state.is_demand(pod, now)) {
+        for pod in self.state.demand(now) {
             self.window.note(&pod.uid, now);
         }
         self.window.rouse(now);

@@ -143,8 +143,8 @@ impl Ward {
             connected: self.connected,
             synced: self.state.is_synced(),
             version: self.state.version(),
-            pods: self.state.pods().filter(|pod| !pod.is_terminal()).count(),
-            pending: self.state.pods().filter(|pod| pod.is_provisionable()).count(),
+            pods: self.state.live_pods(),
+            pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
             expected: self.expected(),
             nodes: self.state.nodes().count(),
             cost: MicroUsd(prices.map(|bought| bought.price.0).sum()),
@@ -175,14 +175,14 @@ impl Ward {
 
     fn machine_view(&self, machine: &Machine, now: Timestamp) -> MachineView {
         let node = self.state.node_of_claim(&machine.claim).map(|node| node.name.clone());
-        let pods = node.iter().flat_map(|node| self.state.pods_on(node)).filter(|pod| pod.daemon.is_none());
+        let pods = node.as_ref().map_or(0, |node| self.state.guests_on(node));
         MachineView {
             claim: machine.claim.clone(),
             pool: machine.pool.clone(),
             stage: machine.stage,
             since: machine.since,
             bought: machine.bought.clone(),
-            pods: pods.count(),
+            pods,
             blocked: self.blocked(machine, now),
             node,
             leaves: machine.leaves.clone(),

@@ -75,7 +75,7 @@ fn promised_nodes(state: &ClusterState) -> BTreeSet<Text> {
         Target::Node(node) => Some(node.clone()),
         Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
     };
-    let nominated = state.pods().filter_map(|pod| state.nominated_node(pod).cloned());
+    let nominated = state.nominated_pods().filter_map(|pod| state.nominated_node(pod).cloned());
     state.promises.iter().filter_map(|(_, promise)| name(&promise.target)).chain(nominated).collect()
 }
 

@@ -23,7 +23,7 @@ pub struct Workload {
 }
 
 /// A workload and its pods.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Owned {
     workload: Workload,
     replicas: usize,

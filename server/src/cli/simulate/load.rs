@@ -1,4 +1,4 @@
-//! `fleetwright simulate load`: many simulated clusters against a running server.
+//! `fleetwright simulate load`: many simulated clusters, and what they cost a server.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -9,17 +9,24 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::{Failure, Status};
 use crate::cli::output;
-use crate::load::{self, Plan, Report};
+use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Upset, Usage};
 use crate::telemetry;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 const GB: f64 = 1e9;
 const MIB: f64 = 1_048_576.0;
 
-/// Connect many simulated clusters to a running server, and tell what they cost it
+/// How often a day every cluster writes its whole input to the log again.
+const WHOLE_INPUTS_A_DAY: f64 = 2.0;
+
+/// Connect many simulated clusters to a server, and tell what they cost it
 ///
 /// Every cluster begins with nodes full of pods; once a minute a burst of pods comes that fits nowhere, and half a minute
-/// later it goes. Latencies are the server's own, from its metrics: from the end of a batch window to the decision.
+/// later it goes. Without --target everything is started here: a PostgreSQL, a simulated cloud, a server; after the
+/// measurement the server is killed and started again, a second replica joins, and one of the two is killed, then asked to
+/// leave. Latencies are the server's own, from its metrics: from the end of a batch window to the decision, and to the order
+/// that goes out once the decision is in the store. Exit status 1 means that at the end a cluster is decided for by nobody, a
+/// pod of a burst does not run, or a machine was bought twice by the cloud's own book.
 #[derive(Debug, Args)]
 pub(crate) struct LoadFlags {
     /// Clusters
@@ -34,25 +41,28 @@ pub(crate) struct LoadFlags {
     /// Pods that come to each cluster once a minute
     #[arg(long, default_value_t = 10)]
     burst: usize,
-    /// Where agents connect to the server, as http://host:port
-    #[arg(long, value_name = "URL")]
-    target: String,
-    /// Where the server's metrics are, as host:port
-    #[arg(long, value_name = "ADDRESS")]
-    page: SocketAddr,
-    /// The server's process on this machine, for its memory and processor time
-    #[arg(long, value_name = "PID")]
+    /// A server that runs already, as http://host:port; it is left alone
+    #[arg(long, value_name = "URL", requires = "page")]
+    target: Option<String>,
+    /// Where that server's metrics are, as host:port
+    #[arg(long, value_name = "ADDRESS", requires = "target")]
+    page: Option<SocketAddr>,
+    /// That server's process on this machine, for its memory and processor time
+    #[arg(long, value_name = "PID", requires = "target")]
     server_pid: Option<u32>,
-    /// The server's PostgreSQL, for what it writes
-    #[arg(long, value_name = "URL")]
+    /// PostgreSQL of the servers; without one, and without --target, one is started from this machine's binaries
+    #[arg(long, value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// How long the bursts go on
+    /// How long is measured
     #[arg(long = "for", default_value = "5m", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     lasts: Duration,
+    /// Measure only: no server is killed, none joins
+    #[arg(long)]
+    steady: bool,
     /// Seed of everything that chance decides
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is logged on standard error
+    /// What is logged on standard error, here and by servers
     #[arg(long, default_value = "error", value_name = "FILTER")]
     log: String,
     /// Form of the result
@@ -69,72 +79,177 @@ enum Form {
 pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
     telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    let given = flags.target.zip(flags.page).map(|(target, page)| Given { target, page, pid: flags.server_pid });
     let plan = Plan {
         clusters: flags.clusters,
         nodes: flags.nodes,
         pods: flags.pods,
         burst: flags.burst,
-        target: flags.target,
-        page: flags.page,
-        server_pid: flags.server_pid,
+        upsets: given.is_none() && !flags.steady,
+        given,
         database_url: flags.database_url,
         lasts: flags.lasts,
         seed: flags.seed,
+        log: flags.log,
     };
     let report = runtime.block_on(load::run(&plan)).map_err(|error| Failure::internal(format!("{error:#}")))?;
     match flags.output {
         Form::Table => output::print_text(&table(&plan, &report))?,
         Form::Json => output::print_text(&format!("{:#}\n", document(&plan, &report)))?,
     }
-    Ok(Status::Done)
+    Ok(if report.is_well() { Status::Done } else { Status::Leftover })
 }
 
 fn table(plan: &Plan, report: &Report) -> String {
     let mut text = format!(
-        "{} clusters with {} nodes and {} pods each were taken in within {:.1} s; bursts of {} pods for {:.0} s\n\
-         {} decisions to buy; beyond the batch window: median at most {} ms, 99% at most {} ms\n",
+        "{} clusters with {} nodes and {} pods each, taken in within {:.1} s; bursts of {} pods a minute\n\nsteady\n",
         plan.clusters,
         plan.nodes,
         plan.pods,
-        report.connected.as_secs_f64(),
+        report.taken_in.as_secs_f64(),
         plan.burst,
-        report.measured.as_secs_f64(),
-        report.decisions,
-        report.p50_ms,
-        report.p99_ms,
     );
+    tell_spell(&mut text, &report.steady);
     // Writing to a String cannot fail.
-    for (who, used) in [("server", report.server), ("generator", report.generator)] {
-        if let Some((bytes, busy)) = used {
-            let _always = writeln!(text, "{who}: {:.0} MiB, {busy:.2} processors", bytes as f64 / MIB);
-        }
+    if let Some(whole) = report.whole_inputs {
+        let each = whole as f64 / 1_000.0 / plan.clusters.max(1) as f64;
+        let _always = writeln!(text, "  whole inputs      {each:.1} KB for each cluster, twice a day");
     }
-    if let Some((rows, bytes)) = report.written {
-        let a_day = bytes * SECONDS_A_DAY / GB;
-        let _always = writeln!(text, "database: {rows:.1} rows/s, {:.1} KB/s ({a_day:.1} GB a day)", bytes / 1_000.0);
+    if let Some(bytes) = a_day(report) {
+        let _always = writeln!(text, "  a day             {:.2} GB", bytes / GB);
     }
-    let _always = writeln!(text, "{} pods of bursts wait at the end", report.waiting);
+    for upset in &report.upsets {
+        let _always = writeln!(text, "\n{}", upset.what);
+        let seconds = upset.owned_again.as_secs_f64();
+        let _always = writeln!(text, "  owned again       {seconds:.1} s until the last cluster");
+        tell_spell(&mut text, &upset.spell);
+    }
+    let doubled = report.doubled.as_ref().map_or("not known".to_owned(), |doubled| doubled.len().to_string());
+    let _always = writeln!(
+        text,
+        "\nat the end: {} clusters without a server, {} pods of bursts that do not run, {doubled} machines bought twice",
+        report.unowned, report.waiting
+    );
     text
 }
 
+fn tell_spell(text: &mut String, spell: &Spell) {
+    // Writing to a String cannot fail.
+    let _always = writeln!(text, "  measured          {:.0} s", spell.lasted.as_secs_f64());
+    for (what, Percentiles { count, p50_ms, p99_ms }) in [("decided", spell.decided), ("ordered", spell.ordered)] {
+        let _always = writeln!(
+            text,
+            "  {what:<17} {count} times; beyond the batch window half within {p50_ms} ms, 99% within {p99_ms} ms"
+        );
+    }
+    let _always =
+        writeln!(text, "  longest wait      {:.1} s from a pod's making to its running, so far", seconds(spell));
+    for (who, used) in users(spell) {
+        if let Some(Usage { bytes, peak, processors }) = used {
+            let (now, most) = (bytes as f64 / MIB, peak as f64 / MIB);
+            let _always = writeln!(text, "  {who:<17} {now:.0} MiB ({most:.0} at most), {processors:.2} processors");
+        }
+    }
+    if let Some((rows, bytes)) = spell.written {
+        let _always = writeln!(text, "  written           {rows:.1} rows/s, {:.1} KB/s", bytes / 1_000.0);
+    }
+}
+
+fn seconds(spell: &Spell) -> f64 {
+    spell.longest_wait_ms as f64 / 1_000.0
+}
+
+fn users(spell: &Spell) -> [(&'static str, Option<Usage>); 4] {
+    [
+        ("servers", spell.servers),
+        ("database", spell.database),
+        ("simulated cloud", spell.cloud),
+        ("generator", spell.generator),
+    ]
+}
+
+/// Bytes that the database writes a day.
+fn a_day(report: &Report) -> Option<f64> {
+    let (_, bytes) = report.steady.written?;
+    Some(bytes * SECONDS_A_DAY + report.whole_inputs? as f64 * WHOLE_INPUTS_A_DAY)
+}
+
 fn document(plan: &Plan, report: &Report) -> Value {
-    let used = |used: Option<(u64, f64)>| used.map(|(bytes, busy)| json!({"memoryBytes": bytes, "processors": busy}));
     json!({
         "clusters": plan.clusters,
         "nodes": plan.nodes,
         "pods": plan.pods,
         "burst": plan.burst,
-        "takenInSeconds": report.connected.as_secs_f64(),
-        "measuredSeconds": report.measured.as_secs_f64(),
-        "decisions": report.decisions,
-        "latencyMillisP50": report.p50_ms,
-        "latencyMillisP99": report.p99_ms,
-        "server": used(report.server),
-        "generator": used(report.generator),
-        "rowsPerSecond": report.written.map(|(rows, _)| rows),
-        "bytesPerSecond": report.written.map(|(_, bytes)| bytes),
-        "gigabytesPerDay": report.written.map(|(_, bytes)| bytes * SECONDS_A_DAY / GB),
+        "takenInSeconds": report.taken_in.as_secs_f64(),
+        "steady": spell_document(&report.steady),
+        "wholeInputBytes": report.whole_inputs,
+        "bytesPerDay": a_day(report),
+        "upsets": report.upsets.iter().map(upset_document).collect::<Vec<_>>(),
         "podsCreated": report.pods_made,
+        "clustersUnowned": report.unowned,
         "burstPodsWaiting": report.waiting,
+        "doubled": report.doubled,
+        "well": report.is_well(),
     })
+}
+
+fn upset_document(upset: &Upset) -> Value {
+    json!({
+        "what": upset.what,
+        "ownedAgainSeconds": upset.owned_again.as_secs_f64(),
+        "spell": spell_document(&upset.spell),
+    })
+}
+
+fn spell_document(spell: &Spell) -> Value {
+    let latency =
+        |found: Percentiles| json!({"count": found.count, "millisP50": found.p50_ms, "millisP99": found.p99_ms});
+    let usage = |used: Option<Usage>| {
+        used.map(|used| json!({"memoryBytes": used.bytes, "peakBytes": used.peak, "processors": used.processors}))
+    };
+    json!({
+        "seconds": spell.lasted.as_secs_f64(),
+        "decided": latency(spell.decided),
+        "ordered": latency(spell.ordered),
+        "longestWaitMillis": spell.longest_wait_ms,
+        "servers": usage(spell.servers),
+        "database": usage(spell.database),
+        "simulatedCloud": usage(spell.cloud),
+        "generator": usage(spell.generator),
+        "rowsPerSecond": spell.written.map(|(rows, _)| rows),
+        "bytesPerSecond": spell.written.map(|(_, bytes)| bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_bought_twice_is_told_and_is_no_success() {
+        let report = Report { doubled: Some(vec!["blue/m0".to_owned()]), ..Report::default() };
+        assert!(!report.is_well());
+        let plan = Plan {
+            clusters: 1,
+            nodes: 1,
+            pods: 1,
+            burst: 1,
+            given: None,
+            database_url: None,
+            lasts: Duration::ZERO,
+            upsets: false,
+            seed: 1,
+            log: String::new(),
+        };
+        assert!(table(&plan, &report).contains("1 machines bought twice"), "{}", table(&plan, &report));
+        assert_eq!(document(&plan, &report)["doubled"][0], "blue/m0");
+    }
+
+    #[test]
+    fn a_day_is_what_is_written_by_the_second_and_two_whole_inputs() {
+        let steady = Spell { written: Some((1.0, 1_000.0)), ..Spell::default() };
+        let report = Report { steady, whole_inputs: Some(500_000), ..Report::default() };
+        // 1,000 B/s for 86,400 s and twice 500,000 B.
+        assert_eq!(a_day(&report), Some(87_400_000.0));
+    }
 }

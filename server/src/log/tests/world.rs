@@ -88,6 +88,7 @@ fn decision(number: u64, kind: DecisionKind, at: Timestamp, basis: Option<Arc<Ba
         id: DecisionId(number),
         cluster: Text::from("blue"),
         at,
+        due: at,
         kind,
         shadow: false,
         state_version: 0,

@@ -67,11 +67,17 @@ impl Ward {
     /// Steps that machines have taken.
     fn machine_events(&mut self) -> Vec<EventOrder> {
         let mut events = Vec::new();
-        let before = std::mem::take(&mut self.clerk.stages);
+        if self.clerk.stages.len() > self.machines.len() {
+            self.clerk.stages.retain(|claim, _| self.machines.contains_key(claim));
+        }
         for machine in self.machines.values() {
-            self.clerk.stages.insert(machine.claim.clone(), machine.stage);
+            let known = self.clerk.stages.get_mut(&machine.claim);
+            let earlier = known.map(|stage| std::mem::replace(stage, machine.stage));
+            if earlier.is_none() {
+                self.clerk.stages.insert(machine.claim.clone(), machine.stage);
+            }
             // A machine that is met for the first time has told of its earlier steps to an earlier process.
-            let Some(earlier) = before.get(&machine.claim).filter(|stage| **stage != machine.stage) else { continue };
+            let Some(earlier) = earlier.filter(|stage| *stage != machine.stage) else { continue };
             let claim = Subject::Claim(machine.claim.clone());
             let why = machine.leaves.clone().unwrap_or_default();
             events.extend(match machine.stage {

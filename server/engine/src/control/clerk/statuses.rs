@@ -1,6 +1,6 @@
 //! What is to stand in NodePools, EC2NodeClasses and NodeClaims.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, ClassRecord, NodeRecord, PoolRecord};
@@ -27,6 +27,7 @@ impl Ward {
             let content = self.pool_content(pool);
             contents.insert(Subject::Pool(pool.pool.name.clone()), Some(content));
         }
+        self.clerk.zones.follow(&pools);
         // Karpenter describes its own classes, and there is no telling whose they are while both work.
         if !self.state.karpenter_lives() {
             let classes = self.state.classes();
@@ -86,7 +87,7 @@ impl Ward {
         let mut conditions: Vec<Condition> = RESOLVED.iter().map(|kind| resolution(kind, facts, generation)).collect();
         conditions.push(valid);
         let dependents: Vec<&str> = RESOLVED.iter().copied().chain(["ValidationSucceeded"]).collect();
-        let zones = (facts == ClassFacts::Simulated).then(|| zones_of(&pools));
+        let zones = (facts == ClassFacts::Simulated).then(|| self.clerk.zones.of(&pools));
         Some(Content {
             zones,
             conditions: with_root(conditions, &dependents, generation),
@@ -104,6 +105,9 @@ impl Ward {
             return None;
         }
         let node = self.state.node_of_claim(&machine.claim);
+        if node.is_some_and(|node| self.is_described(machine, node, desk)) {
+            return None;
+        }
         let before = self.clerk.last_said(&Subject::Claim(machine.claim.clone()));
         let mut conditions = vec![
             Condition::holds("Launched", 0),
@@ -111,7 +115,10 @@ impl Ward {
             lasting("Initialized", before, initialized(machine, node, claim)?),
         ];
         if machine.stage == Stage::InService {
-            conditions.push(self.consolidatable(machine, node?, desk));
+            conditions.push(match self.consolidatable(machine, node?, desk) {
+                (Verdict::True, ..) => Condition::holds(CONSOLIDATABLE, 0),
+                (verdict, reason, message) => Condition::lacks(CONSOLIDATABLE, verdict, reason, message, 0),
+            });
         }
         conditions.extend(leaving(machine, node.is_some()));
         conditions.extend(self.clerk.reasons.get(&machine.claim).map(|reason| Condition {
@@ -123,24 +130,41 @@ impl Ward {
         Some(Content { conditions, ..Content::default() })
     }
 
-    fn consolidatable(&self, machine: &Machine, node: &NodeRecord, desk: &Desk<'_>) -> Condition {
-        const KIND: &str = "Consolidatable";
+    /// Whether all that can be said of a machine in service stands there already. Most machines are in service, and most looks
+    /// at them find nothing new.
+    fn is_described(&self, machine: &Machine, node: &NodeRecord, desk: &Desk<'_>) -> bool {
+        let goes = machine.stage != Stage::InService || self.clerk.reasons.contains_key(&machine.claim);
+        let Some(said) = self.clerk.settled(&Subject::Claim(machine.claim.clone())).filter(|_| !goes) else {
+            return false;
+        };
+        let of = |kind: &str| said.conditions.iter().find(|condition| condition.kind == kind);
+        let holds = |kind: &str| of(kind).is_some_and(|condition| condition.verdict == Verdict::True);
+        let (verdict, reason, _) = self.consolidatable(machine, node, desk);
+        let same = of(CONSOLIDATABLE).is_some_and(|said| said.verdict == verdict && &*said.reason == reason);
+        let in_service = holds("Launched") && holds("Registered") && holds("Initialized");
+        same && in_service && of("DisruptionReason").is_none()
+    }
+
+    /// Verdict, reason and message.
+    fn consolidatable(
+        &self,
+        machine: &Machine,
+        node: &NodeRecord,
+        desk: &Desk<'_>,
+    ) -> (Verdict, &'static str, &'static str) {
         let pool = self.state.pool(&machine.pool).filter(|pool| pool.pool.replicas.is_none());
         let from =
             pool.zip(self.state.quiet_since(&node.name)).and_then(|(pool, since)| pool.life.consolidatable_from(since));
         match from {
-            Some(from) if from <= desk.now => Condition::holds(KIND, 0),
-            Some(_) => Condition::lacks(
-                KIND,
-                Verdict::False,
-                "PodEvents",
-                "consolidateAfter has not passed since the last pod event",
-                0,
-            ),
-            None => Condition::lacks(KIND, Verdict::False, "Never", "the NodePool does not consolidate its nodes", 0),
+            Some(from) if from <= desk.now => (Verdict::True, CONSOLIDATABLE, ""),
+            Some(_) => (Verdict::False, "PodEvents", "consolidateAfter has not passed since the last pod event"),
+            None => (Verdict::False, "Never", "the NodePool does not consolidate its nodes"),
         }
     }
 }
+
+/// The condition of a machine in service whose NodePool would let it go if it were empty.
+const CONSOLIDATABLE: &str = "Consolidatable";
 
 fn validation(pool: &PoolRecord) -> Condition {
     const KIND: &str = "ValidationSucceeded";
@@ -167,13 +191,6 @@ fn resolution(kind: &'static str, facts: ClassFacts, generation: i64) -> Conditi
             generation,
         ),
     }
-}
-
-/// Zones in which machines of these pools can be bought.
-fn zones_of(pools: &[&PoolRecord]) -> Vec<Text> {
-    let types = pools.iter().flat_map(|pool| &pool.pool.catalogue.types);
-    let zones: BTreeSet<&Text> = types.flat_map(|kind| &kind.offerings).map(|offering| &offering.zone).collect();
-    zones.into_iter().cloned().collect()
 }
 
 /// What was true of a machine's way into service stays true.

@@ -29,13 +29,7 @@ impl Extent {
     #[must_use]
     pub fn believed(state: &ClusterState, machines: usize) -> Self {
         let claims = state.claims().filter(|claim| state.has_seen_claim(&claim.name)).count();
-        Self {
-            nodes: state.nodes().count(),
-            claims,
-            pools: state.pools().count(),
-            pods: state.pods().count(),
-            machines,
-        }
+        Self { nodes: state.nodes().count(), claims, pools: state.pools().count(), pods: state.pod_count(), machines }
     }
 
     /// Of a snapshot that shows `machines` of those known to run.

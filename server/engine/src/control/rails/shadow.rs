@@ -73,6 +73,7 @@ impl Ward {
             id: DecisionId(desk.number()),
             cluster: self.cluster.clone(),
             at: desk.now,
+            due: desk.now,
             kind,
             shadow: true,
             state_version: self.state.version(),
