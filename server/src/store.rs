@@ -83,6 +83,14 @@ pub enum StoreError {
         /// What it said.
         why: String,
     },
+    /// A server that was asked in place of the database does not answer this caller.
+    #[error("the server did not {what}: {why}")]
+    Denied {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        why: String,
+    },
     /// The schema could not be brought up to date.
     #[error("the store could not bring its schema up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),

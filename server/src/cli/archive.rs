@@ -51,7 +51,10 @@ impl ArchiveFlags {
 
 /// An archive that failed, as a command ends with it.
 pub(crate) fn failed(error: StoreError) -> Failure {
-    Failure::internal(error)
+    match error {
+        StoreError::Denied { .. } => Failure::refused(error),
+        error => Failure::internal(error),
+    }
 }
 
 /// What a server keeps.
@@ -62,6 +65,9 @@ fn found<T>(what: &'static str, answer: Result<T, Refusal>) -> Result<Option<T>,
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(refusal) if refusal.code() == Code::NotFound => Ok(None),
+        Err(refusal) if matches!(refusal.code(), Code::PermissionDenied | Code::Unauthenticated) => {
+            Err(StoreError::Denied { what, why: refusal.message().to_owned() })
+        }
         Err(refusal) => Err(StoreError::Server { what, why: format!("{:?}: {}", refusal.code(), refusal.message()) }),
     }
 }

@@ -23,7 +23,7 @@ fn every_decision_of_a_demo_is_replayed_bit_for_bit() {
 fn planned(url: &str, cluster: &str) -> Vec<Value> {
     let ended = ask(url, &["history", "--cluster", cluster, "-o", "json"]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
-    let rows: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&ended.stdout).expect("history prints a list");
     rows.into_iter().filter(|row| row["nodes"].is_u64()).collect()
 }
 
@@ -36,7 +36,7 @@ fn serve(url: &str) -> (Running, String) {
     let listen = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-database-url", url];
     let server = Program::new(PROGRAM, &listen).start();
     let line = server.line_with(&["grpc://"], PATIENCE);
-    let address = line.split("grpc://").nth(1).unwrap().split([';', ' ', '"']).next().unwrap();
+    let address = line.split("grpc://").nth(1).and_then(|rest| rest.split([';', ' ', '"']).next()).expect("an address");
     let grpc = format!("http://{address}");
     (server, grpc)
 }

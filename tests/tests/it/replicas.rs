@@ -12,6 +12,7 @@ use std::time::Duration;
 use e2e::Signal;
 use fleetwright_proto::simulation::v1;
 
+use crate::fleetwright;
 use crate::serve::get;
 use world::{World, fleet_of};
 
@@ -56,8 +57,8 @@ fn killed_while_buying(test: &str, cloud: &[&str]) -> Option<(World, v1::LaunchC
     figure(&format!("taken over at most {:.1} s after the lease had expired", after.now - before.expires));
     let again = |book: &v1::BookResponse| {
         let of_claim = book.launches.iter().filter(|other| other.cluster == call.cluster && other.claim == call.claim);
-        let again = of_claim.filter(|other| other.answered_us.is_some() && other.number > call.number);
-        again.last().cloned()
+        let mut again = of_claim.filter(|other| other.answered_us.is_some() && other.number > call.number);
+        again.next_back().cloned()
     };
     let again = world.until_book("the launch asked for again", again);
     assert_eq!(again.token, call.token, "whoever does not know how an attempt ended repeats it");
@@ -109,6 +110,31 @@ fn a_server_that_is_stopped_hands_over_long_before_its_leases_would_have_expired
     let region = region.expires - FOR_EVER.as_secs_f64() - asked;
     figure(&format!("the region's lease taken {region:.2} s after SIGTERM"));
     drop(agents);
+}
+
+#[test]
+fn what_the_cloud_refuses_one_server_the_other_does_not_ask_for() {
+    let test = "what_the_cloud_refuses_one_server_the_other_does_not_ask_for";
+    let Some(world) = World::start(test, FOR_EVER, &[]) else { return };
+    world.weather(v1::WeatherRequest { no_capacity: Some(true), ..v1::WeatherRequest::default() });
+    let shop = world.agent("shop");
+    world.until_fleet(&world.first, "offerings that are sold out", |fleet| {
+        fleet_of(fleet, "shop").is_some_and(|shop| shop["soldOut"].as_u64() > Some(0))
+    });
+    // A frozen cluster asks for nothing, so whatever its server knows it has from the other one.
+    let second = format!("http://{}", world.second.grpc);
+    let frozen =
+        fleetwright(&["freeze", "--server", &second, "--cluster", "bank", "--reason", "it is to ask for nothing"]);
+    assert_eq!(frozen.status, 0, "{}", frozen.stderr);
+    world.board.lead_to(world.second.grpc);
+    let bank = world.agent("bank");
+    world.until_fleet(&world.second, "what the first server was refused", |fleet| {
+        fleet_of(fleet, "bank").is_some_and(|bank| bank["soldOut"].as_u64() > Some(0))
+    });
+    let asked = world.book().launches.into_iter().filter(|call| call.cluster == "bank").count();
+    assert_eq!(asked, 0);
+    assert_ne!(world.lease("cluster/shop").owner, world.lease("cluster/bank").owner);
+    drop((shop, bank));
 }
 
 #[test]

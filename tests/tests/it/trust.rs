@@ -81,6 +81,13 @@ fn whoever_shows_no_good_token_is_refused_and_orders_are_on_record_under_a_name(
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let ended = guarded.as_client(Some("looker"), &["freezes", "-o", "json"]);
     assert!(ended.stdout.contains("a test"), "{}{}", ended.stdout, ended.stderr);
+    // What was decided is for those who may read.
+    let history = ["history", "-o", "json"];
+    let ended = guarded.as_client(Some("looker"), &history);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "[]\n"), "{}", ended.stderr);
+    let ended = guarded.as_client(None, &history);
+    assert_eq!(ended.status, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("no bearer token was sent"), "{}", ended.stderr);
     let audit = guarded.as_client(Some("operator"), &["audit", "-o", "json"]);
     assert!(audit.stdout.contains("\"operator\""), "{}{}", audit.stdout, audit.stderr);
     assert_eq!(guarded.server.stop(PATIENCE), 0);

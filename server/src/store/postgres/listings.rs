@@ -43,6 +43,7 @@ impl PostgresStore {
         Ok(true)
     }
 
+    /// Rows that are the same already are left out, since a conflict locks them, and a lock is written as an update is.
     async fn write_listed(
         &self,
         connection: &mut sqlx::PgConnection,
@@ -63,11 +64,14 @@ impl PostgresStore {
              gone AS (
                  DELETE FROM listed_machines AS kept WHERE scope = $1 AND NOT EXISTS (
                      SELECT FROM given WHERE given.cluster = kept.cluster AND given.provider_id = kept.provider_id))
-             INSERT INTO listed_machines AS kept (scope, cluster, provider_id, cluster_uid, claim, ends)
+             INSERT INTO listed_machines (scope, cluster, provider_id, cluster_uid, claim, ends)
              SELECT $1, cluster, provider_id, cluster_uid, claim, ends FROM given
+             WHERE NOT EXISTS (
+                 SELECT FROM listed_machines AS same
+                 WHERE same.scope = $1 AND same.cluster = given.cluster AND same.provider_id = given.provider_id
+                   AND same.cluster_uid = given.cluster_uid AND same.claim = given.claim AND same.ends = given.ends)
              ON CONFLICT (scope, cluster, provider_id) DO UPDATE
-             SET cluster_uid = excluded.cluster_uid, claim = excluded.claim, ends = excluded.ends
-             WHERE (kept.cluster_uid, kept.claim, kept.ends) IS DISTINCT FROM (excluded.cluster_uid, excluded.claim, excluded.ends)",
+             SET cluster_uid = excluded.cluster_uid, claim = excluded.claim, ends = excluded.ends",
             lease.scope.key(),
             lease.owner,
             &clusters,
