@@ -48,10 +48,12 @@ use works::Hands;
 /// How often the cloud is asked what has happened by itself. A real one tells by a queue that is read as fast.
 const CLOUD_POLL: Duration = Duration::from_millis(250);
 
-/// How long calls that are under way may take to end when the process is told to stop, and how long the store may take to
-/// have the leases back. Together less than a second: agents wait for it.
+/// How long calls that are under way may take to end when the process is told to stop. Agents wait for it.
 const LAST_CALLS: Duration = Duration::from_millis(500);
-const LAST_WORD: Duration = Duration::from_millis(300);
+
+/// How long the store may take to have the leases back. That takes milliseconds; one that is slow is waited for, because
+/// leases that are not given back keep their clusters from everybody for far longer.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How often it is asked at most what the passing of time brings. Events do not keep it from being asked, however many come.
 const TIME_PACE: Duration = Duration::from_millis(2);

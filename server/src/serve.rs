@@ -268,7 +268,7 @@ impl Server {
         }
     }
 
-    /// Ends everything: the loop first, which gives its leases back within a second, then sessions (agents go to whoever
+    /// Ends everything: the loop first, which gives its leases back, then sessions (agents go to whoever
     /// takes the leases), then connections, for at most `grace`.
     pub(crate) async fn stop(mut self, grace: Duration) {
         let (stop_deciding, decided) = &self.deciding;

@@ -1,7 +1,7 @@
 //! How long to wait before connecting again.
 
-/// First wait, in milliseconds: long enough for a server that restarts to be listening again.
-const FIRST_MS: u64 = 500;
+/// First wait, in milliseconds: a server that ends has given its leases back by then, and another one takes them.
+const FIRST_MS: u64 = 250;
 /// Longest wait, in milliseconds. An agent whose server was killed is refused by the others until that server's leases have
 /// run out, and waits for so long at most beyond that; a fleet of a thousand says hello a hundred times a second meanwhile.
 const LONGEST_MS: u64 = 10_000;
@@ -50,13 +50,13 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_longest_and_are_cut_by_no_more_than_half() {
         let mut backoff = Backoff::new(7);
-        // 500 × 2^5 = 16,000 is the first to exceed the longest wait.
-        for full in [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+        // 250 × 2^6 = 16,000 is the first to exceed the longest wait.
+        for full in [250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
             let wait = backoff.next_wait_ms();
             assert!((full / 2..=full).contains(&wait), "{wait} for {full}");
         }
         backoff.succeeded();
-        assert!(backoff.next_wait_ms() <= 500);
+        assert!(backoff.next_wait_ms() <= 250);
     }
 
     #[test]
