@@ -196,8 +196,9 @@ impl World {
 
     /// Waits until somebody has taken the lease of `scope` and it is as `wanted`.
     pub(super) fn until_lease(&self, scope: &str, mut wanted: impl FnMut(&Lease) -> bool) -> Lease {
+        let logged = || [&self.first, &self.second].map(|server| server.lines().join("\n")).join("\n\n");
         until(
-            || format!("the lease of {scope}, which is {:?}", self.find_lease(scope)),
+            || format!("the lease of {scope}, which is {:?}, while\n{}", self.find_lease(scope), logged()),
             || self.find_lease(scope).filter(|lease| wanted(lease)),
         )
     }
