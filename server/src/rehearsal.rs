@@ -4,7 +4,10 @@
 //! Equal seeds give equal runs. Each step goes to the next moment at which anything happens, lets it happen, and asks the
 //! [`invariants`]. When the faults are over the system is given time to come to rest, and then nothing may be left behind.
 //!
-//! Reading order: [`setup`] (what a run is made of), [`fault`] (what goes wrong), `stage` (what happens next, and wires),
+//! What must never be, and what would break it, is a table in the README beside the files of this room.
+//!
+//! Reading order: [`setup`] (what a run is made of), [`fault`] (what goes wrong), [`guard`] and `scene` (what keeps it from
+//! going wrong, and runs in which that is needed), `stage` (what happens next, and wires),
 //! `process` (a server), `site` (a cluster and its agent), `outside` and `port` (store and cloud), `clockwork` (virtual
 //! time), [`invariants`], [`report`], [`many`] (seed after seed, and shrinking).
 
@@ -17,6 +20,7 @@ mod outside;
 mod port;
 mod process;
 pub(crate) mod report;
+mod scene;
 pub(crate) mod setup;
 mod site;
 mod stage;
@@ -34,6 +38,7 @@ use invariants::{Memory, Violation};
 use outside::{Incarnation, Outside};
 use process::{Blueprint, Process};
 use report::Report;
+use scene::Caps;
 use setup::Setup;
 use site::Site;
 use stage::{ForAgent, ForProcess, Happening, Stage};
@@ -60,6 +65,8 @@ pub(crate) struct Rehearsal {
     lists_lag: bool,
     /// From then on nothing goes wrong any more.
     calm_from: Timestamp,
+    /// How many machines may come and go within a while, if that is looked at.
+    caps: Option<Caps>,
     /// By then everything must be at rest.
     end: Timestamp,
 }
@@ -93,6 +100,7 @@ impl Rehearsal {
             looked: Timestamp(0),
             lists_lag: setup.faults.iter().any(|timed| matches!(timed.fault, Fault::StaleLists { .. })),
             calm_from: Timestamp(setup.calm_from_ms),
+            caps: setup.caps,
             end: Timestamp(setup.calm_from_ms.saturating_add(setup.rest_within_ms)),
         }
     }
@@ -138,7 +146,12 @@ impl Rehearsal {
     }
 
     fn step(&mut self) {
+        let before = self.steps;
         while let Some((number, happening)) = self.stage.pop() {
+            if self.steps - before > u64::from(STUCK) {
+                self.violations.insert(Violation::Stuck { at: self.stage.now() });
+                return;
+            }
             self.steps += 1;
             self.happen(number, happening);
         }

@@ -40,7 +40,7 @@ use lease::{Lease, LeaseAnswer, Renewal, Scope};
 use listing::{KeptListing, ListedMachine};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
+use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 
 /// Why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -200,6 +200,9 @@ pub trait Store: Archive {
 
     /// Launches of `scope` that are not closed, by claim.
     fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>>;
+
+    /// Attempts of `scope` that are not closed, or were closed less than `within` ago; by claim and attempt.
+    fn past_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> Answer<'a, Vec<PastAttempt>>;
 
     /// Writes instructions before they are sent. One that is there already stays as it is.
     fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()>;

@@ -280,6 +280,7 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         | Event::InstructionAcked { cluster, .. }
         | Event::InstructionFailed { cluster, .. }
         | Event::QuarantineReleased { cluster }
+        | Event::Recalled { cluster, .. }
         | Event::Adopted { cluster, .. }
         | Event::Released { cluster }
         | Event::Listed { cluster, .. }

@@ -3,6 +3,7 @@
 //! A row is JSON that this program writes and later ones read: a field that is added has a default, none changes its
 //! meaning. Engine types are spelt out here by hand, so that a change of theirs changes no row.
 
+use engine::control::rails::recall::PastLaunch;
 use engine::control::{
     ClaimOrder, DecidedLaunch, DecisionId, LaunchOption, LaunchOrder, LaunchState, OpenLaunch, PlannedMachine,
 };
@@ -12,7 +13,7 @@ use engine::model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::store::undertaking::{Intent, IntentState, OpenIntent, Settlement};
+use crate::store::undertaking::{Intent, IntentState, OpenIntent, PastAttempt, Settlement};
 
 /// What is sent to the cloud.
 #[derive(Serialize, Deserialize)]
@@ -146,6 +147,15 @@ pub(super) fn decode(open: OpenIntent) -> OpenLaunch {
     };
     let planned = if awaited { read(&intent).map(Box::new) } else { None };
     OpenLaunch { claim: intent.claim.into(), attempt: intent.attempt, state, planned }
+}
+
+/// What a row says of a launch that is past. One whose order cannot be read was for nobody.
+pub(super) fn past(attempt: PastAttempt, now: Timestamp) -> PastLaunch {
+    let PastAttempt { claim, claim_order, launched, begun_ago_ms, closed_ago_ms } = attempt;
+    let order: Option<Claim> = serde_json::from_str(&claim_order).ok();
+    let pods = order.map(|order| order.pods.into_iter().map(Text::from).collect()).unwrap_or_default();
+    let ago = |millis: i64| Timestamp(now.0.saturating_sub(millis));
+    PastLaunch { claim: claim.into(), pods, begun: ago(begun_ago_ms), launched, closed: closed_ago_ms.map(ago) }
 }
 
 fn read(intent: &Intent) -> Option<DecidedLaunch> {

@@ -19,6 +19,7 @@ use crate::session::{Greeting, SessionEvent};
 use crate::store::StoreError;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::listing::KeptListing;
+use crate::store::undertaking::PastAttempt;
 
 /// An instruction that no agent has taken up after this has failed, and the controller thinks again.
 const INSTRUCTION_MS: i64 = 10 * 60_000;
@@ -36,7 +37,12 @@ pub(crate) enum Input {
     /// A session tells.
     Heard(SessionEvent),
     /// The store answered [`Call::TakeLease`].
-    Leased { cluster: ClusterId, answer: Result<LeaseAnswer, StoreError> },
+    Leased {
+        cluster: ClusterId,
+        answer: Result<LeaseAnswer, StoreError>,
+        /// What was launched there lately, if the lease was granted.
+        past: Vec<PastAttempt>,
+    },
     /// A command came to an end.
     Ran { id: CommandId, outcome: Outcome },
     /// The cloud answered [`Call::AskCloud`].
@@ -150,7 +156,15 @@ impl Replica {
         match input {
             Input::Heard(SessionEvent::Greeted(greeting)) => vec![Output::Call(self.greeted(greeting))],
             Input::Heard(SessionEvent::Happened(event)) => self.happened(event, now),
-            Input::Leased { cluster, answer } => self.leased(cluster, answer, now),
+            Input::Leased { cluster, answer, past } => {
+                let past = past.into_iter().map(|attempt| intents::past(attempt, now)).collect();
+                let granted = matches!(answer, Ok(LeaseAnswer::Granted { .. }));
+                let recalled = granted.then(|| Event::Recalled { cluster: cluster.clone(), past });
+                let mut outputs: Vec<Output> =
+                    recalled.into_iter().flat_map(|event| self.happened(event, now)).collect();
+                outputs.extend(self.leased(cluster, answer, now));
+                outputs
+            }
             Input::Ran { id, outcome } => self.ran(id, outcome, now),
             Input::CloudTold(events) => {
                 self.asking = false;

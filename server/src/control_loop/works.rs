@@ -1,9 +1,11 @@
 //! Calls that wait for somebody, and what becomes of their answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, instance_id};
 use engine::control::offerings::Refusal;
+use engine::control::rails::recall::RECALLED_MS;
 use engine::control::{DecidedLaunch, Decision, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
@@ -16,7 +18,7 @@ use crate::log::DecisionLog;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::listing::ListedMachine;
 use crate::store::rails::OfferingEntry;
-use crate::store::undertaking::Settlement;
+use crate::store::undertaking::{PastAttempt, Settlement};
 use crate::store::{Store, StoreError};
 
 /// What calls are made with.
@@ -39,7 +41,12 @@ impl<C: CloudProvider + 'static> Hands<C> {
         match call {
             Call::TakeLease { cluster, seen } => {
                 let answer = self.take_lease(&Scope::cluster(&cluster), seen).await;
-                Input::Leased { cluster, answer }
+                let past = if matches!(answer, Ok(LeaseAnswer::Granted { .. })) {
+                    self.past(&cluster).await
+                } else {
+                    Vec::new()
+                };
+                Input::Leased { cluster, answer, past }
             }
             Call::Renew(leases) => Input::Renewed(self.renew(&leases).await),
             Call::Release(leases) => {
@@ -102,6 +109,17 @@ impl<C: CloudProvider + 'static> Hands<C> {
             warn!(%error, "the listing of the region's machines could not be kept for other replicas");
         }
         Ok(all)
+    }
+
+    /// What was launched in the cluster lately. Without an answer the rails begin empty, which is better than nobody's
+    /// deciding.
+    async fn past(&self, cluster: &str) -> Vec<PastAttempt> {
+        let within = Duration::from_millis(RECALLED_MS.unsigned_abs());
+        let answer = self.store.past_attempts(&Scope::cluster(cluster), within).await;
+        answer.unwrap_or_else(|error| {
+            warn!(%cluster, %error, "past launches cannot be read; caps and brake begin empty");
+            Vec::new()
+        })
     }
 
     /// Prolongs leases. A store that does not answer takes nothing away; the fence closes when a lease has run out.

@@ -5,6 +5,9 @@ use std::fmt;
 
 use cloud::simulated::Dice;
 
+/// Faults that are shorter are not made shorter still.
+const SMALLEST_MS: i64 = 2_000;
+
 /// Something that goes wrong at a moment. Processes and clusters are named by their number; durations are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -86,6 +89,42 @@ impl Fault {
         }
     }
 
+    /// The same fault, half as long or half as far from when it was ordered; `None` when it is as small as it gets.
+    pub(crate) fn smaller(self) -> Option<Self> {
+        let half = |ms: i64| ms / 2;
+        let smaller = match self {
+            Self::Kill { process, after_steps, away_ms } => Self::Kill { process, after_steps, away_ms: half(away_ms) },
+            Self::Pause { process, after_steps, for_ms } => Self::Pause { process, after_steps, for_ms: half(for_ms) },
+            Self::SetClock { process, by_ms } => Self::SetClock { process, by_ms: half(by_ms) },
+            Self::SetAgentClock { cluster, by_ms } => Self::SetAgentClock { cluster, by_ms: half(by_ms) },
+            Self::Cut { cluster, for_ms } => Self::Cut { cluster, for_ms: half(for_ms) },
+            Self::Stall { cluster, for_ms } => Self::Stall { cluster, for_ms: half(for_ms) },
+            Self::RestartAgent { cluster, away_ms } => Self::RestartAgent { cluster, away_ms: half(away_ms) },
+            Self::StoreDown { for_ms } => Self::StoreDown { for_ms: half(for_ms) },
+            Self::StoreAmbiguous { for_ms, percent } => Self::StoreAmbiguous { for_ms: half(for_ms), percent },
+            Self::StoreSlow { for_ms, by_ms } => Self::StoreSlow { for_ms: half(for_ms), by_ms },
+            Self::CloudLost { for_ms, percent } => Self::CloudLost { for_ms: half(for_ms), percent },
+            Self::CloudThrottles { for_ms } => Self::CloudThrottles { for_ms: half(for_ms) },
+            Self::StaleLists { for_ms, by_ms } => Self::StaleLists { for_ms: half(for_ms), by_ms },
+            Self::PartialLists { for_ms } => Self::PartialLists { for_ms: half(for_ms) },
+            Self::NoCapacity { for_ms } => Self::NoCapacity { for_ms: half(for_ms) },
+            Self::ZoneEmpty { zone, for_ms } => Self::ZoneEmpty { zone, for_ms: half(for_ms) },
+            Self::NobodyJoins { cluster, for_ms } => Self::NobodyJoins { cluster, for_ms: half(for_ms) },
+            Self::Freeze { for_ms } => Self::Freeze { for_ms: half(for_ms) },
+            Self::EmptyPicture { cluster, for_ms } => Self::EmptyPicture { cluster, for_ms: half(for_ms) },
+            Self::StoreForgets | Self::ClaimRemoved { .. } | Self::Interrupt { .. } | Self::Dies { .. } => return None,
+        };
+        (self.lasts_ms().abs() >= SMALLEST_MS || self.jumps_ms().abs() >= SMALLEST_MS).then_some(smaller)
+    }
+
+    /// How far it sets a clock.
+    fn jumps_ms(self) -> i64 {
+        match self {
+            Self::SetClock { by_ms, .. } | Self::SetAgentClock { by_ms, .. } => by_ms,
+            _ => 0,
+        }
+    }
+
     /// How long it lasts; 0 for what happens in a moment.
     pub(crate) fn lasts_ms(self) -> i64 {
         match self {
@@ -127,33 +166,12 @@ pub(crate) struct Timed {
 
 impl fmt::Display for Timed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at {} ms: {:?}", self.at_ms, self.fault)
+        write!(f, "({}, Fault::{:?})", self.at_ms, self.fault)
     }
 }
 
 /// How many of each kind.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
-
-/// The store loses its leases after two epochs, and an agent that was restarted has to remember them: without its help a
-/// store counts from 1 again.
-pub(crate) fn forgetting() -> Vec<Timed> {
-    let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 };
-    let faults = [
-        (20_000, kill),
-        (60_000, kill),
-        (150_000, Fault::StoreForgets),
-        (150_100, Fault::RestartAgent { cluster: 0, away_ms: 5_000 }),
-        (150_200, kill),
-    ];
-    faults.map(|(at_ms, fault)| Timed { at_ms, fault }).into()
-}
-
-/// An agent shows an empty cluster for a while, and the server that would know better is restarted meanwhile.
-pub(crate) fn blinding() -> Vec<Timed> {
-    let empty = Fault::EmptyPicture { cluster: 0, for_ms: 240_000 };
-    let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 2_000 };
-    vec![Timed { at_ms: 240_000, fault: empty }, Timed { at_ms: 241_000, fault: kill }]
-}
 
 /// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
 /// is lost with it.

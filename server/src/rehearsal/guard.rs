@@ -3,18 +3,32 @@
 use clap::ValueEnum;
 
 /// A guard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Guard {
+    /// An agent answers an instruction to make a NodeClaim when it has made it.
+    Claims,
     /// The cloud gives one machine per token.
     Tokens,
+    /// A successor takes up the launches that its predecessor left.
+    Adoption,
+    /// Machines without a NodeClaim are collected.
+    Collection,
+    /// A listing that broke off is no listing.
+    Lists,
     /// An agent refuses epochs that are over, also after its own restart.
     AgentEpoch,
     /// The store refuses writes under epochs that are over.
     StoreEpoch,
     /// A process calls nobody under a lease that may have run out.
     Fence,
-    /// Snapshots that lack most of a cluster are not believed at once.
+    /// Pictures that lack most of a cluster are not believed at once, and cost no machine.
     Quarantine,
+    /// So many machines at most come and go within a while.
+    Caps,
+    /// Nothing is removed while launches fail.
+    Brake,
+    /// Every process hears of freezes.
+    Freezes,
     /// NodePools have limits.
     Limits,
     /// NodePools have disruption budgets.
@@ -23,8 +37,12 @@ pub(crate) enum Guard {
     PodBudgets,
     /// Agents tell the end of a drain.
     Answers,
-    /// Every process hears of freezes.
-    Freezes,
     /// Pending pods are planned.
     Planning,
+    /// Empty nodes are removed.
+    Emptiness,
+    /// An agent that has lost its connection makes another one.
+    Reconnect,
+    /// It waits before it does.
+    Backoff,
 }

@@ -11,6 +11,7 @@ use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp};
 
 use super::outside::{Act, CloudCall};
+use super::scene::Caps;
 use super::setup::BUDGET;
 use super::{Rehearsal, Site};
 
@@ -43,6 +44,10 @@ pub(crate) enum Violation {
     OverBudget { cluster: Text, claims: Vec<Text> },
     /// A pod was evicted although its PodDisruptionBudget had nothing to spare.
     PodBudgetBroken { cluster: Text },
+    /// More machines came, or went, within a while than may.
+    OverCap { cluster: Text, what: &'static str },
+    /// A removal was decided by a process whose launches failed.
+    RemovedWhileFailing { cluster: Text },
     /// A NodeClaim was removed while its machine ran on.
     Orphaned { cluster: Text, claim: Text },
     /// A machine was given back while pods ran on it that nobody had evicted.
@@ -61,6 +66,36 @@ pub(crate) enum Violation {
     Unanswered { cluster: Text, instructions: usize },
     /// At rest: nobody decides for a cluster.
     Unowned { cluster: Text },
+}
+
+impl Violation {
+    /// The invariant, in a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::LaunchBeforeClaim { .. } => "LaunchBeforeClaim",
+            Self::LaunchedTwice { .. } => "LaunchedTwice",
+            Self::Unclaimed { .. } => "Unclaimed",
+            Self::FencedCall { .. } => "FencedCall",
+            Self::LateWrite { .. } => "LateWrite",
+            Self::DecidedFrozen { .. } => "DecidedFrozen",
+            Self::OldEpoch { .. } => "OldEpoch",
+            Self::TwoOwners { .. } => "TwoOwners",
+            Self::OverLimit { .. } => "OverLimit",
+            Self::OverBudget { .. } => "OverBudget",
+            Self::PodBudgetBroken { .. } => "PodBudgetBroken",
+            Self::OverCap { .. } => "OverCap",
+            Self::RemovedWhileFailing { .. } => "RemovedWhileFailing",
+            Self::Orphaned { .. } => "Orphaned",
+            Self::GivenBackInUse { .. } => "GivenBackInUse",
+            Self::Stuck { .. } => "Stuck",
+            Self::NeverRan { .. } => "NeverRan",
+            Self::Leaked { .. } => "Leaked",
+            Self::Hollow { .. } => "Hollow",
+            Self::StillEmpty { .. } => "StillEmpty",
+            Self::Unanswered { .. } => "Unanswered",
+            Self::Unowned { .. } => "Unowned",
+        }
+    }
 }
 
 impl fmt::Display for Violation {
@@ -93,6 +128,12 @@ impl fmt::Display for Violation {
             Self::PodBudgetBroken { cluster } => {
                 write!(f, "a pod in {cluster} was evicted although its budget had nothing to spare")
             }
+            Self::OverCap { cluster, what } => {
+                write!(f, "more machines {what} in {cluster} within a while than may")
+            }
+            Self::RemovedWhileFailing { cluster } => {
+                write!(f, "a removal was decided in {cluster} by a process whose launches fail")
+            }
             Self::Orphaned { cluster, claim } => {
                 write!(f, "NodeClaim {claim} of {cluster} was removed while its machine ran on")
             }
@@ -117,6 +158,8 @@ impl fmt::Display for Violation {
 pub(super) struct Memory {
     /// Machines sold when limits were last looked at.
     sold: usize,
+    /// When machines were sold, by cluster; looked at only where there are bounds.
+    sales: BTreeMap<Text, Vec<Timestamp>>,
     /// Since when machines have been seen without a NodeClaim.
     unclaimed: BTreeMap<Text, Timestamp>,
     /// NodeClaims that somebody took away. A launch that was asked for before is asked for until its machine is known.
@@ -135,8 +178,11 @@ impl Rehearsal {
         self.violations.extend(late.into_iter().map(|cluster| Violation::LateWrite { cluster }));
         let frozen = std::mem::take(&mut self.stage.outside.books().decided_frozen);
         self.violations.extend(frozen.into_iter().map(|cluster| Violation::DecidedFrozen { cluster }));
+        let failing = std::mem::take(&mut self.stage.outside.books().removed_failing);
+        self.violations.extend(failing.into_iter().map(|cluster| Violation::RemovedWhileFailing { cluster }));
         let sold = self.stage.outside.cloud().book().sold();
         if sold != self.memory.sold {
+            self.note_sales(sold - self.memory.sold);
             self.memory.sold = sold;
             let doubles = self.stage.outside.cloud().book().doubles();
             let twice = |(cluster, claim)| Violation::LaunchedTwice { cluster, claim };
@@ -149,7 +195,34 @@ impl Rehearsal {
         }
         if looks {
             self.look_for_unclaimed();
+            let over = self.caps.map(|caps| self.over_caps(caps));
+            self.violations.extend(over.into_iter().flatten());
         }
+    }
+
+    /// Where there are bounds there is one cluster, so that every machine was sold to it.
+    fn note_sales(&mut self, count: usize) {
+        let (Some(_), Some(site)) = (self.caps, self.sites.first()) else { return };
+        let now = self.stage.now();
+        self.memory.sales.entry(site.name.clone()).or_default().extend(std::iter::repeat_n(now, count));
+    }
+
+    /// Machines that came or went too fast.
+    fn over_caps(&self, caps: Caps) -> Vec<Violation> {
+        let now = self.stage.now();
+        let lately =
+            |moments: &[Timestamp]| moments.iter().filter(|moment| now.millis_since(**moment) < caps.window_ms).count();
+        let mut over = Vec::new();
+        for site in &self.sites {
+            let came = self.memory.sales.get(&site.name).map_or(0, |sales| lately(sales));
+            if came > caps.launches {
+                over.push(Violation::OverCap { cluster: site.name.clone(), what: "came" });
+            }
+            if lately(&site.book.drains) > caps.removals {
+                over.push(Violation::OverCap { cluster: site.name.clone(), what: "went" });
+            }
+        }
+        over
     }
 
     /// Pools that hold more than their limits allow. What is leaving takes nothing from a limit (Karpenter: limits less the

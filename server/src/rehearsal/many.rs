@@ -89,26 +89,36 @@ pub(crate) fn run(seeds: RangeInclusive<u64>, off: Option<Guard>, jobs: usize) -
         }
     });
     for failure in summary.failures.values_mut().take(SHRUNK) {
-        shrink(failure, off);
+        shrink(failure, |seed, faults| Rehearsal::new(Setup::again(seed, off, faults), false).run());
     }
     summary
 }
 
-/// Drops faults one by one as long as the run still fails.
-fn shrink(failure: &mut Failure, off: Option<Guard>) {
-    let seed = failure.report.seed;
+/// Drops faults one by one, and then halves what is left of them, as long as the run still fails in the same way.
+pub(super) fn shrink(failure: &mut Failure, rerun: impl Fn(u64, Vec<Timed>) -> Report) {
     let mut runs = 0;
+    let mut fails_with = |failure: &mut Failure, faults: Vec<Timed>| {
+        runs += 1;
+        let report = rerun(failure.report.seed, faults.clone());
+        let same = runs <= SHRINK_RUNS && report.violations.iter().any(|found| failure.report.shows(found.kind()));
+        if same {
+            *failure = Failure { report, faults };
+        }
+        same
+    };
     let mut at = 0;
-    while at < failure.faults.len() && runs < SHRINK_RUNS {
+    while at < failure.faults.len() {
         let mut fewer = failure.faults.clone();
         fewer.remove(at);
-        let report = Rehearsal::new(Setup::with_faults(seed, off, fewer.clone()), false).run();
-        runs += 1;
-        if report.violations.is_empty() {
-            at += 1;
-        } else {
-            *failure = Failure { report, faults: fewer };
-            at = 0;
+        at = if fails_with(failure, fewer) { 0 } else { at + 1 };
+    }
+    for at in 0..failure.faults.len() {
+        while let Some(fault) = failure.faults[at].fault.smaller() {
+            let mut smaller = failure.faults.clone();
+            smaller[at].fault = fault;
+            if !fails_with(failure, smaller) {
+                break;
+            }
         }
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct Books {
     pub(super) store_troubled_until: Timestamp,
     /// Decisions to launch or to remove that were made although the fleet was frozen: by cluster.
     pub(super) decided_frozen: BTreeSet<ClusterId>,
+    /// Clusters in which a removal was decided by a process whose launches failed.
+    pub(super) removed_failing: BTreeSet<ClusterId>,
     /// Decisions that were seen.
     pub(super) decided: BTreeSet<(Incarnation, u64)>,
     /// Clusters for which the store took a write under an epoch that was over.

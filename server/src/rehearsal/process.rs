@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use engine::control::rails::settings::BrakeRule;
 use engine::control::{self, ClusterId, Controller, Decision, DecisionKind, Event, Planner};
 use engine::model::{Text, Timestamp};
-use executor::Command;
+use executor::{Command, Outcome};
 
 use super::clockwork::Work;
 use super::guard::Guard;
@@ -147,6 +148,10 @@ pub(super) struct Server {
     interner: Arc<Interner>,
     /// It has read what is frozen, and listens.
     ready: bool,
+    /// How its launches ended, as far as it was told: when, and whether there was no machine.
+    outcomes: Vec<(Timestamp, bool)>,
+    /// When its failures stop removals.
+    brake: BrakeRule,
     /// It does not hear of freezes.
     deaf: bool,
     /// It stood still until then.
@@ -185,6 +190,8 @@ impl Server {
             read_pools: blueprint.read_pools.clone(),
             interner: Arc::default(),
             ready: false,
+            outcomes: Vec::new(),
+            brake: blueprint.settings.rails.brake,
             deaf: blueprint.off == Some(Guard::Freezes),
             paused_until: Timestamp(0),
         }
@@ -334,10 +341,33 @@ impl Server {
 
     /// Has a decision of its own accord looked at. A process that has just woken up cannot have heard of anything.
     fn note(&self, decision: &Decision, stage: &Stage) {
+        if decision.kind == DecisionKind::Empty && !decision.removals.is_empty() && self.launches_fail(stage.now()) {
+            stage.outside.books().removed_failing.insert(decision.cluster.clone());
+        }
         let voluntary = decision.kind != DecisionKind::Interruption;
         let acts = !decision.machines.is_empty() || !decision.removals.is_empty();
         if voluntary && acts && stage.now().millis_since(self.paused_until) > ASK_AGAIN_MS {
             stage.outside.decided(self.me, &decision.cluster, decision.id.0);
+        }
+    }
+
+    /// Whether three of four launches failed lately, and nobody can think otherwise: failures are counted over less than the
+    /// brake's window, successes over more, and a process learns of a launch before it learns that the machine has joined.
+    fn launches_fail(&self, now: Timestamp) -> bool {
+        let count = |failed: bool, within_ms: i64| {
+            let is = |(at, how): &&(Timestamp, bool)| *how == failed && now.millis_since(*at) < within_ms;
+            self.outcomes.iter().filter(is).count()
+        };
+        let BrakeRule { window_ms, least, .. } = self.brake;
+        let (failed, went_well) = (count(true, window_ms / 2), count(false, window_ms * 3 / 2));
+        failed >= least && failed >= 3 * went_well
+    }
+
+    fn note_outcome(&mut self, input: &Input, now: Timestamp) {
+        match input {
+            Input::Ran { outcome: Outcome::Launched { .. }, .. } => self.outcomes.push((now, false)),
+            Input::Ran { outcome: Outcome::LaunchFailed(_), .. } => self.outcomes.push((now, true)),
+            _ => {}
         }
     }
 
@@ -363,6 +393,7 @@ impl Server {
         match running.go_on(&stage.outside.clockwork) {
             Ok(input) => {
                 self.works.remove(&work);
+                self.note_outcome(&input, stage.now());
                 self.ready |= matches!(&input, Input::Heard(SessionEvent::Happened(Event::FreezesChanged { .. })));
                 self.happened(input, clock, offset_ms, stage);
             }

@@ -23,6 +23,13 @@ pub(crate) struct Report {
     pub(crate) violations: BTreeSet<Violation>,
 }
 
+impl Report {
+    /// Whether an invariant of this kind was broken.
+    pub(crate) fn shows(&self, kind: &str) -> bool {
+        self.violations.iter().any(|found| found.kind() == kind)
+    }
+}
+
 impl Rehearsal {
     pub(super) fn report(self) -> Report {
         let cloud = self.stage.outside.cloud();

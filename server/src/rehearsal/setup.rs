@@ -21,11 +21,12 @@ use simulator::script;
 use super::fault::{self, Timed};
 use super::guard::Guard;
 use super::process::Blueprint;
+use super::scene::Caps;
 use super::site::Site;
 use crate::serve;
 use crate::session::{ManifestKind, ReadPools};
 
-const MINUTE: i64 = 60_000;
+pub(super) const MINUTE: i64 = 60_000;
 const GIB: i64 = 1 << 30;
 /// Work changes and faults begin within this time.
 const BUSY_MS: i64 = 8 * MINUTE;
@@ -38,8 +39,6 @@ pub(super) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 const WEB_LEAST: usize = 1;
 /// Nodes of a pool that may leave at one time for being empty.
 pub(super) const BUDGET: u32 = 1;
-/// Limits that are too small for all pods.
-const TIGHT: [(&str, i64); 2] = [(CPU, 6_000), (NODES, 2)];
 /// A NodePool's limits: enough for all pods at once, and not for twice as much.
 const LIMITS: [(&str, i64); 2] = [(CPU, 14_000), (NODES, 5)];
 
@@ -55,27 +54,31 @@ pub(crate) struct Setup {
     pub(super) faults: Vec<Timed>,
     pub(super) calm_from_ms: i64,
     pub(super) rest_within_ms: i64,
+    /// How many machines may come and go within a while, if that is looked at.
+    pub(super) caps: Option<Caps>,
 }
 
 impl Setup {
-    /// The run of a seed, with its faults. Some guards are needed only when something very odd happens: without them it does.
+    /// The run of a seed: with faults of all kinds, or, without a guard, one in which that guard is needed.
     pub(crate) fn by_seed(seed: u64, off: Option<Guard>) -> Self {
-        if off == Some(Guard::AgentEpoch) {
-            return Self::sized(seed, (1, 1), off, fault::forgetting());
+        match off {
+            None => Self::faulty(seed, None),
+            Some(guard) => Self::showing(guard, seed, false),
         }
-        if off == Some(Guard::Quarantine) {
-            return Self::sized(seed, (1, 1), off, fault::blinding());
-        }
-        if off == Some(Guard::Limits) {
-            return Self::limited(seed, off);
-        }
-        let (processes, clusters) = sizes(seed);
-        Self::with_faults(seed, off, fault::by_seed(seed, processes, clusters, BUSY_MS))
     }
 
-    /// The run of a seed without faults, where limits keep pods from running.
-    pub(crate) fn limited(seed: u64, off: Option<Guard>) -> Self {
-        Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT))
+    /// The run of a seed, with or without a guard, with other faults.
+    pub(super) fn again(seed: u64, off: Option<Guard>, faults: Vec<Timed>) -> Self {
+        match off {
+            None => Self::with_faults(seed, None, faults),
+            Some(guard) => Self { faults, ..Self::showing(guard, seed, false) },
+        }
+    }
+
+    /// The run of a seed with faults of all kinds.
+    pub(super) fn faulty(seed: u64, off: Option<Guard>) -> Self {
+        let (processes, clusters) = sizes(seed);
+        Self::with_faults(seed, off, fault::by_seed(seed, processes, clusters, BUSY_MS))
     }
 
     /// The run of a seed with other faults.
@@ -88,7 +91,8 @@ impl Setup {
         Self::made(seed, sizes, off, faults, Resources::from_iter(LIMITS))
     }
 
-    fn made(
+    /// A run of so many processes and clusters, whose NodePools have these limits.
+    pub(super) fn made(
         seed: u64,
         (processes, clusters): (usize, usize),
         off: Option<Guard>,
@@ -121,6 +125,7 @@ impl Setup {
             faults,
             calm_from_ms: BUSY_MS.max(last),
             rest_within_ms: REST_WITHIN_MS,
+            caps: None,
         }
     }
 
@@ -163,9 +168,15 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     // Clusters are small here, and so is what they may lose at once.
     settings.rails.quarantine.free_machines = 1;
     settings.rails.quarantine.free_pods = 3;
-    if off == Some(Guard::Quarantine) {
-        settings.rails.quarantine.percent = 0;
-        settings.collect.believe_absence = true;
+    match off {
+        Some(Guard::Quarantine) => {
+            settings.rails.quarantine.percent = 0;
+            settings.collect.believe_absence = true;
+        }
+        Some(Guard::Collection) => settings.collect.after_ms = None,
+        Some(Guard::Lists) => settings.collect.believe_partial = true,
+        Some(Guard::Brake) => settings.rails.brake.engage_percent = 0,
+        _ => {}
     }
     Blueprint { seed, planner, read_pools, settings, off }
 }
@@ -174,6 +185,7 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
 fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
     match off {
         Some(Guard::Limits) => record.pool.limits = Resources::new(),
+        Some(Guard::Emptiness) => record.life.consolidate_after_ms = None,
         Some(Guard::Budgets) => record.life.budgets = vec![Budget { limit: BudgetLimit::Percent(100), ..budget() }],
         _ => {}
     }

@@ -34,6 +34,8 @@ pub(super) struct SiteBook {
     pub(super) outdated: Vec<(Text, u64, u64)>,
     /// Who spoke in each epoch.
     pub(super) owners: BTreeMap<u64, BTreeSet<Incarnation>>,
+    /// When drains of machines that were not taken back were begun.
+    pub(super) drains: Vec<Timestamp>,
     /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
     pub(super) leaving: BTreeSet<Text>,
     /// NodeClaims that were removed while their machines ran on.
@@ -135,6 +137,7 @@ impl Site {
         let Some(agent) = self.agent.as_mut().filter(|agent| agent.wire.is_none()) else { return };
         let Some(server) = reached else {
             let wait = CONNECT_TIMEOUT_MS.saturating_add(i64::try_from(agent.link.disconnected()).unwrap_or(i64::MAX));
+            let wait = if self.off == Some(Guard::Backoff) { 0 } else { wait };
             return stage.send_agent(wait, number, life, ForAgent::Connect);
         };
         let wire = stage.lay(number, life, server);
@@ -180,6 +183,9 @@ impl Site {
         let Some(agent) = &mut self.agent else { return };
         agent.wire = None;
         let wait = i64::try_from(agent.link.disconnected()).unwrap_or(i64::MAX);
+        if self.off == Some(Guard::Reconnect) {
+            return;
+        }
         stage.send_agent(wait, self.number, self.life, ForAgent::Connect);
     }
 
@@ -283,6 +289,9 @@ impl Site {
     }
 
     fn obey(&mut self, instruction: &Instruction, id: &str, now: Timestamp) -> Option<Done> {
+        if self.off == Some(Guard::Claims) && matches!(instruction, Instruction::CreateClaim(_)) {
+            return Some(Done::well());
+        }
         match self.cluster.instruct(instruction, now) {
             Err(reason) => Some(Done::not(v1::Outcome::NotFound, reason)),
             Ok(Answer::Done) => Some(Done::well()),
@@ -306,7 +315,9 @@ impl Site {
             Some(v1::instruction::Action::DrainNode(drain)) => {
                 let claim = Text::from(drain.node_claim.as_str());
                 if self.has_machine(&claim, stage, |entry, _| entry.interrupted.is_none()) {
-                    self.book.leaving.insert(claim);
+                    if self.book.leaving.insert(claim) {
+                        self.book.drains.push(stage.now());
+                    }
                 }
             }
             Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {

@@ -35,6 +35,25 @@ fn runs_do_not_depend_on_the_number_of_threads() {
     assert_eq!(told(1), told(3));
 }
 
+/// A run that is made to fail by a guard that is missing, and how few faults are left of it.
+#[test]
+fn a_failing_run_is_shrunk_to_the_faults_that_are_enough() {
+    let (guard, seed) = (guard::Guard::Quarantine, 1);
+    let setup = Setup::showing(guard, seed, false);
+    let mut faults = setup.faults().to_vec();
+    faults.push(Timed { at_ms: 400_000, fault: Fault::Freeze { for_ms: 30_000 } });
+    let rerun = |seed, faults| Rehearsal::new(Setup::again(seed, Some(guard), faults), false).run();
+    let report = rerun(seed, faults.clone());
+    assert!(report.shows("GivenBackInUse"), "{report:?}");
+    let mut failure = many::Failure { report, faults };
+    many::shrink(&mut failure, rerun);
+    assert!(failure.report.shows("GivenBackInUse"));
+    // The freeze has nothing to do with it, and the picture is empty for longer than it has to be.
+    let left: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
+    let lasts = |timed: &Timed| matches!(timed.fault, Fault::EmptyPicture { for_ms, .. } if for_ms < 240_000);
+    assert!(failure.faults.len() <= 2 && failure.faults.iter().any(lasts), "{left:?}");
+}
+
 #[test]
 fn faults_break_nothing() {
     let summary = many::run(1..=300, None, 2);

@@ -19,7 +19,7 @@ use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::undertaking::{
-    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement,
+    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
 };
 use super::{Answer, Archive, Store, StoreError, postgres};
 use crate::clock;
@@ -189,6 +189,10 @@ impl Store for MemoryStore {
 
     fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>> {
         done(Ok(self.tables().open_intents(scope)))
+    }
+
+    fn past_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> Answer<'a, Vec<PastAttempt>> {
+        done(Ok(self.tables().past_attempts(scope, milliseconds(within), self.now())))
     }
 
     fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {

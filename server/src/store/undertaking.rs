@@ -49,6 +49,21 @@ pub struct OpenIntent {
     pub state: IntentState,
 }
 
+/// An attempt that somebody began, as the windows of the rails look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastAttempt {
+    /// Name of the NodeClaim.
+    pub claim: String,
+    /// The NodeClaim that was to be created and the pods that it was for, as text.
+    pub claim_order: String,
+    /// Whether a machine came of it; `None` as long as nobody knows.
+    pub launched: Option<bool>,
+    /// How long ago it was begun, by the store's clock.
+    pub begun_ago_ms: i64,
+    /// How long ago it was closed, if it is.
+    pub closed_ago_ms: Option<i64>,
+}
+
 /// What an agent is told to do, written before it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstructionRow {

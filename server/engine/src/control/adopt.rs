@@ -23,7 +23,7 @@ use super::ward::{Desk, Ward};
 use super::{ClusterId, DecisionId, Effect, Instruction, PlannedMachine, order};
 use crate::cluster::promise::Target;
 use crate::cluster::{ClaimRecord, PodKey};
-use crate::model::{Text, Timestamp};
+use crate::model::{MicroUsd, Text, Timestamp};
 
 /// How long a token is trusted to give the machine that it gave before, in milliseconds. EC2 remembers tokens for a day at
 /// least; past half of that a repeated launch might buy a second machine, so the first is collected instead.
@@ -302,6 +302,9 @@ impl Ward {
         };
         let going: Vec<Text> = self.machines.keys().filter(drained).cloned().collect();
         for claim in going {
+            if !desk.rails.removals.has(&self.cluster, &claim) {
+                desk.rails.removals.note(&self.cluster, &claim, MicroUsd(0), desk.now);
+            }
             self.dismiss(&claim, &Text::from("its removal had begun"), None, desk);
         }
     }

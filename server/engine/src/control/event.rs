@@ -2,6 +2,7 @@
 
 use super::offerings::Refusal;
 use super::rails::Freeze;
+use super::rails::recall::PastLaunch;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text};
@@ -90,6 +91,14 @@ pub enum Event {
     QuarantineReleased {
         /// Where.
         cluster: ClusterId,
+    },
+    /// What was launched in a cluster lately, by whoever decided for it. Comes before it is taken over.
+    Recalled {
+        /// Where.
+        cluster: ClusterId,
+        /// Attempts of the last [`RECALLED_MS`](super::rails::recall::RECALLED_MS) milliseconds, and those that are not
+        /// closed.
+        past: Vec<PastLaunch>,
     },
     /// The cluster's lease was taken: it is in our care from here on. Comes before its agent is welcome.
     Adopted {

@@ -92,7 +92,10 @@ impl Ward {
             Some(node) if node.is_registered() => {
                 self.note_joined(claim, true);
                 self.enter(claim, Stage::Registered, desk.now);
-                desk.rails.brake.joined(desk.now);
+                // One that was found in the cluster says nothing about launches.
+                if self.machines.get(claim).is_some_and(|machine| machine.planned.is_some()) {
+                    desk.rails.brake.joined(desk.now);
+                }
                 self.step(claim, desk);
             }
             Some(node) if free && self.closed_until(claim, node, desk.now).is_none() => {

@@ -22,10 +22,9 @@
 //! | what | where |
 //! |---|---|
 //! | freezes and when they end | rows, told again by [`Event::FreezesChanged`](super::Event::FreezesChanged) |
-//! | the window of launches | the creation time of NodeClaims: those of a first snapshot are counted again |
+//! | the windows of launches and removals, outcomes of launches (the brake), launches for each pod | the rows of launches, open and closed ([`recall`]); NodeClaims that no row tells of count by their creation time |
 //! | mode and bounds | the configuration |
-//! | the window of removals, outcomes of launches (the brake), launches for each pod | memory: they begin empty. `consolidateAfter` begins anew with the process as well, so that no removal follows a restart at once |
-//! | quarantine | memory: the first snapshot after a restart is compared with the machines that are known to run |
+//! | quarantine | the rows of launches: the first snapshot after a restart is compared with the machines that were written down |
 //!
 //! Reading order: [`settings`], then the rails in the order above; `guard` puts them in the way of decisions, [`view`]
 //! shows them.
@@ -37,6 +36,7 @@ pub mod freeze;
 mod guard;
 pub mod mode;
 pub mod quarantine;
+pub mod recall;
 mod replacement;
 pub mod settings;
 mod shadow;
@@ -48,7 +48,7 @@ pub use mode::Mode;
 pub use settings::RailSettings;
 pub use view::RailsView;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClusterId, Effect};
 use crate::model::{Text, Timestamp};
@@ -57,6 +57,7 @@ use brake::Brake;
 use caps::Caps;
 use freeze::Freezes;
 use quarantine::Quarantine;
+use recall::PastLaunch;
 
 /// What was held back, why, and when to look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub(super) struct Rails {
     pub freezes: Freezes,
     /// Machines of each cluster that nobody has decided to remove.
     pub machines: BTreeMap<ClusterId, usize>,
+    /// Clusters whose past launches the brake knows.
+    pub recalled: BTreeSet<ClusterId>,
     /// The moment of the last event.
     pub now: Timestamp,
 }
@@ -101,6 +104,8 @@ impl Rails {
 pub(super) struct WardRails {
     pub quarantine: Option<Quarantine>,
     pub attempts: Attempts,
+    /// What was launched here before, until the cluster shows itself; oldest first.
+    pub past: Vec<PastLaunch>,
     /// Why launches were held back when last looked at.
     pub held_launches: Option<Held>,
     /// Why removals were held back when last looked at.

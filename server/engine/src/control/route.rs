@@ -35,6 +35,7 @@ impl Ward {
             Event::InstructionAcked { instruction, .. } => self.acked(instruction, desk),
             Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
+            Event::Recalled { past, .. } => self.recall(past, desk),
             Event::Adopted { uid, launches, .. } => self.take_over(uid, launches),
             Event::Listed { listing, .. } => self.collect(&listing, desk),
             Event::Tick | Event::Released { .. } | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } => {
@@ -73,6 +74,7 @@ impl Ward {
             None => {}
         }
         if whole {
+            self.recall_attempts(desk);
             self.recount_launches(desk);
         }
     }

@@ -117,3 +117,21 @@ fn a_row_that_nobody_can_read_comes_without_orders() {
     let read = decode(OpenIntent { intent, state: IntentState::Open });
     assert_eq!((read.state, read.planned), (LaunchState::Open, None));
 }
+
+#[test]
+fn a_past_launch_is_dated_by_its_age_and_names_its_pods() {
+    let row = |claim_order: &str| PastAttempt {
+        claim: "web-1".to_owned(),
+        claim_order: claim_order.to_owned(),
+        launched: Some(true),
+        begun_ago_ms: 60_000,
+        closed_ago_ms: Some(20_000),
+    };
+    let read = past(row("from another program"), Timestamp(100_000));
+    assert_eq!((read.begun, read.closed), (Timestamp(40_000), Some(Timestamp(80_000))));
+    assert!(read.pods.is_empty());
+    proptest!(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }, |(decided in decided())| {
+        let read = past(row(&encode(&decided).claim_order), Timestamp(100_000));
+        prop_assert_eq!(read.pods, decided.machine.pods);
+    });
+}

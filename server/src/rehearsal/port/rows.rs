@@ -7,6 +7,7 @@ use futures::future::FutureExt;
 use tokio::sync::watch;
 
 use super::Port;
+use crate::rehearsal::guard::Guard;
 use crate::rehearsal::outside::Held;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::listing::{KeptListing, ListedMachine};
@@ -14,7 +15,9 @@ use crate::store::log::{
     Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
 };
 use crate::store::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use crate::store::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, Settlement};
+use crate::store::undertaking::{
+    DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
+};
 use crate::store::{Answer, Archive, Store};
 
 impl Archive for Port {
@@ -45,7 +48,10 @@ impl Store for Port {
     ) -> Answer<'a, LeaseAnswer> {
         self.ask("take a lease", move |store| {
             async move {
-                let answer = store.take_lease(scope, owner, seen, duration).await;
+                let mut answer = store.take_lease(scope, owner, seen, duration).await;
+                if let (Ok(LeaseAnswer::Granted { open, .. }), Some(Guard::Adoption)) = (&mut answer, self.off) {
+                    open.intents.clear();
+                }
                 if let (Ok(LeaseAnswer::Granted { lease, .. }), Some(cluster)) = (&answer, scope.cluster_name()) {
                     let held = Held { by: self.me, epoch: lease.epoch };
                     self.outside.books().held.insert(Text::from(cluster), held);
@@ -101,6 +107,10 @@ impl Store for Port {
 
     fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>> {
         self.ask("read open launches", move |store| store.open_intents(scope))
+    }
+
+    fn past_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> Answer<'a, Vec<PastAttempt>> {
+        self.ask("read past launches", move |store| store.past_attempts(scope, within))
     }
 
     fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {

@@ -1,116 +1,171 @@
-//! Each guard switched off is noticed within so many seeds, and by nothing else than its absence: with the guard, the same
-//! seeds show no such thing.
+//! Each guard switched off is noticed, by the invariant that it keeps, and by nothing else than its absence: with the guard,
+//! the same runs break nothing.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
 
 use crate::rehearsal::Rehearsal;
-use crate::rehearsal::fault::{self, Fault, Timed};
 use crate::rehearsal::guard::Guard;
-use crate::rehearsal::invariants::Violation;
-use crate::rehearsal::many;
+use crate::rehearsal::report::Report;
 use crate::rehearsal::setup::Setup;
 
-/// In how many of the seeds `noticed` holds of some violation.
-fn noticed(seeds: u64, off: Option<Guard>, noticed: fn(&Violation) -> bool) -> usize {
-    let runs = (1..=seeds).map(|seed| many::one(seed, off, false));
-    runs.filter(|report| report.violations.iter().any(noticed)).count()
+/// The room's table: invariant, guard.
+fn rows() -> Vec<(&'static str, &'static str)> {
+    let cells = |line: &'static str| line.split('|').map(|cell| cell.trim().trim_matches('`')).collect::<Vec<_>>();
+    let table = include_str!("../README.md").lines().filter(|line| line.starts_with("| `")).map(cells);
+    table.map(|cells| (cells[1], cells[3])).collect()
 }
 
+fn run(guard: Guard, seed: u64, with: bool) -> Report {
+    Rehearsal::new(Setup::showing(guard, seed, with), false).run()
+}
+
+/// Without the guard that the table names, one of so many seeds breaks the invariant; with it, the same seed and the next
+/// ones break none.
 #[track_caller]
-fn is_noticed(off: Guard, seeds: u64, is: fn(&Violation) -> bool) {
-    assert!(noticed(seeds, Some(off), is) > 0, "{off:?} is switched off, and {seeds} seeds do not show it");
-    assert_eq!(noticed(seeds, None, is), 0, "the same seeds, with {off:?}");
+fn is_noticed(invariant: &str, seeds: u64) {
+    let (_, name) = rows().into_iter().find(|(of, _)| *of == invariant).expect("the table has a row for it");
+    let guard = Guard::from_str(name, false).expect("the table names a guard");
+    let caught = (0..seeds).find(|seed| run(guard, *seed, false).shows(invariant));
+    let caught = caught.unwrap_or_else(|| panic!("{name} is switched off, and {seeds} seeds do not break {invariant}"));
+    for seed in caught..caught + 3 {
+        let report = run(guard, seed, true);
+        assert!(report.violations.is_empty(), "seed {seed}, with {name}: {:?}", report.violations);
+    }
+}
+
+/// The names of an enum's variants, read from its source.
+fn variants(source: &'static str, of: &str) -> BTreeSet<&'static str> {
+    let body = source.split(&format!("enum {of} {{\n")).nth(1).and_then(|rest| rest.split("\n}\n").next());
+    let names = body.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("    "));
+    let names = names.filter(|line| line.starts_with(char::is_uppercase));
+    names.filter_map(|line| line.split([' ', ',']).next()).collect()
+}
+
+#[test]
+fn every_invariant_and_every_guard_has_a_row_in_the_table() {
+    let invariants: BTreeSet<&str> = rows().into_iter().map(|(invariant, _)| invariant).collect();
+    assert_eq!(invariants, variants(include_str!("../invariants.rs"), "Violation"));
+    let named: BTreeSet<String> = rows().into_iter().map(|(_, guard)| guard.to_owned()).collect();
+    let guards = Guard::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    assert_eq!(named, guards.map(|guard| guard.get_name().to_owned()).collect());
+}
+
+#[test]
+fn every_row_of_the_table_is_run_here() {
+    let here = include_str!("sabotage.rs");
+    for (invariant, _) in rows() {
+        assert!(here.contains(&format!("is_noticed(\"{invariant}\"")), "{invariant} has no test");
+    }
+}
+
+#[test]
+fn an_agent_that_answers_before_it_has_made_a_claim_is_given_machines_for_none() {
+    is_noticed("LaunchBeforeClaim", 2);
 }
 
 #[test]
 fn without_tokens_machines_are_sold_twice() {
-    is_noticed(Guard::Tokens, 30, |found| matches!(found, Violation::LaunchedTwice { .. }));
+    is_noticed("LaunchedTwice", 30);
 }
 
 #[test]
-fn without_a_fenced_store_old_owners_write() {
-    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::LateWrite { .. });
-    assert!(paused_anywhere(Some(Guard::StoreEpoch), is) > 0);
-    assert_eq!(paused_anywhere(None, is), 0);
+fn without_collection_machines_run_on_whose_claims_were_taken_away() {
+    is_noticed("Unclaimed", 6);
 }
 
 #[test]
-fn without_limits_pools_grow_beyond_them() {
-    let over = |off| {
-        let runs = (1..=10).map(|seed| Rehearsal::new(Setup::limited(seed, off), false).run());
-        runs.filter(|report| report.violations.iter().any(|found| matches!(found, Violation::OverLimit { .. }))).count()
-    };
-    assert!(over(Some(Guard::Limits)) > 0);
-    assert_eq!(over(None), 0);
+fn without_collection_such_machines_are_left() {
+    is_noticed("Leaked", 6);
 }
 
 #[test]
-fn without_budgets_too_many_nodes_leave_at_one_time() {
-    is_noticed(Guard::Budgets, 40, |found| matches!(found, Violation::OverBudget { .. }));
+fn who_believes_half_a_listing_removes_claims_of_machines_that_run() {
+    is_noticed("Orphaned", 6);
 }
 
 #[test]
-fn without_pod_disruption_budgets_too_many_pods_are_evicted() {
-    is_noticed(Guard::PodBudgets, 30, |found| matches!(found, Violation::PodBudgetBroken { .. }));
-}
-
-#[test]
-fn without_answers_instructions_wait_for_ever() {
-    is_noticed(Guard::Answers, 2, |found| matches!(found, Violation::Unanswered { .. }));
-}
-
-#[test]
-fn without_planning_pods_never_run() {
-    is_noticed(Guard::Planning, 2, |found| matches!(found, Violation::NeverRan { .. }));
-}
-
-/// In how many runs `is` holds of some violation, when each of two processes stands still after each of its first steps and
-/// is replaced meanwhile: its calls are on their way then.
-fn paused_anywhere(off: Option<Guard>, is: fn(&Violation) -> bool) -> usize {
-    let run = |(process, after_steps)| {
-        let pause = Fault::Pause { process, after_steps, for_ms: 100_000 };
-        let faults = vec![Timed { at_ms: 1_000, fault: pause }];
-        let report = Rehearsal::new(Setup::sized(1, (2, 1), off, faults), false).run();
-        report.violations.iter().any(is)
-    };
-    (0..2).flat_map(|process| (0..80).map(move |steps| (process, steps))).filter(|at| run(*at)).count()
+fn launches_that_nobody_takes_up_leave_hollow_claims() {
+    is_noticed("Hollow", 60);
 }
 
 #[test]
 fn without_a_local_fence_a_process_that_wakes_up_calls_the_cloud() {
-    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::FencedCall { .. });
-    assert!(paused_anywhere(Some(Guard::Fence), is) > 0);
-    assert_eq!(paused_anywhere(None, is), 0);
-}
-
-/// In how many of ten runs with an empty picture `is` holds of some violation.
-fn scripted(off: Option<Guard>, is: fn(&Violation) -> bool) -> usize {
-    let run = |seed| Rehearsal::new(Setup::sized(seed, (1, 1), off, fault::blinding()), false).run();
-    (1..=10).filter(|seed| run(*seed).violations.iter().any(is)).count()
+    is_noticed("FencedCall", 160);
 }
 
 #[test]
-fn who_believes_an_empty_picture_gives_machines_back_that_are_in_use() {
-    let is: fn(&Violation) -> bool = |found| matches!(found, Violation::GivenBackInUse { .. });
-    assert!(scripted(Some(Guard::Quarantine), is) > 0);
-    assert_eq!(scripted(None, is), 0);
-}
-
-#[test]
-fn who_does_not_hear_of_freezes_decides_on() {
-    let decided = |off| {
-        let faults = vec![Timed { at_ms: 1_000, fault: Fault::Freeze { for_ms: 240_000 } }];
-        let report = Rehearsal::new(Setup::sized(1, (2, 1), off, faults), false).run();
-        report.violations.iter().any(|found| matches!(found, Violation::DecidedFrozen { .. }))
-    };
-    assert!(decided(Some(Guard::Freezes)));
-    assert!(!decided(None));
+fn without_a_fenced_store_old_owners_write() {
+    is_noticed("LateWrite", 160);
 }
 
 #[test]
 fn an_agent_that_forgets_epochs_obeys_old_ones() {
-    let old_epoch = |off| {
-        let report = Rehearsal::new(Setup::sized(1, (1, 1), off, fault::forgetting()), false).run();
-        report.violations.iter().any(|found| matches!(found, Violation::OldEpoch { .. } | Violation::TwoOwners { .. }))
-    };
-    assert!(old_epoch(Some(Guard::AgentEpoch)));
-    assert!(!old_epoch(None));
+    is_noticed("OldEpoch", 120);
+}
+
+#[test]
+fn an_agent_that_forgets_epochs_hears_two_owners_in_one() {
+    is_noticed("TwoOwners", 6);
+}
+
+#[test]
+fn who_believes_an_empty_picture_gives_machines_back_that_are_in_use() {
+    is_noticed("GivenBackInUse", 10);
+}
+
+#[test]
+fn who_does_not_hear_of_freezes_decides_on() {
+    is_noticed("DecidedFrozen", 4);
+}
+
+#[test]
+fn without_caps_machines_come_and_go_too_fast() {
+    is_noticed("OverCap", 10);
+}
+
+#[test]
+fn without_the_brake_machines_go_while_none_can_be_had() {
+    is_noticed("RemovedWhileFailing", 20);
+}
+
+#[test]
+fn without_limits_pools_grow_beyond_them() {
+    is_noticed("OverLimit", 10);
+}
+
+#[test]
+fn without_budgets_too_many_nodes_leave_at_one_time() {
+    is_noticed("OverBudget", 40);
+}
+
+#[test]
+fn without_pod_disruption_budgets_too_many_pods_are_evicted() {
+    is_noticed("PodBudgetBroken", 30);
+}
+
+#[test]
+fn without_planning_pods_never_run() {
+    is_noticed("NeverRan", 2);
+}
+
+#[test]
+fn without_removal_empty_nodes_stay() {
+    is_noticed("StillEmpty", 4);
+}
+
+#[test]
+fn without_answers_instructions_wait_for_ever() {
+    is_noticed("Unanswered", 2);
+}
+
+#[test]
+fn an_agent_that_never_comes_back_leaves_its_cluster_to_nobody() {
+    is_noticed("Unowned", 2);
+}
+
+#[test]
+fn an_agent_that_does_not_wait_stops_time() {
+    is_noticed("Stuck", 2);
 }

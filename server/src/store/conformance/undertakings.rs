@@ -14,6 +14,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     the_next_attempt_begins_only_after_a_failure(store, &cluster(run, "attempts")).await;
     a_second_launch_of_a_living_claim_is_refused(store, &cluster(run, "living")).await;
     a_closed_launch_is_over(store, &cluster(run, "closed")).await;
+    past_attempts_are_remembered_for_a_while(store, &cluster(run, "past")).await;
     instructions_end_once(store, &cluster(run, "instructions")).await;
     disruptions_end_once(store, &cluster(run, "disruptions")).await;
     a_replica_that_lost_its_lease_writes_nothing(store, &cluster(run, "fenced")).await;
@@ -45,6 +46,34 @@ async fn what_was_intended_comes_back_with_the_lease(store: &dyn Store, scope: &
     assert_eq!(left.intents, [open("pool-1", 1), open("pool-2", 1)]);
     assert_eq!(left.instructions, [instruction(8), instruction(9)]);
     assert_eq!(left.disruptions, [disruption(4)]);
+}
+
+/// The second attempt closes the first one; what is open is told however old it is.
+async fn past_attempts_are_remembered_for_a_while(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    store
+        .record(&lease, &launching(1, &[intent("pool-1", 1), intent("pool-2", 1), intent("pool-3", 1)]))
+        .await
+        .unwrap();
+    store.settle(&lease, "pool-1", 1, &failed("no capacity")).await.unwrap();
+    store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
+    store.settle(&lease, "pool-2", 1, &launched("aws:///a/i-2")).await.unwrap();
+    store.close_intents(&lease, &["pool-2".to_owned()]).await.unwrap();
+    let told = async |within| {
+        let read = store.past_attempts(scope, within).await.unwrap();
+        let brief = read.into_iter().map(|past| {
+            assert!((0..3_600_000).contains(&past.begun_ago_ms), "{past:?}");
+            assert_eq!(past.claim_order, intent(&past.claim, 1).claim_order);
+            (past.claim, past.launched, past.closed_ago_ms.is_some())
+        });
+        brief.collect::<Vec<_>>()
+    };
+    let of = |claim: &str, launched, closed| (claim.to_owned(), launched, closed);
+    let open = [of("pool-1", None, false), of("pool-3", None, false)];
+    let closed = [of("pool-1", Some(false), true), of("pool-2", Some(true), true)];
+    let all = [closed[0].clone(), open[0].clone(), closed[1].clone(), open[1].clone()];
+    assert_eq!(told(HOUR).await, all);
+    assert_eq!(told(std::time::Duration::ZERO).await, open);
 }
 
 async fn the_first_outcome_of_a_launch_stays(store: &dyn Store, scope: &Scope) {

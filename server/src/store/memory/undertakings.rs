@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
-use super::super::undertaking::{DisruptionRow, InstructionRow, Intent, IntentState, OpenIntent, Settlement};
+use super::super::undertaking::{
+    DisruptionRow, InstructionRow, Intent, IntentState, OpenIntent, PastAttempt, Settlement,
+};
 use super::Tables;
 
 /// An attempt as it is kept.
@@ -12,6 +14,7 @@ use super::Tables;
 pub(super) struct IntentRow {
     intent: Intent,
     state: IntentState,
+    begun_ms: i64,
     closed_ms: Option<i64>,
 }
 
@@ -80,7 +83,7 @@ impl Tables {
             for (_, row) in rows.range_mut(earlier) {
                 row.closed_ms.get_or_insert(now);
             }
-            let row = || IntentRow { intent: intent.clone(), state: IntentState::Open, closed_ms: None };
+            let row = || IntentRow { intent: intent.clone(), state: IntentState::Open, begun_ms: now, closed_ms: None };
             rows.entry((intent.claim.clone(), intent.attempt)).or_insert_with(row);
         }
         Ok(())
@@ -145,6 +148,22 @@ impl Tables {
     pub(super) fn open_intents(&self, scope: &Scope) -> Vec<OpenIntent> {
         let rows = self.intents.get(scope).into_iter().flat_map(BTreeMap::values);
         rows.filter(|row| row.closed_ms.is_none()).map(IntentRow::read).collect()
+    }
+
+    pub(super) fn past_attempts(&self, scope: &Scope, within_ms: i64, now: i64) -> Vec<PastAttempt> {
+        let rows = self.intents.get(scope).into_iter().flat_map(BTreeMap::values);
+        let lately = rows.filter(|row| row.closed_ms.is_none_or(|closed| now - closed < within_ms));
+        let read = |row: &IntentRow| PastAttempt {
+            claim: row.intent.claim.clone(),
+            claim_order: row.intent.claim_order.clone(),
+            launched: match &row.state {
+                IntentState::Open => None,
+                IntentState::Settled(end) => Some(matches!(end, Settlement::Launched { .. })),
+            },
+            begun_ago_ms: now - row.begun_ms,
+            closed_ago_ms: row.closed_ms.map(|closed| now - closed),
+        };
+        lately.map(read).collect()
     }
 
     pub(super) fn prune_intents(&mut self, before: i64) -> u64 {

@@ -1,11 +1,14 @@
 //! Launches, instructions and disruptions until they end.
 
+use std::time::Duration;
+
 use sqlx::PgConnection;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::undertaking::{
-    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, IntentState, OpenIntent, Settlement,
+    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, IntentState, OpenIntent, PastAttempt,
+    Settlement,
 };
 use super::{PostgresStore, column, commit, database};
 
@@ -65,6 +68,35 @@ impl PostgresStore {
     pub(super) async fn read_intents(&self, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(database("read open launches"))?;
         open_intents(&mut connection, scope).await
+    }
+
+    /// Both halves go by an index of their own.
+    pub(super) async fn read_past(&self, scope: &Scope, within: Duration) -> Result<Vec<PastAttempt>, StoreError> {
+        const WHAT: &str = "read past launches";
+        let mut connection = self.pool.acquire().await.map_err(database(WHAT))?;
+        let rows = sqlx::query!(
+            r#"SELECT past.claim AS "claim!", claim_order, state AS "state!",
+                      milliseconds(now()) - milliseconds(created_at) AS "begun_ago_ms!",
+                      milliseconds(now()) - milliseconds(closed_at) AS closed_ago_ms
+               FROM (SELECT * FROM intents WHERE scope = $1 AND closed_at IS NULL
+                     UNION ALL
+                     SELECT * FROM intents
+                     WHERE scope = $1 AND closed_at > now() - $2::bigint * interval '1 millisecond') AS past
+               LEFT JOIN launch_requests ON launch_requests.scope = $1 AND launch_requests.claim = past.claim
+                         AND launch_requests.attempt = past.attempt
+               ORDER BY past.claim, past.attempt"#,
+            scope.key(),
+            i64::try_from(within.as_millis()).unwrap_or(i64::MAX)
+        );
+        let rows = rows.fetch_all(&mut *connection).await.map_err(database(WHAT))?;
+        let read = rows.into_iter().map(|row| PastAttempt {
+            claim: row.claim,
+            claim_order: row.claim_order.unwrap_or_default(),
+            launched: (row.state != "open").then_some(row.state == "launched"),
+            begun_ago_ms: row.begun_ago_ms,
+            closed_ago_ms: row.closed_ago_ms,
+        });
+        Ok(read.collect())
     }
 
     pub(super) async fn instruct(&self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {

@@ -27,6 +27,13 @@ impl Brake {
         self.failures += 1;
     }
 
+    /// A launch at a moment that may be before those which are known already.
+    pub fn recall(&mut self, at: Timestamp, failed: bool) {
+        let place = self.outcomes.partition_point(|(known, _)| *known <= at);
+        self.outcomes.insert(place, (at, failed));
+        self.failures += usize::from(failed);
+    }
+
     /// Forgets what is past, and engages or releases; says whether it did either.
     pub fn settle(&mut self, rule: &BrakeRule, now: Timestamp) -> bool {
         while let Some((_, failed)) = self.outcomes.front().filter(|(at, _)| now.millis_since(*at) >= rule.window_ms) {

@@ -45,6 +45,12 @@ impl Caps {
         self.fleet.note(fleet_key(cluster, claim), price, at);
     }
 
+    /// Whether it is noted that the machine of `claim` comes or goes.
+    #[must_use]
+    pub fn has(&self, cluster: &ClusterId, claim: &Text) -> bool {
+        self.clusters.get(cluster).is_some_and(|tally| tally.has(claim))
+    }
+
     /// It does not after all.
     pub fn forget(&mut self, cluster: &ClusterId, claim: &Text) {
         if let Some(tally) = self.clusters.get_mut(cluster) {

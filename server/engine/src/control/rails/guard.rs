@@ -174,7 +174,9 @@ impl Ward {
         let window = desk.settings.rails.launches.window_ms;
         for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == desk.now) {
             let created = self.state.claim(&machine.claim).and_then(|claim| claim.created);
-            if let Some(at) = created.filter(|at| (0..window).contains(&desk.now.millis_since(*at))) {
+            let known = desk.rails.launches.has(&self.cluster, &machine.claim);
+            let recent = |at: &Timestamp| !known && (0..window).contains(&desk.now.millis_since(*at));
+            if let Some(at) = created.filter(recent) {
                 let price = machine.bought.as_ref().map_or(MicroUsd(0), |bought| bought.price);
                 desk.rails.launches.note(&self.cluster, &machine.claim, price, at);
             }
@@ -289,7 +291,7 @@ impl Ward {
 }
 
 /// Whether the pod waits for a machine: it has no node, or one that is about to go.
-fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
+pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
     pod.node.as_ref().is_none_or(|node| state.is_going_node(node))
 }
 

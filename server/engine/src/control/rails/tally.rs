@@ -36,6 +36,12 @@ impl Tally {
         }
     }
 
+    /// Whether `key` happened.
+    #[must_use]
+    pub fn has(&self, key: &Text) -> bool {
+        self.entries.iter().any(|entry| entry.key == *key)
+    }
+
     /// Forgets what happened `window_ms` before `now` or earlier.
     pub fn forget_past(&mut self, window_ms: i64, now: Timestamp) {
         while let Some(entry) = self.entries.front().filter(|entry| now.millis_since(entry.at) >= window_ms) {

@@ -2,5 +2,6 @@
 
 mod freezes;
 mod pure;
+mod recall;
 mod runs;
 mod world;

@@ -1,0 +1,115 @@
+//! Runs in which a guard is needed. Most guards are, in any run with enough faults; some only when something odd happens, or
+//! when little else does.
+
+use engine::control::rails::settings::{Bound, CapRule};
+use engine::model::resources::{CPU, NODES};
+use engine::model::{MicroUsd, Resources};
+
+use super::fault::{Fault, Timed};
+use super::guard::Guard;
+use super::setup::{MINUTE, Setup};
+
+/// Limits that are too small for all pods.
+const TIGHT: [(&str, i64); 2] = [(CPU, 6_000), (NODES, 2)];
+/// Steps after which a process stands still in some run or other: its calls are on their way then.
+const STEPS: u64 = 80;
+
+/// How many machines may come and go within a while, for those who check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caps {
+    /// Length of the window. From decision to deed is not always equally long, so it is shorter than the rail's.
+    pub(super) window_ms: i64,
+    pub(super) launches: usize,
+    pub(super) removals: usize,
+}
+
+/// Two machines within five minutes, either way. A minute is enough between decision and deed.
+const CAPS: Caps = Caps { window_ms: 4 * MINUTE, launches: 2, removals: 1 };
+const CAP_WINDOW_MS: i64 = 5 * MINUTE;
+
+fn at(at_ms: i64, fault: Fault) -> Timed {
+    Timed { at_ms, fault }
+}
+
+fn kill(at_ms: i64) -> Timed {
+    at(at_ms, Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 })
+}
+
+impl Setup {
+    /// A run in which `guard` is needed sooner or later, with or without it.
+    pub(crate) fn showing(guard: Guard, seed: u64, with: bool) -> Self {
+        let off = (!with).then_some(guard);
+        let small = |faults| Self::sized(seed, (1, 1), off, faults);
+        match guard {
+            Guard::Claims | Guard::Planning | Guard::Emptiness => small(Vec::new()),
+            Guard::Adoption => {
+                let after_steps = u32::try_from(seed).unwrap_or(0);
+                small(vec![at(20_000, Fault::Kill { process: 0, after_steps, away_ms: 3_000 })])
+            }
+            Guard::Collection => {
+                let setup = small(vec![at(7 * MINUTE, Fault::ClaimRemoved { cluster: 0 })]);
+                // In a short run the machine is left at the end, in a long one it has run for too long before.
+                if seed.is_multiple_of(2) { Self { rest_within_ms: 10 * MINUTE, ..setup } } else { setup }
+            }
+            Guard::Lists => {
+                let for_ms = 10 * MINUTE;
+                small(vec![at(0, Fault::NobodyJoins { cluster: 0, for_ms }), at(0, Fault::PartialLists { for_ms })])
+            }
+            Guard::AgentEpoch => small(forgetting(seed)),
+            Guard::StoreEpoch | Guard::Fence => {
+                let (process, after_steps) = (usize::from(seed >= STEPS), seed % STEPS);
+                let after_steps = u32::try_from(after_steps).unwrap_or(0);
+                let pause = Fault::Pause { process, after_steps, for_ms: 100_000 };
+                Self::sized(1, (2, 1), off, vec![at(1_000, pause)])
+            }
+            Guard::Quarantine => small(blinding()),
+            Guard::Caps => small(Vec::new()).capped(off),
+            Guard::Brake => {
+                let mut setup = small(vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })]);
+                // Few machines are launched here, so few have to fail, and again soon.
+                setup.blueprint.settings.sold_out_ms = 20_000;
+                let brake = &mut setup.blueprint.settings.rails.brake;
+                (brake.least, brake.window_ms) = (2, 2 * MINUTE);
+                setup
+            }
+            Guard::Freezes => Self::sized(seed, (2, 1), off, vec![at(1_000, Fault::Freeze { for_ms: 4 * MINUTE })]),
+            Guard::Limits => Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT)),
+            Guard::Reconnect => small(vec![at(MINUTE, Fault::Cut { cluster: 0, for_ms: 1_000 })]),
+            Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
+            Guard::Tokens | Guard::Budgets | Guard::PodBudgets | Guard::Answers => Self::faulty(seed, off),
+        }
+    }
+
+    /// The run, with bounds on how many machines come and go that are small enough to be felt.
+    fn capped(mut self, off: Option<Guard>) -> Self {
+        let bound = |machines| Bound { machines, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
+        let rule = |machines| CapRule { window_ms: CAP_WINDOW_MS, cluster: bound(machines), fleet: bound(0) };
+        let kept = off != Some(Guard::Caps);
+        let rails = &mut self.blueprint.settings.rails;
+        rails.launches = rule(if kept { CAPS.launches } else { 0 });
+        rails.removals = rule(if kept { CAPS.removals } else { 0 });
+        self.caps = Some(CAPS);
+        self
+    }
+}
+
+/// The store loses its leases after some epochs, and an agent that was restarted has to remember them: without its help a
+/// store counts from 1 again. In every second run the first process dies after some steps: if it holds the lease by then and
+/// has said nothing yet, the first epoch is old later, and nobody's.
+fn forgetting(seed: u64) -> Vec<Timed> {
+    let after_steps = u32::try_from(seed / 2).unwrap_or(0);
+    let early = at(0, Fault::Kill { process: 0, after_steps, away_ms: 1_000 });
+    vec![
+        if seed.is_multiple_of(2) { early } else { kill(20_000) },
+        kill(60_000),
+        at(150_000, Fault::StoreForgets),
+        at(150_100, Fault::RestartAgent { cluster: 0, away_ms: 5_000 }),
+        kill(150_200),
+    ]
+}
+
+/// An agent shows an empty cluster for a while, and the server that would know better is restarted meanwhile.
+fn blinding() -> Vec<Timed> {
+    let empty = Fault::EmptyPicture { cluster: 0, for_ms: 4 * MINUTE };
+    vec![at(4 * MINUTE, empty), kill(4 * MINUTE + 1_000)]
+}
