@@ -162,8 +162,6 @@ pub(super) struct Memory {
     sales: BTreeMap<Text, Vec<Timestamp>>,
     /// Since when machines have been seen without a NodeClaim.
     unclaimed: BTreeMap<Text, Timestamp>,
-    /// NodeClaims that somebody took away. A launch that was asked for before is asked for until its machine is known.
-    pub(super) removed_by_force: BTreeSet<Text>,
 }
 
 impl Rehearsal {
@@ -261,8 +259,9 @@ impl Rehearsal {
         let Some(site) = self.sites.iter().find(|site| site.name == cluster) else { return found };
         match &call.what {
             Act::Launch { claim } => {
-                let known = || site.cluster.claims().any(|known| known.name == *claim);
-                if !self.memory.removed_by_force.contains(claim) && !known() {
+                // Whether there is a machine for a NodeClaim that was taken away is asked with the same token as before.
+                let taken = site.book.taken.contains(claim);
+                if !taken && !site.cluster.claims().any(|known| known.name == *claim) {
                     found.push(Violation::LaunchBeforeClaim { cluster, claim: claim.clone() });
                 }
             }

@@ -25,6 +25,9 @@ const HANDS_MS: (i64, i64) = (5, 250);
 /// A connection that does not come about is given up after this long (the agent's own limit).
 const CONNECT_TIMEOUT_MS: i64 = 5_000;
 
+/// NodeClaims of a cluster that somebody takes away by force: fewer than look like an agent's fault.
+const TAKEN: usize = 2;
+
 /// What was done in the cluster, for those who check.
 #[derive(Debug, Default)]
 pub(super) struct SiteBook {
@@ -38,6 +41,8 @@ pub(super) struct SiteBook {
     pub(super) drains: Vec<Timestamp>,
     /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
     pub(super) leaving: BTreeSet<Text>,
+    /// NodeClaims that somebody took away by force.
+    pub(super) taken: BTreeSet<Text>,
     /// NodeClaims that were removed while their machines ran on.
     pub(super) orphaned: BTreeSet<Text>,
     pub(super) instructions: u64,
@@ -228,6 +233,17 @@ impl Site {
             let outputs = agent.link.lost_sight();
             self.perform(outputs, stage);
         }
+    }
+
+    /// Somebody takes the finalizers of a NodeClaim off and deletes it; says whether there was one. Only so many go in a run:
+    /// of more, a server would wait for a person's word.
+    pub(super) fn lose_claim(&mut self, claim: Text) -> bool {
+        if self.book.taken.len() >= TAKEN {
+            return false;
+        }
+        let was_there = self.cluster.remove_claim(&claim);
+        self.book.taken.insert(claim);
+        was_there
     }
 
     /// Everything that the agent sees. What changed before is part of it.

@@ -89,10 +89,7 @@ impl Rehearsal {
             Fault::ClaimRemoved { cluster } => {
                 let claims = self.sites[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
                 let claim = self.beginning_somewhere(claims).into_iter().next();
-                claim.is_some_and(|claim| {
-                    self.memory.removed_by_force.insert(claim.clone());
-                    self.sites[cluster].cluster.remove_claim(&claim)
-                })
+                claim.is_some_and(|claim| self.sites[cluster].lose_claim(claim))
             }
             Fault::Interrupt { cluster } => {
                 let machines = self.machines(cluster);
