@@ -330,10 +330,9 @@ impl Site {
         match &message.action {
             Some(v1::instruction::Action::DrainNode(drain)) => {
                 let claim = Text::from(drain.node_claim.as_str());
-                if self.has_machine(&claim, stage, |entry, _| entry.interrupted.is_none()) {
-                    if self.book.leaving.insert(claim) {
-                        self.book.drains.push(stage.now());
-                    }
+                let stays = self.has_machine(&claim, stage, |entry, _| entry.interrupted.is_none());
+                if stays && self.book.leaving.insert(claim) {
+                    self.book.drains.push(stage.now());
                 }
             }
             Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {
