@@ -25,7 +25,8 @@ fn granted(scope: Scope) -> Result<LeaseAnswer, StoreError> {
 fn replica() -> Replica {
     let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region());
     let now = Timestamp(0);
-    replica.handle(Input::Leased { cluster: "blue".into(), answer: granted(Scope::cluster("blue")) }, now);
+    let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
+    replica.handle(Input::Leased { cluster, answer, past: Vec::new() }, now);
     replica.handle(Input::RegionTaken(granted(region())), now);
     happens(&mut replica, Event::AgentConnected { cluster: "blue".into() }, 0);
     replica
