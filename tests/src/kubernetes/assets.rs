@@ -21,8 +21,9 @@ use super::source::ASSETS;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at an API server that starts.
 const LOOK: Duration = Duration::from_millis(200);
-/// Runs a program that ends when standard input does, however this process ends.
-const LEASH: &str = "\"$@\" </dev/null & child=$!; cat >/dev/null; kill -9 $child 2>/dev/null";
+/// Runs a program that ends when standard input does, however this process ends; it is gone, and its ports are free, when
+/// the leash is.
+const LEASH: &str = "\"$@\" </dev/null & child=$!; cat >/dev/null; kill -9 $child; wait $child";
 /// Who asked what, without bodies, of every service account that is not one of Kubernetes' own.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
     {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
