@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
@@ -92,7 +93,14 @@ pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
         seed: flags.seed,
         log: flags.log,
     };
-    let report = runtime.block_on(load::run(&plan)).map_err(|error| Failure::internal(format!("{error:#}")))?;
+    let report = runtime.block_on(async {
+        // Whoever is asked to stop ends what it has started.
+        tokio::select! {
+            report = load::run(&plan) => report,
+            () = agent::asked_to_stop() => Err(anyhow!("it was asked to stop before it had measured anything")),
+        }
+    });
+    let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
     match flags.output {
         Form::Table => output::print_text(&table(&plan, &report))?,
         Form::Json => output::print_text(&format!("{:#}\n", document(&plan, &report)))?,
