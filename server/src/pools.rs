@@ -46,7 +46,10 @@ struct Reading {
 /// Readings of the clusters of this moment, by what their manifests say. Reading takes a tenth of a second, most of it for the
 /// catalogue; a server that restarts reads a thousand clusters' at once, and most of a fleet's clusters say the same.
 #[derive(Debug, Default)]
-struct Readings(Mutex<BTreeMap<Wording, (Reading, Vec<Weak<Catalogue>>)>>);
+struct Readings(Mutex<Kept>);
+
+/// Readings without their catalogues, which live as long as a cluster uses them.
+type Kept = BTreeMap<Wording, (Reading, Vec<Weak<Catalogue>>)>;
 
 /// Manifests without what tells one cluster's object from another's.
 type Wording = Vec<(String, Vec<u8>)>;
@@ -55,7 +58,9 @@ fn wording(manifests: &Manifests) -> Wording {
     let plain = |manifest: &Manifest| {
         let Ok(mut object) = serde_json::from_slice::<Value>(&manifest.json) else { return manifest.json.clone() };
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            ["uid", "creationTimestamp", "generation"].map(|field| metadata.remove(field));
+            for field in ["uid", "creationTimestamp", "generation"] {
+                metadata.remove(field);
+            }
         }
         object.to_string().into_bytes()
     };
@@ -87,7 +92,7 @@ impl Readings {
     }
 
     /// Every change leaves a whole map, so a panic elsewhere spoils nothing.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Wording, (Reading, Vec<Weak<Catalogue>>)>> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -108,10 +108,12 @@ async fn live(
 
 /// Bursts come and go as long as they may.
 async fn bursts(api: &SimulatedApi, offset: Duration, burst: usize, mut bursting: watch::Receiver<Option<bool>>) {
-    let begun = bursting.wait_for(Option::is_some).await.is_ok();
+    if bursting.wait_for(Option::is_some).await.is_err() {
+        return std::future::pending().await;
+    }
     let mut ended = async move || bursting.wait_for(|wanted| *wanted == Some(false)).await.is_ok();
     let mut wait = offset;
-    while begun {
+    loop {
         for replicas in [burst, 0] {
             if tokio::time::timeout(wait, ended()).await.is_ok() {
                 return std::future::pending().await;
@@ -120,7 +122,6 @@ async fn bursts(api: &SimulatedApi, offset: Duration, burst: usize, mut bursting
             api.with(|cluster| cluster.scale(&workload("burst", 2_000), replicas, clock::now()));
         }
     }
-    std::future::pending().await
 }
 
 /// A cluster whose nodes are full of pods that run.
