@@ -32,10 +32,11 @@ const AT_ONCE: usize = 8;
 const TRIES: usize = 3;
 
 /// Registrations that are told together arrive within this time of one another.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(100);
 
-/// A node is not kept from its pods for longer than this by another that is slow to be let in.
-const WAIT_FOR_OTHERS: Duration = Duration::from_secs(2);
+/// A node is not kept from its pods for longer than this by another that is slow to be let in. Hundreds of hints take a busy API
+/// server some seconds.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(10);
 
 /// Whether an API server of this version, such as `v1.35.2`, has a scheduler that honours hints.
 #[must_use]

@@ -77,6 +77,7 @@ async fn attempt(cluster: &Kubernetes, instruction: &v1::Instruction) -> Attempt
         Action::CreateNodeClaim(order) => claim::create(cluster, rank(instruction), order).await,
         Action::MarkLaunched(order) => claim::mark_launched(cluster, rank(instruction), order).await,
         Action::RegisterNode(order) => node::register(cluster, rank(instruction), order).await,
+        Action::HintPods(order) => node::hint(cluster, order).await,
         Action::InitializeNode(order) => node::initialize(cluster, rank(instruction), order).await,
         Action::DrainNode(order) => drain::drain(cluster, rank(instruction), order).await,
         Action::DeleteNodeClaim(order) => claim::delete(cluster, rank(instruction), order).await,

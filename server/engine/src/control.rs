@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
 //! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
-//! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for), `retire` (empty nodes,
+//! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for, and when it opens), `retire` (empty nodes,
 //! interruptions), `coexistence` (other autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process
 //! left), [`collect`] (garbage), `claimless` (machines whose NodeClaim was taken away), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
 //! [`view`] (what people see).
@@ -93,6 +93,9 @@ pub struct Settings {
     pub launch_timeout_ms: i64,
     /// From machine to Node (Karpenter: registration timeout).
     pub registration_timeout_ms: i64,
+    /// How long a Node that could be let in waits for the others of its decision: machines of one order differ by some seconds in how
+    /// long they take to boot. With 0 every Node is let in as soon as it can be.
+    pub open_together_ms: i64,
     /// What no decision may do.
     pub rails: RailSettings,
     /// How long an offering that was refused is left alone.
@@ -119,6 +122,7 @@ impl Default for Settings {
             disruption_pass_ms: 10_000,
             launch_timeout_ms: 5 * 60_000,
             registration_timeout_ms: 15 * 60_000,
+            open_together_ms: 10_000,
             rails: RailSettings::default(),
             sold_out_ms: offerings::SOLD_OUT_MS,
             collect: CollectSettings::default(),

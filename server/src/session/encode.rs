@@ -31,6 +31,7 @@ pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
         | Instruction::MarkLaunched { .. }
         | Instruction::RegisterNode { .. }
         | Instruction::InitializeNode { .. }
+        | Instruction::HintPods { .. }
         | Instruction::DeleteClaim { .. }
         | Instruction::WriteStatus(_)
         | Instruction::RecordEvent(_) => Timestamp(now.0.saturating_add(QUICK_MS)),
@@ -76,6 +77,9 @@ fn action(instruction: &Instruction) -> Action {
                 taints: taints(added),
                 hints: hints(pods),
             })
+        }
+        Instruction::HintPods { node, hints: pods } => {
+            Action::HintPods(v1::HintPods { node: node.to_string(), hints: hints(pods) })
         }
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })

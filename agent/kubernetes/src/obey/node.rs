@@ -7,12 +7,15 @@ use serde_json::{Map, Value, json};
 use super::claim::{taint, write_status};
 use super::{Admission, Attempt, FINALIZER, Rank, admit, list_at, map_of, text_at, texts_at};
 use crate::cluster::Kubernetes;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::hints;
 use crate::resource::{NODE, NODE_CLAIM};
 
 /// The taint that nodes join with, and that keeps pods away until they are registered.
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
+
+/// A Node that changes while it is being opened is read again so many times at once; after that, as any instruction is tried again.
+const READS: u32 = 5;
 
 /// Annotations of a NodeClaim that are notes of ours and have no place on its Node.
 const OWN_NOTES: &str = "fleetwright.dev/";
@@ -20,12 +23,12 @@ const OWN_NOTES: &str = "fleetwright.dev/";
 /// Lets a Node in. Everything that must be true of it when pods come is written first, then the hints, and the taint comes off
 /// last; between the two, the hints of every other node that is being let in at this time are set as well.
 pub(super) async fn register(cluster: &Kubernetes, rank: Rank, order: &v1::RegisterNode) -> Attempt {
+    let turn = cluster.registrations().enter();
     let claim = match admit(cluster, rank, &order.node_claim).await? {
         Admission::Admitted(claim) => claim,
         Admission::Refused(done) => return Ok(done),
     };
     let path = NODE.one("", &order.node);
-    let turn = cluster.registrations().enter();
     let node: Value = cluster.api().get(&path).await?;
     let node = match prepared(&node, &claim, order) {
         Some(patch) => cluster.api().patch(&path, &patch).await?,
@@ -35,12 +38,20 @@ pub(super) async fn register(cluster: &Kubernetes, rank: Rank, order: &v1::Regis
         hints::set(cluster.api(), &order.node, &order.hints).await;
     }
     turn.hints_are_set().await;
-    admit_pods(cluster, &path).await?;
+    admit_pods(cluster, &path, node).await?;
     let facts = json!({ "nodeName": order.node });
     write_status(cluster, &claim, facts, |conditions| {
         conditions.set_true("Registered");
     })
     .await?;
+    Ok(Done::well())
+}
+
+/// Hints at a Node that is open already.
+pub(super) async fn hint(cluster: &Kubernetes, order: &v1::HintPods) -> Attempt {
+    if cluster.may_hint() {
+        hints::set(cluster.api(), &order.node, &order.hints).await;
+    }
     Ok(Done::well())
 }
 
@@ -106,24 +117,34 @@ fn is_barred(node: &Value) -> bool {
     list_at(node, "/spec/taints").iter().any(|taint| taint["key"] == UNREGISTERED)
 }
 
-/// Takes the taint off and says that the Node is registered.
-async fn admit_pods(cluster: &Kubernetes, path: &str) -> Result<(), ApiError> {
-    let node: Value = cluster.api().get(path).await?;
-    let registered = text_at(&node, "/metadata/labels/karpenter.sh~1registered") == "true";
-    if registered && !is_barred(&node) {
-        return Ok(());
+/// Takes the taint off and says that the Node is registered. `node` is what was read last; nodes open within milliseconds of one
+/// another, so only one that has changed since is read again.
+async fn admit_pods(cluster: &Kubernetes, path: &str, mut node: Value) -> Result<(), ApiError> {
+    let mut reads = 0;
+    while let Some(patch) = opening(&node) {
+        match cluster.api().patch(path, &patch).await {
+            Err(error) if error.kind == Kind::Conflict && reads < READS => reads += 1,
+            answer => return answer.map(drop),
+        }
+        node = cluster.api().get(path).await?;
     }
-    let mut taints = list_at(&node, "/spec/taints");
-    taints.retain(|taint| taint["key"] != UNREGISTERED);
-    let patch = json!({
-        "metadata": {
-            "resourceVersion": node.pointer("/metadata/resourceVersion"),
-            "labels": { "karpenter.sh/registered": "true" },
-        },
-        "spec": { "taints": taints },
-    });
-    cluster.api().patch(path, &patch).await?;
     Ok(())
+}
+
+/// The patch that opens `node`; `None` when it is open.
+fn opening(node: &Value) -> Option<Value> {
+    let registered = text_at(node, "/metadata/labels/karpenter.sh~1registered") == "true";
+    let mut taints = list_at(node, "/spec/taints");
+    taints.retain(|taint| taint["key"] != UNREGISTERED);
+    (!registered || is_barred(node)).then(|| {
+        json!({
+            "metadata": {
+                "resourceVersion": node.pointer("/metadata/resourceVersion"),
+                "labels": { "karpenter.sh/registered": "true" },
+            },
+            "spec": { "taints": taints },
+        })
+    })
 }
 
 /// Puts a Node into service.

@@ -1,7 +1,7 @@
 //! Pods that a decision gave room to and that kube-scheduler has not bound yet. They are not planned again, and their
 //! room is taken, until they are bound, are gone, or the promise lapses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::PodKey;
 use crate::model::{Text, Timestamp};
@@ -43,12 +43,48 @@ pub struct Promise {
 #[derive(Debug, Clone, Default)]
 pub struct Promises {
     by_pod: BTreeMap<PodKey, Promise>,
+    /// Who was promised room there; follows `by_pod`.
+    by_target: BTreeMap<Target, BTreeSet<PodKey>>,
 }
 
 impl Promises {
     /// Gives room to `pod`; an earlier promise is forgotten.
     pub fn give(&mut self, pod: PodKey, target: Target, until: Option<Timestamp>) {
+        self.settle(&pod);
+        self.by_target.entry(target.clone()).or_default().insert(pod.clone());
         self.by_pod.insert(pod, Promise { target, until });
+    }
+
+    /// Whether anybody was promised room on `target`.
+    #[must_use]
+    pub fn awaits(&self, target: &Target) -> bool {
+        self.by_target.contains_key(target)
+    }
+
+    /// Pods that were promised room on `target`, by namespace and name.
+    pub fn on(&self, target: &Target) -> impl Iterator<Item = &PodKey> {
+        self.by_target.get(target).into_iter().flatten()
+    }
+
+    fn release(by_target: &mut BTreeMap<Target, BTreeSet<PodKey>>, pod: &PodKey, target: &Target) {
+        if let Some(pods) = by_target.get_mut(target) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                by_target.remove(target);
+            }
+        }
+    }
+
+    /// Keeps the promises for which `keep` holds.
+    fn retain(&mut self, mut keep: impl FnMut(&PodKey, &Promise) -> bool) {
+        let by_target = &mut self.by_target;
+        self.by_pod.retain(|pod, promise| {
+            let kept = keep(pod, promise);
+            if !kept {
+                Self::release(by_target, pod, &promise.target);
+            }
+            kept
+        });
     }
 
     /// The promise to `pod`.
@@ -59,12 +95,16 @@ impl Promises {
 
     /// The pod is bound or gone.
     pub fn settle(&mut self, pod: &PodKey) {
-        self.by_pod.remove(pod);
+        if let Some(promise) = self.by_pod.remove(pod) {
+            Self::release(&mut self.by_target, pod, &promise.target);
+        }
     }
 
     /// Takes back everything promised on `target`.
     pub fn withdraw(&mut self, target: &Target) {
-        self.by_pod.retain(|_, promise| promise.target != *target);
+        if self.awaits(target) {
+            self.retain(|_, promise| promise.target != *target);
+        }
     }
 
     /// The machine of `claim` is in service: its promises lapse at `until`.
@@ -78,7 +118,7 @@ impl Promises {
     /// Drops promises that have lapsed by `now`; says whether there were any.
     pub fn lapse(&mut self, now: Timestamp) -> bool {
         let before = self.by_pod.len();
-        self.by_pod.retain(|_, promise| promise.until.is_none_or(|until| until > now));
+        self.retain(|_, promise| promise.until.is_none_or(|until| until > now));
         self.by_pod.len() < before
     }
 
@@ -95,6 +135,6 @@ impl Promises {
 
     /// Keeps only promises to pods for which `keep` holds.
     pub fn keep(&mut self, mut keep: impl FnMut(&PodKey) -> bool) {
-        self.by_pod.retain(|pod, _| keep(pod));
+        self.retain(|pod, _| keep(pod));
     }
 }

@@ -73,6 +73,8 @@ pub struct PodRecord {
     pub node: Option<Text>,
     /// `status.nominatedNodeName` where we did not set it: kube-scheduler, or somebody else, has promised that node.
     pub nominated: Option<Text>,
+    /// `status.nominatedNodeName` where it is our own hint.
+    pub hinted: Option<Text>,
     /// Phase.
     pub phase: PodPhase,
     /// It has a deletion timestamp.
@@ -118,6 +120,7 @@ impl PodRecord {
             volumes: None,
             node: None,
             nominated: None,
+            hinted: None,
             phase: PodPhase::Pending,
             terminating: false,
             scheduling: Scheduling::Unschedulable,

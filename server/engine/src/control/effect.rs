@@ -103,6 +103,13 @@ pub enum Instruction {
         /// Pods that the plan puts on this Node and that still wait: kube-scheduler is told before it may bind anything here.
         hints: Vec<PodHint>,
     },
+    /// Tell kube-scheduler that these pods are to be bound to this Node, which is open already.
+    HintPods {
+        /// Node.
+        node: Text,
+        /// Pods that still wait.
+        hints: Vec<PodHint>,
+    },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
     InitializeNode {
         /// NodeClaim.
@@ -137,7 +144,7 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// The NodeClaim whose machine it moves on; `None` for what only tells people something.
+    /// The NodeClaim whose machine it moves on; `None` for what only tells somebody something.
     #[must_use]
     pub fn claim(&self) -> Option<&Text> {
         match self {
@@ -147,7 +154,7 @@ impl Instruction {
             | Self::InitializeNode { claim, .. }
             | Self::Drain { claim, .. }
             | Self::DeleteClaim { claim, .. } => Some(claim),
-            Self::WriteStatus(_) | Self::RecordEvent(_) => None,
+            Self::HintPods { .. } | Self::WriteStatus(_) | Self::RecordEvent(_) => None,
         }
     }
 
@@ -156,6 +163,7 @@ impl Instruction {
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
+            Self::HintPods { node, .. } => format!("hints/{node}"),
             Self::WriteStatus(order) => format!("status/{}", order.subject),
             Self::RecordEvent(order) => format!("event/{}/{}", order.subject, order.reason),
             other => format!("nodeclaim/{}", other.claim().map_or("", |claim| claim)),
@@ -163,7 +171,7 @@ impl Instruction {
     }
 }
 
-/// A pod that is to be bound to the Node that is being registered.
+/// A pod that is to be bound to a certain Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodHint {
     /// Namespace and name.

@@ -46,6 +46,7 @@ impl Ward {
     /// Takes every step that what is believed allows. Nothing is to be done about machines in service, of which there are many,
     /// unless somebody deletes them.
     pub fn step_machines(&mut self, desk: &mut Desk<'_>) {
+        self.watch_doors(desk.settings.open_together_ms, desk.now);
         let deleted = self.state.claims_being_deleted();
         let moves = |machine: &Machine| machine.stage != Stage::InService || deleted.contains(&machine.claim);
         let moving = self.machines.iter().filter(|(_, machine)| moves(machine));
@@ -92,18 +93,20 @@ impl Ward {
             Some(node) if node.is_registered() => {
                 self.note_joined(claim, true);
                 self.enter(claim, Stage::Registered, desk.now);
+                self.nudges.rouse(desk.now);
                 // One that was found in the cluster says nothing about launches.
                 if self.machines.get(claim).is_some_and(|machine| machine.planned.is_some()) {
                     desk.rails.brake.joined(desk.now);
                 }
                 self.step(claim, desk);
             }
-            Some(node) if free && self.closed_until(claim, node, desk.now).is_none() => {
+            Some(node) if free && !self.doors.contains_key(claim) => {
                 let node = node.name.clone();
                 let Some(record) = self.state.claim(claim) else { return };
                 let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
                 taints.extend(record.startup_taints.iter().cloned());
                 let hints = self.hints(claim);
+                self.note_let_in(claim, desk.now);
                 self.instruct(Instruction::RegisterNode { claim: claim.clone(), node, labels, taints, hints }, desk);
             }
             None if elapsed >= desk.settings.registration_timeout_ms => {

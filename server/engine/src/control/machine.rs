@@ -78,6 +78,12 @@ pub struct Machine {
     pub since: Timestamp,
     /// Number of the launch attempt, from 1.
     pub attempt: u32,
+    /// Since when its Node could be let in, once it could.
+    pub could_open: Option<Timestamp>,
+    /// Since when hints are given to its pods while its Node is closed.
+    pub hinting: Option<Timestamp>,
+    /// When it was first ordered to be let in.
+    pub let_in: Option<Timestamp>,
     /// Empty until it is launched.
     pub provider_id: Text,
     /// What was launched: type, zone, capacity type, price per hour.
@@ -118,6 +124,9 @@ impl Machine {
             stage: Stage::Deciding,
             since: now,
             attempt: 1,
+            could_open: None,
+            hinting: None,
+            let_in: None,
             provider_id: Text::default(),
             bought: None,
             waits_for: None,
@@ -139,6 +148,9 @@ impl Machine {
             stage: Stage::Joining,
             since: now,
             attempt: 1,
+            could_open: None,
+            hinting: None,
+            let_in: None,
             provider_id: claim.provider_id.clone(),
             bought,
             waits_for: None,

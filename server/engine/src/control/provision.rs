@@ -86,6 +86,9 @@ impl Ward {
         }
         self.note_launches(&machines, plan.nodes.iter().chain(&plan.static_nodes), desk);
         let placed = self.keep_placements(input, plan, desk.now);
+        if !placed.is_empty() {
+            self.nudges.rouse(desk.now);
+        }
         let said = summary_of(&unplaced);
         let repeats = machines.is_empty() && placed.is_empty() && said == self.last_unplaced;
         self.last_unplaced = said;

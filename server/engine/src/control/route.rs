@@ -56,11 +56,20 @@ impl Ward {
             _ => None,
         };
         let lone_pod = pod.is_some();
+        let opened = matches!(&observation, Observation::Upsert(object) if self.opens(object));
         let structural = !lone_pod
             && matches!(&observation, Observation::Upsert(object)
             if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_) | Object::Autoscaler(_)));
         let whole = matches!(observation, Observation::Snapshot(_));
+        if let Observation::Upsert(object) = &observation
+            && let Object::Pod(pod) = object.as_ref()
+        {
+            self.note_moves(pod, now);
+        }
         self.apply(observation, now);
+        if opened {
+            self.nudges.rouse(now);
+        }
         if !lone_pod {
             self.adopt_claims(now);
         }
@@ -68,7 +77,10 @@ impl Ward {
             self.take_up(desk);
         }
         match pod {
-            Some(key) => self.note_pod(&key, now),
+            Some(key) => {
+                self.note_pod(&key, now);
+                self.note_hint(&key, now);
+            }
             None if whole => self.note_all_pods(now),
             None if structural => self.window.rouse(now),
             None => {}
@@ -101,6 +113,7 @@ impl Ward {
         self.ask_for_snapshot(desk);
         if self.rails.quarantine.is_none() && !self.is_shadow(desk) {
             self.step_machines(desk);
+            self.hint_again(desk);
         }
         self.plan_if_due(desk);
         if self.changed {
@@ -127,14 +140,14 @@ impl Ward {
                 Stage::Joining => Some(after(settings.registration_timeout_ms)).filter(|limit| *limit > desk.now),
                 _ => None,
             };
-            let node = (machine.stage == Stage::Joining).then(|| self.state.node_of_claim(&machine.claim)).flatten();
-            let opens = node.and_then(|node| self.closed_until(&machine.claim, node, desk.now));
+            let opens = self.doors.get(&machine.claim).copied();
             let again = again.filter(|_| machine.stage != Stage::InService);
             [again, limit, opens].into_iter().flatten().min()
         });
         // Nothing is done about machines while what is seen of them is not believed, or while nothing is done at all.
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
-        let machines = machines.filter(|_| !held);
+        let hints = self.nudges.next.filter(|_| self.is_ready());
+        let machines = machines.chain(hints).filter(|_| !held);
         let lapses = [self.next_snapshot(), self.state.promises.next_lapse(), self.held_until].into_iter().flatten();
         machines.chain(decisions).chain(lapses).min()
     }

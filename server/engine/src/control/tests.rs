@@ -31,7 +31,9 @@ pub(super) fn one_machine(input: &PlanningInput) -> Result<(Plan, PlanReport), S
 }
 
 pub(super) fn controller_with(snapshot: ClusterSnapshot) -> Controller {
-    let mut controller = Controller::new(Settings::default(), one_machine);
+    // Nodes are let in as soon as they can be: how they wait for one another has tests of its own.
+    let settings = Settings { open_together_ms: 0, ..Settings::default() };
+    let mut controller = Controller::new(settings, one_machine);
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp(1_000));

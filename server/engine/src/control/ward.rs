@@ -7,6 +7,7 @@ use super::adopt::{Finding, Legacy};
 use super::batch::Window;
 use super::clerk::{Clerk, barred};
 use super::collect::Collection;
+use super::hints::{Doors, Nudges};
 use super::machine::{Machine, Stage};
 use super::offerings::OfferingMemory;
 use super::rails::{Rails, RailsView, WardRails};
@@ -62,6 +63,10 @@ pub(super) struct Ward {
     pub rails: WardRails,
     /// Machines of ours, by NodeClaim.
     pub machines: BTreeMap<Text, Machine>,
+    /// Nodes that wait for others before they are let in.
+    pub doors: Doors,
+    /// Hints apart from letting Nodes in.
+    pub nudges: Nudges,
     /// Decisions that are not durable yet.
     pub undecided: BTreeMap<DecisionId, Arc<Decision>>,
     /// Instructions that are not answered yet, with their NodeClaim.

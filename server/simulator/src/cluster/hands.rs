@@ -1,6 +1,6 @@
 //! What an agent does against the API server when it is told to. Everything may be done twice.
 
-use engine::cluster::{ClaimRecord, Key, NodeRecord, Object, PodKey, PodRecord};
+use engine::cluster::{ClaimRecord, Key, Object, PodKey, PodRecord};
 use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
 use engine::model::labels::{INITIALIZED, REGISTERED};
 use engine::model::{Effect, Labels, Taint, Text, Timestamp};
@@ -32,9 +32,12 @@ impl SimulatedCluster {
             Instruction::CreateClaim(order) => self.create_claim(order, now),
             Instruction::MarkLaunched { claim, facts } => return self.mark_launched(claim, facts, now),
             Instruction::RegisterNode { node, labels, taints, hints, .. } => {
-                self.hint(node, hints);
+                if self.nodes.get(node).is_some_and(|node| !node.is_registered()) {
+                    self.hint(node, hints);
+                }
                 return self.register(node, labels, taints, now);
             }
+            Instruction::HintPods { node, hints } => self.hint(node, hints),
             Instruction::InitializeNode { node, .. } => return self.initialize(node),
             Instruction::Drain { claim, node, deadline, .. } => return Ok(self.drain(claim, node, *deadline, now)),
             Instruction::DeleteClaim { claim, node, .. } => self.delete_claim(claim, node.as_ref(), now),
@@ -81,11 +84,8 @@ impl SimulatedCluster {
         Ok(Answer::Done)
     }
 
-    /// Hints of a Node that is let in; pods that have one already, or that are others of that name, are left alone.
+    /// Pods that have a hint already, or that are others of that name, are left alone.
     fn hint(&mut self, name: &Text, hints: &[PodHint]) {
-        if self.nodes.get(name).is_none_or(NodeRecord::is_registered) {
-            return;
-        }
         for hint in hints.iter().filter(|hint| self.unbound.contains(&hint.pod)) {
             if self.pods.get(&hint.pod).is_some_and(|pod| pod.uid == hint.uid) {
                 self.hinted.entry(hint.pod.clone()).or_insert_with(|| name.clone());

@@ -40,6 +40,9 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             taints: taints(register.taints)?,
             hints: register.hints.into_iter().map(hint).collect(),
         },
+        Action::HintPods(order) => {
+            Instruction::HintPods { node: order.node.into(), hints: order.hints.into_iter().map(hint).collect() }
+        }
         Action::InitializeNode(initialize) => {
             Instruction::InitializeNode { claim: initialize.node_claim.into(), node: initialize.node.into() }
         }

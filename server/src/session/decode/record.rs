@@ -37,6 +37,7 @@ pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>,
         volumes: None,
         node: filled(&pod.node_name),
         nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_us),
+        hinted: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_us),
         phase,
         terminating: pod.deleted_at_ms != 0,
         scheduling: match pod.scheduled_reason.as_str() {

@@ -228,6 +228,7 @@ impl World {
             }
             Instruction::RegisterNode { .. }
             | Instruction::InitializeNode { .. }
+            | Instruction::HintPods { .. }
             | Instruction::WriteStatus(_)
             | Instruction::RecordEvent(_) => {}
         }

@@ -1,0 +1,474 @@
+//! Scenes: what the cluster shows, moment by moment, and which Nodes are let in and which hints are given in answer.
+//!
+//! A pod `a1` is planned on the machine `a`, which becomes the Node `n-a`; all machines of a scene are of one decision unless it
+//! says otherwise. Machines have 2000 millicores, pods ask for 500.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::{Controller, Effect, Event, Instruction, InstructionId, LaunchOrder, Launched, Settings};
+use crate::cluster::testing::{node, pod, pool, text};
+use crate::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::input::PlanningInput;
+use crate::model::labels::{HOSTNAME, REGISTERED, ZONE};
+use crate::model::pod::SpreadConstraint;
+use crate::model::{
+    CapacityType, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, PodShape, Resources, Taint, Text, Timestamp,
+};
+use crate::plan::{Plan, PlanReport, PlannedNode};
+
+/// One machine for all pods whose names begin with the same letter.
+fn by_letter(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+    let mut groups: BTreeMap<char, Vec<u32>> = BTreeMap::new();
+    for (index, pod) in (0..).zip(&input.pods) {
+        groups.entry(letter(&pod.name)).or_default().push(index);
+    }
+    let machine = |pods: Vec<u32>| PlannedNode {
+        name: text("p-1"),
+        pool: 0,
+        capacity_type: CapacityType::Spot,
+        zones: Arc::from([text("z")]),
+        types: Arc::from([0]),
+        price: MicroUsd(10_000),
+        reservation: None,
+        pods,
+        labels: Arc::new(Labels::new()),
+        taints: Arc::from([]),
+        requests: Resources::new(),
+    };
+    let order = groups.values().flatten().copied().collect();
+    let nodes = groups.into_values().map(machine).collect();
+    Ok((Plan { nodes, order, ..Plan::default() }, PlanReport::default()))
+}
+
+fn letter(pod: &str) -> char {
+    pod.chars().next().unwrap_or_default()
+}
+
+/// A cluster that is shown things, and what it was told to do about Nodes and hints.
+struct Scene {
+    controller: Controller,
+    /// Shapes of pods that are not as all others.
+    special: BTreeMap<&'static str, Arc<PodShape>>,
+    /// NodeClaims by letter.
+    claims: BTreeMap<char, Text>,
+    nodes: BTreeMap<char, NodeRecord>,
+    now: i64,
+    told: Vec<String>,
+    /// The cluster shows hints as soon as they are given.
+    shows_hints: bool,
+}
+
+impl Scene {
+    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let controller = Controller::new(settings, by_letter);
+        let (special, claims, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut scene = Self { controller, special, claims, nodes, now: 0, told: Vec::new(), shows_hints: true };
+        scene.handle(Event::AgentConnected { cluster: text("c") });
+        let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
+        scene.observe(Observation::Snapshot(Box::new(snapshot)));
+        scene
+    }
+
+    /// Plays one line after the other, `<milliseconds> <what> <whom>`; returns what was told, in the same way. Time stops at
+    /// every moment at which the controller wants to be woken.
+    fn play(&mut self, script: &str) -> Vec<String> {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            self.run_to(words[0].parse().unwrap());
+            for name in &words[2..] {
+                self.show(words[1], name);
+            }
+            if words[1] == "plan" {
+                self.handle(Event::Tick);
+            }
+        }
+        // NodeClaims have names without meaning, and their order is that of the names.
+        self.told.sort_by_key(|line| {
+            let (at, rest) = line.split_once(' ').unwrap();
+            (at.parse::<i64>().unwrap(), rest.to_owned())
+        });
+        std::mem::take(&mut self.told)
+    }
+
+    fn run_to(&mut self, end: i64) {
+        while let Some(next) = self.controller.next_wakeup().filter(|next| next.0 <= end) {
+            self.now = self.now.max(next.0);
+            self.handle(Event::Tick);
+            let again = self.controller.next_wakeup().is_some_and(|next| next.0 <= self.now);
+            assert!(!again, "stuck at {}", self.now);
+        }
+        self.now = end;
+        self.handle(Event::Tick);
+    }
+
+    fn show(&mut self, what: &str, name: &str) {
+        let here = self.pod(name);
+        let machine = Some(Text::from(format!("n-{}", letter(name))));
+        match what {
+            "pending" => self.observe(Observation::upsert(Object::Pod(here))),
+            "hinted" => self.observe(Observation::upsert(Object::Pod(PodRecord { hinted: machine, ..here }))),
+            "nominated" => {
+                let nominated = Some(text("elsewhere"));
+                self.observe(Observation::upsert(Object::Pod(PodRecord { nominated, ..here })));
+            }
+            "bound" => self.observe(Observation::upsert(Object::Pod(PodRecord { node: machine, ..here }))),
+            "gone" => self.observe(Observation::Delete(Key::Pod(here.key))),
+            "joins" => self.see_node(name, |node| node.ready = false),
+            "starts" => self.see_node(name, |node| node.taints.push(taint("node.kubernetes.io/not-ready"))),
+            "ready" => self.see_node(name, |_| {}),
+            "opens" => self.see_node(name, |node| {
+                node.taints.clear();
+                node.labels.insert(text(REGISTERED), text("true"));
+            }),
+            "barred" => self.see_node(name, |node| {
+                node.taints = vec![taint("startup")];
+                node.labels.insert(text(REGISTERED), text("true"));
+            }),
+            "lost" => self.handle(Event::InstanceGone {
+                cluster: text("c"),
+                provider_id: Text::from(format!("aws:///z/i-{name}")),
+            }),
+            other => panic!("nobody knows how to play {other}"),
+        }
+    }
+
+    fn pod(&self, name: &str) -> PodRecord {
+        let usual = pod(name, 500);
+        let shape = self.special.get(name).cloned().unwrap_or_else(|| Arc::clone(&usual.shape));
+        let labels = Arc::new([(text("app"), text("web"))].into_iter().collect());
+        PodRecord { shape, labels, ..usual }
+    }
+
+    /// Shows the Node of a machine as its kubelet made it, changed.
+    fn see_node(&mut self, machine: &str, change: impl FnOnce(&mut NodeRecord)) {
+        let now = Timestamp(self.now);
+        let known = self.nodes.entry(letter(machine)).or_insert_with(|| {
+            let mut young = node(machine);
+            young.labels.retain(|key, _| !key.starts_with("karpenter.sh/"));
+            let unregistered = Taint { effect: TaintEffect::NoExecute, ..taint("karpenter.sh/unregistered") };
+            NodeRecord { taints: vec![unregistered], created: Some(now), ..young }
+        });
+        let mut seen = known.clone();
+        change(&mut seen);
+        self.observe(Observation::upsert(Object::Node(seen)));
+    }
+
+    fn observe(&mut self, observation: Observation) {
+        self.handle(Event::Observed { cluster: text("c"), observation });
+    }
+
+    fn handle(&mut self, event: Event) {
+        let effects = self.controller.handle(event, Timestamp(self.now));
+        for effect in effects {
+            match effect {
+                Effect::Record(decision) => self.handle(Event::Recorded { decision: decision.id }),
+                Effect::Launch(order) => self.launch(&order),
+                Effect::Instruct { id, instruction, .. } => self.instruct(id, *instruction),
+                _ => {}
+            }
+        }
+    }
+
+    fn launch(&mut self, order: &LaunchOrder) {
+        let letter = self.claims.iter().find(|(_, claim)| **claim == order.claim).map(|(letter, _)| *letter);
+        self.handle(Event::Launched(Box::new(Launched {
+            cluster: text("c"),
+            claim: order.claim.clone(),
+            attempt: order.attempt,
+            provider_id: Text::from(format!("aws:///z/i-{}", letter.unwrap())),
+            instance_type: text("t.2"),
+            zone: text("z"),
+            capacity_type: CapacityType::Spot,
+            sold_out: Vec::new(),
+        })));
+    }
+
+    fn instruct(&mut self, id: InstructionId, instruction: Instruction) {
+        let names = |hints: &[super::super::PodHint]| hints.iter().map(|hint| format!(" {}", hint.pod.name)).collect();
+        match instruction {
+            Instruction::CreateClaim(order) => {
+                let decision = self.controller.view("c").unwrap().decisions[0].clone();
+                let machine = decision.machines.iter().find(|machine| machine.claim.name == order.name).unwrap();
+                let pod = machine.pods[0].rsplit('/').next().unwrap().to_owned();
+                self.claims.insert(letter(&pod), order.name);
+            }
+            Instruction::MarkLaunched { .. } => {}
+            Instruction::RegisterNode { node, hints, .. } => {
+                let pods: String = names(&hints);
+                // The answer comes with the Node that is open.
+                return self.told.push(format!("{} let in {node}:{pods}", self.now));
+            }
+            Instruction::HintPods { node, hints } => {
+                let pods: String = names(&hints);
+                self.told.push(format!("{} hint {node}:{pods}", self.now));
+                let shown = if self.shows_hints { hints } else { Vec::new() };
+                for hint in shown {
+                    let pod = PodRecord { hinted: Some(node.clone()), ..self.pod(&hint.pod.name) };
+                    self.observe(Observation::upsert(Object::Pod(pod)));
+                }
+            }
+            _ => return,
+        }
+        self.handle(Event::InstructionAcked { cluster: text("c"), instruction: id });
+    }
+}
+
+fn taint(key: &str) -> Taint {
+    Taint { key: text(key), value: Text::default(), effect: TaintEffect::NoSchedule }
+}
+
+/// The machines of the pods, planned and launched at 3 s.
+const TWO: &str = "2000 pending a1 a2 b1
+                   3000 plan";
+
+/// The first words of what was told: when something was done, and what.
+fn deeds(told: &[String]) -> Vec<&str> {
+    told.iter().filter_map(|line| line.split_once(':')).map(|(deed, _)| deed).collect()
+}
+
+#[test]
+fn nodes_of_one_decision_are_hinted_and_let_in_together() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(&format!(
+        "{TWO}
+         5000 joins a
+         6000 ready a
+         9000 joins b
+         9500 starts b
+         9900 ready b
+         11000 plan"
+    ));
+    // The last is ready at 9.9 s; half a second later no hint has changed.
+    let hints = ["9900 hint n-a: a1 a2", "9900 hint n-b: b1"];
+    let open = ["10400 let in n-a: a1 a2", "10400 let in n-b: b1"];
+    assert_eq!(told, [hints, open].concat());
+}
+
+#[test]
+fn sabotage_without_waiting_for_one_another_the_first_node_is_open_alone() {
+    let mut scene = Scene::new(|settings| settings.open_together_ms = 0);
+    let told = scene.play(&format!(
+        "{TWO}
+         6000 ready a
+         9900 ready b"
+    ));
+    assert_eq!(told, ["6000 let in n-a: a1 a2", "9900 let in n-b: b1"]);
+}
+
+#[test]
+fn a_hint_that_is_lost_while_nodes_are_closed_is_given_again_before_they_open() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(&format!(
+        "{TWO}
+         6000 ready a b
+         6300 pending b1
+         9000 plan"
+    ));
+    // Half a second after the first hint the second is given at the earliest, and half a second later all hold.
+    assert_eq!(deeds(&told), ["6000 hint n-a", "6000 hint n-b", "6500 hint n-b", "7000 let in n-a", "7000 let in n-b"]);
+}
+
+#[test]
+fn where_nobody_shows_hints_nodes_are_closed_for_two_seconds_more() {
+    let mut scene = Scene::new(|_| {});
+    scene.shows_hints = false;
+    let told = scene.play(&format!("{TWO}\n6000 ready a b\n8500 plan"));
+    let open: Vec<&str> = deeds(&told).into_iter().filter(|deed| deed.contains("let in")).collect();
+    assert_eq!(open, ["8000 let in n-a", "8000 let in n-b"]);
+}
+
+#[test]
+fn a_machine_that_is_late_holds_nobody_up_for_longer_than_the_patience() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(&format!(
+        "{TWO}
+         6000 ready a
+         16700 opens a
+         16800 bound a1 a2
+         20000 ready b
+         21000 plan"
+    ));
+    // Ready at 6 s; the patience is 10 s.
+    assert_eq!(deeds(&told), ["16000 hint n-a", "16500 let in n-a", "20000 hint n-b", "20500 let in n-b"]);
+}
+
+#[test]
+fn a_machine_that_is_lost_is_not_waited_for() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(&format!(
+        "{TWO}
+         6000 ready a
+         7000 lost b
+         8000 plan"
+    ));
+    assert_eq!(deeds(&told), ["7000 hint n-a", "7500 let in n-a"]);
+}
+
+#[test]
+fn a_node_that_nobody_waits_for_waits_for_nobody() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(&format!(
+        "{TWO}
+         4000 gone b1
+         6000 joins b
+         7000 gone a1 a2
+         8000 joins a"
+    ));
+    assert_eq!(told, ["6000 let in n-b:", "8000 let in n-a:"]);
+}
+
+#[test]
+fn machines_of_different_decisions_do_not_wait_for_one_another() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(
+        "2000 pending a1
+         3000 plan
+         4000 pending b1
+         5000 plan
+         6000 ready a
+         9000 plan",
+    );
+    assert_eq!(deeds(&told), ["6000 hint n-a", "6500 let in n-a"]);
+}
+
+#[test]
+fn nodes_with_room_for_pods_without_hints_open_when_the_pods_of_the_others_are_bound() {
+    let mut scene = Scene::new(|_| {});
+    let spread = spread_shape(|_| {});
+    scene.special = [("a1", Arc::clone(&spread)), ("b1", spread)].into_iter().collect();
+    let told = scene.play(
+        "2000 pending a1 b1 b2 d1 e1
+         3000 plan
+         6000 ready a b d e
+         6600 opens e d
+         6700 bound e1
+         7500 bound d1
+         8100 opens b
+         8200 bound b2
+         9000 plan",
+    );
+    let hinted = ["6000 hint n-d", "6000 hint n-e", "6500 let in n-d", "6500 let in n-e"];
+    let mixed = ["7500 hint n-b", "8000 let in n-b"];
+    assert_eq!(deeds(&told), [hinted.as_slice(), &mixed, &["8200 let in n-a"]].concat());
+}
+
+#[test]
+fn nodes_whose_pods_do_not_come_hold_up_the_next_for_three_seconds() {
+    let mut scene = Scene::new(|_| {});
+    scene.special = [("a1", spread_shape(|_| {}))].into_iter().collect();
+    let told = scene.play(
+        "2000 pending a1 b1
+         3000 plan
+         6000 ready a b
+         10000 plan",
+    );
+    // b is let in at 6.5 s; its pod is never bound.
+    let open: Vec<&str> = deeds(&told).into_iter().filter(|deed| deed.contains("let in n-a")).collect();
+    assert_eq!(open, ["9500 let in n-a"]);
+}
+
+/// The shape of a pod of 500 millicores that must spread over zones, changed.
+fn spread_shape(change: impl Fn(&mut SpreadConstraint)) -> Arc<PodShape> {
+    let mut constraint = SpreadConstraint {
+        topology_key: text(ZONE),
+        max_skew: 1,
+        min_domains: None,
+        hard: true,
+        selector: Some(LabelSelector::default()),
+        honor_node_affinity: true,
+        honor_node_taints: false,
+    };
+    change(&mut constraint);
+    let usual = pod("a1", 500).shape;
+    Arc::new(PodShape { spread: vec![constraint], ..PodShape::clone(&usual) })
+}
+
+/// `a1` and `a2` are planned under such a constraint; the hints that their Node is let in with.
+fn hints_under(change: impl Fn(&mut SpreadConstraint), pods: &str) -> Vec<String> {
+    let shape = spread_shape(change);
+    let mut scene = Scene::new(|_| {});
+    scene.special = ["a1", "a2"].into_iter().map(|name| (name, Arc::clone(&shape))).collect();
+    let told = scene.play(&format!("2000 pending {pods}\n3000 plan\n6000 ready a\n7000 plan"));
+    told.into_iter().filter_map(|line| line.split_once("let in n-a:").map(|(_, pods)| pods.trim().to_owned())).collect()
+}
+
+#[test]
+fn pods_that_hints_would_keep_from_their_node_take_none() {
+    // Two pods of the group nominated to one node make its zone one larger than any other for each of them; a3 is free.
+    assert_eq!(hints_under(|_| {}, "a1 a2 a3"), ["a3"]);
+    assert_eq!(hints_under(|spread| spread.topology_key = text(HOSTNAME), "a1 a2"), [""]);
+    // One to a node is what a spread over nodes asks for. Over zones, the pod still depends on who is tried before it.
+    assert_eq!(hints_under(|spread| spread.topology_key = text(HOSTNAME), "a1"), ["a1"]);
+    assert_eq!(hints_under(|_| {}, "a1"), [""]);
+    // What is only preferred refuses nobody, and a constraint that selects nobody counts nobody.
+    assert_eq!(hints_under(|spread| spread.hard = false, "a1 a2"), ["a1 a2"]);
+    assert_eq!(hints_under(|spread| spread.selector = None, "a1 a2"), ["a1 a2"]);
+}
+
+/// `a1`, `a2` and `a3` are hinted to the Node `n-a`, which is open since 7 s.
+fn open() -> Scene {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play("2000 pending a1 a2 a3\n3000 plan\n6000 ready a\n7000 opens a");
+    assert_eq!(told, ["6000 hint n-a: a1 a2 a3", "6500 let in n-a: a1 a2 a3"]);
+    scene
+}
+
+#[test]
+fn a_hint_that_was_lost_is_given_again() {
+    // a1 is bound, a2 and a3 were tried too early; what is lost within 200 ms is given again at once.
+    let told = open().play(
+        "8100 bound a1
+         8150 pending a2
+         8200 pending a3
+         8900 bound a2 a3
+         9900 plan",
+    );
+    assert_eq!(told, ["8350 hint n-a: a2 a3"]);
+}
+
+#[test]
+fn a_pod_is_hinted_six_times_with_growing_pauses() {
+    let mut scene = open();
+    scene.shows_hints = false;
+    let told = scene.play("8100 pending a1\n60000 plan");
+    // The first was at 6 s; 200 ms after it was lost comes the second, and the pause before the next is 1 s, then 2, 4 and 8 s.
+    let at = [8300, 9300, 11_300, 15_300, 23_300];
+    assert_eq!(told, at.map(|at| format!("{at} hint n-a: a1")));
+}
+
+#[test]
+fn a_pod_whose_room_is_taken_or_that_others_nominated_is_not_hinted_again() {
+    // Four pods of 500 millicores fill the machine: a4 and a5 are nobody that was planned there.
+    let told = open().play(
+        "7050 bound a1 a2 a4 a5
+         7100 pending a3
+         9000 plan",
+    );
+    assert_eq!(told, Vec::<String>::new());
+    assert_eq!(open().play("7100 nominated a1\n9000 plan"), Vec::<String>::new());
+}
+
+#[test]
+fn what_others_are_hinted_to_is_no_room() {
+    // a4 takes 500 of 2000 millicores, a1 and a2 are hinted to 1000: a3 fits. With a5 bound as well it does not.
+    assert_eq!(open().play("8050 bound a4\n8100 pending a3\n8400 plan"), ["8300 hint n-a: a3"]);
+    assert_eq!(open().play("8050 bound a4 a5\n8100 pending a3\n8400 plan"), Vec::<String>::new());
+}
+
+#[test]
+fn a_node_that_keeps_its_pods_away_after_it_was_let_in_is_hinted_when_it_is_open() {
+    let mut scene = Scene::new(|_| {});
+    let told = scene.play(
+        "2000 pending a1
+         3000 plan
+         6000 ready a
+         7000 barred a
+         7100 pending a1
+         12000 opens a
+         12500 plan",
+    );
+    assert_eq!(told, ["6000 hint n-a: a1", "6500 let in n-a: a1", "12200 hint n-a: a1"]);
+}
