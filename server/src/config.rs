@@ -168,6 +168,8 @@ pub struct ControlConfig {
     pub batch_max: Duration,
     /// `control.collect-after`: how long something must be odd before it is garbage; zero collects nothing.
     pub collect_after: Duration,
+    /// `control.open-together`: how long a Node that is ready waits for the others of its decision; zero waits for none.
+    pub open_together: Duration,
     /// `control.hold-after-foreign-scale-up`: how long a pod is left to Cluster Autoscaler once that buys for it.
     pub hold_after_foreign_scale_up: Duration,
     /// `control.preference-policy`.
@@ -223,6 +225,7 @@ impl Config {
                 batch_idle: layers.duration("control.batch-idle")?,
                 batch_max: layers.duration("control.batch-max")?,
                 collect_after: layers.duration("control.collect-after")?,
+                open_together: layers.duration("control.open-together")?,
                 hold_after_foreign_scale_up: layers.duration("control.hold-after-foreign-scale-up")?,
                 preferences: match layers.choice("control.preference-policy")? {
                     "Ignore" => PreferencePolicy::Ignore,

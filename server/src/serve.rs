@@ -132,6 +132,7 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             },
             batch_idle_ms: milliseconds(config.control.batch_idle),
             batch_max_ms: milliseconds(config.control.batch_max),
+            open_together_ms: milliseconds(config.control.open_together),
             rails: config.rails,
             collect: CollectSettings { after_ms: collect_after(&config.control), ..CollectSettings::default() },
             hold_after_foreign_scale_up_ms: milliseconds(config.control.hold_after_foreign_scale_up),

@@ -325,6 +325,14 @@ pub const KEYS: &[Key] = &[
         "How long a machine that nobody has, or a NodeClaim whose machine is gone, must be seen as such before it is removed. 0s removes neither.",
     ),
     key(
+        "control.open-together",
+        "control-open-together",
+        Kind::Duration,
+        "10s",
+        "0s",
+        "How long a Node that is ready waits for the others of its decision, so that kube-scheduler binds pods where they were planned and no room is taken by pods of machines that come later. 0s opens every Node as soon as it is ready.",
+    ),
+    key(
         "control.preference-policy",
         "control-preference-policy",
         Kind::Choice(&["Respect", "Ignore"]),
