@@ -50,7 +50,7 @@ fn a_machine_that_nobody_has_goes_whoever_lists_and_whoever_decides() {
     let owner = world.until_lease("cluster/shop", |_| true);
     assert_ne!(owner.owner, lister.owner, "one lists, the other decides");
     let like = world.until_book("a machine of the cluster's own", |book| {
-        let last = book.sales.iter().filter(|sale| sale.ended_ms.is_none()).next_back()?;
+        let last = book.sales.iter().rfind(|sale| sale.ended_ms.is_none())?;
         last.instance.clone()
     });
     world.until_fleet(&world.second, "every pod on a machine", |fleet| {
