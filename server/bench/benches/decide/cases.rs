@@ -40,6 +40,7 @@ enum Source {
     Preferences(PreferencePolicy),
     Replicas,
     Shapes,
+    Standing,
     Openb { file: PathBuf, pick: trace::Pick, most_vcpu: Option<u32> },
     Mix(PathBuf),
 }
@@ -54,6 +55,7 @@ impl Case {
             Source::Preferences(policy) => generate::preferences(self.pods, *policy),
             Source::Replicas => generate::replicas(self.pods),
             Source::Shapes => generate::shapes(self.pods),
+            Source::Standing => generate::standing(self.pods),
             Source::Openb { file, pick, most_vcpu } => trace::openb(file, *pick, *most_vcpu)?,
             Source::Mix(file) => trace::mix(file)?,
         })
@@ -78,6 +80,7 @@ pub fn all(data: Option<&Path>) -> Vec<Case> {
         single("diverse-ec2-5000", 5_000, Source::DiverseOnEc2),
         single("replicas-ec2", 10_000, Source::Replicas),
         single("shapes-ec2", 10_000, Source::Shapes),
+        single("standing-ec2", 10, Source::Standing),
     ]);
     cases.extend(data.into_iter().flat_map(traces));
     cases

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::recipe::{Recipe, Rule};
 use crate::shop::{self, Bounds, Shop};
+use crate::standing;
 use crate::workload::Workload;
 
 /// Requests of Karpenter's scheduling benchmark, in milli-cores.
@@ -64,6 +65,18 @@ pub fn shapes(count: usize) -> Workload {
         Recipe::plain(100 + 150 * (nth % 20), 200 + 700 * (nth / 20))
     };
     Workload::of_pods(shop::ec2(Bounds::ANY), (0..count).map(size))
+}
+
+/// A few replicas for a cluster that stands: 100 nodes of 8 vCPU with 20 pods each and no room for another, a DaemonSet
+/// on all of them, and EC2's on-demand offerings for sale.
+pub fn standing(count: usize) -> Workload {
+    let mut shop = shop::ec2(Bounds::LINUX);
+    shop.objects.push(standing::daemon());
+    for node in 0..100 {
+        shop.objects.push(standing::node(node));
+        shop.objects.extend((0..20).map(|pod| standing::pod(node, pod)));
+    }
+    Workload::of_pods(shop, std::iter::repeat_n(Recipe::plain(1000, 1024), count))
 }
 
 fn recipe(dice: &mut Dice, rule: Rule) -> Recipe {

@@ -1,7 +1,7 @@
 //! `cargo bench -p fleetwright-bench`: one table of what deciding costs, and what the plans cost.
 //!
 //! Every case runs in a process of its own, so that its peak memory is its own. Reading order: `cases` (what is measured)
-//! and where its pods come from (`recipe`, `generate`, `trace`, `shop`); `workload` (pods and pools as manifests, and as a
+//! and where its pods come from (`recipe`, `generate`, `trace`, `shop`, `standing`); `workload` (pods and pools as manifests, and as a
 //! planning input); `measure` (one case in this process), `child` (one case in a process of its own); `growth` and
 //! `table` (what is printed); `rival` (the same files given to another planner).
 
@@ -14,6 +14,7 @@ mod proc;
 mod recipe;
 mod rival;
 mod shop;
+mod standing;
 mod table;
 mod trace;
 mod workload;

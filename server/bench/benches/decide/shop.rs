@@ -16,15 +16,19 @@ pub struct Shop {
 pub struct Bounds {
     /// amd64, families c, m and r, generation above 2, on-demand, three zones, no metal: Karpenter's getting-started pool.
     pub getting_started: bool,
+    /// linux, on-demand: what most pools say at least.
+    pub linux: bool,
     /// No larger machine.
     pub most_vcpu: Option<u32>,
 }
 
 impl Bounds {
     /// Any machine.
-    pub const ANY: Self = Self { getting_started: false, most_vcpu: None };
+    pub const ANY: Self = Self { getting_started: false, linux: false, most_vcpu: None };
     /// The getting-started pool with machines of at most 64 vCPU.
-    pub const MODEST: Self = Self { getting_started: true, most_vcpu: Some(64) };
+    pub const MODEST: Self = Self { getting_started: true, linux: false, most_vcpu: Some(64) };
+    /// Any machine on demand, for linux.
+    pub const LINUX: Self = Self { getting_started: false, linux: true, most_vcpu: None };
 }
 
 /// The 400 types of Karpenter's benchmark and a pool without requirements.
@@ -71,6 +75,12 @@ pub fn ec2(bounds: Bounds) -> Shop {
             json!({"key": "karpenter.k8s.aws/instance-size", "operator": "NotIn", "values": metal}),
             one_of("karpenter.sh/capacity-type", &["on-demand"]),
             one_of("topology.kubernetes.io/zone", &["us-east-1a", "us-east-1b", "us-east-1c"]),
+        ]);
+    }
+    if bounds.linux {
+        requirements.extend([
+            one_of("kubernetes.io/os", &["linux"]),
+            one_of("karpenter.sh/capacity-type", &["on-demand"]),
         ]);
     }
     if let Some(most) = bounds.most_vcpu {

@@ -37,7 +37,7 @@ pub fn openb(file: &Path, pick: Pick, most_vcpu: Option<u32>) -> Result<Workload
             recipes.push(Recipe::plain(cpu, number(row, "memory_mib")?));
         }
     }
-    let shop = shop::ec2(Bounds { getting_started: true, most_vcpu });
+    let shop = shop::ec2(Bounds { most_vcpu, ..Bounds::MODEST });
     Ok(Workload::of_pods(shop, recipes.into_iter()))
 }
 
