@@ -11,6 +11,7 @@ use cloud::simulated::ClockedCloud;
 use engine::control::{self, ClassFacts, CollectSettings, Controller};
 use engine::input::{PlanningInput, Policy};
 use engine::plan::{Plan, PlanReport};
+use engine::schedule::Memo;
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_proto::v1::agent_service_server::AgentServiceServer;
 use fleetwright_proto::v1::fleet_service_server::FleetServiceServer;
@@ -185,8 +186,8 @@ fn milliseconds(duration: Duration) -> i64 {
 }
 
 /// The planner of the control loop: the one of `fleetwright plan`.
-pub(crate) fn plan(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
-    match engine::decide::plan(input) {
+pub(crate) fn plan(input: &PlanningInput, memo: &mut Memo) -> Result<(Plan, PlanReport), String> {
+    match engine::decide::plan_with(input, memo) {
         Ok(decision) => Ok((decision.plan, decision.report)),
         Err(violations) => {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();

@@ -52,6 +52,7 @@ use crate::cluster::ClusterState;
 use crate::input::{PlanningInput, Policy};
 use crate::model::{Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
+use crate::schedule::Memo;
 use offerings::{OfferingMemory, Refusal};
 use rails::{RailSettings, Rails};
 use ward::{Desk, Ward};
@@ -63,8 +64,9 @@ pub type ClusterId = Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DecisionId(pub u64);
 
-/// What turns an input into a plan. An error refuses the whole plan and says why.
-pub type Planner = fn(&PlanningInput) -> Result<(Plan, PlanReport), String>;
+/// What turns an input into a plan; it may use the memo, and never answers otherwise for it. An error refuses the whole
+/// plan and says why.
+pub type Planner = fn(&PlanningInput, &mut Memo) -> Result<(Plan, PlanReport), String>;
 
 /// What is known of the subnets, images, security groups and profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -140,6 +142,8 @@ impl Default for Settings {
 pub struct Controller {
     settings: Settings,
     planner: Planner,
+    /// One for all clusters: their pools and catalogues are alike.
+    memo: Memo,
     wards: BTreeMap<ClusterId, Ward>,
     /// When each cluster needs attention although nothing happens; follows `wards`, so that the next of a thousand clusters
     /// is found without asking the others.
@@ -158,7 +162,7 @@ impl Controller {
         let next_number = settings.first_number;
         let (offerings, rails, now) = (OfferingMemory::default(), Rails::default(), Timestamp::default());
         let (wards, wakes) = (BTreeMap::new(), BTreeSet::new());
-        Self { settings, planner, wards, wakes, offerings, rails, next_number, now }
+        Self { settings, planner, memo: Memo::default(), wards, wakes, offerings, rails, next_number, now }
     }
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
@@ -187,6 +191,7 @@ impl Controller {
             let mut desk = Desk {
                 settings: &self.settings,
                 planner: self.planner,
+                memo: &mut self.memo,
                 offerings: &mut self.offerings,
                 rails: &mut self.rails,
                 next_number: &mut self.next_number,

@@ -6,7 +6,7 @@ use crate::explain;
 use crate::input::PlanningInput;
 use crate::model::MicroUsd;
 use crate::plan::{Plan, PlanReport};
-use crate::schedule::schedule;
+use crate::schedule::{Memo, schedule_with};
 
 /// A plan that has passed its own check, with its reasons.
 #[derive(Debug, Clone)]
@@ -23,7 +23,15 @@ pub struct Decision {
 /// # Errors
 /// The violations that [`check`] found: a fault of the scheduler. Such a plan is never carried out, and never printed.
 pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
-    let plan = schedule(input);
+    plan_with(input, &mut Memo::default())
+}
+
+/// The same decision, sooner if `memo` has served alike inputs.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with(input: &PlanningInput, memo: &mut Memo) -> Result<Decision, Vec<Violation>> {
+    let plan = schedule_with(input, memo);
     let violations = check(input, &plan);
     if !violations.is_empty() {
         return Err(violations);

@@ -1,7 +1,7 @@
 //! ADD: pending pods to nodes that exist, nodes on their way, and machines to buy.
 //!
 //! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
-//! `problem` compiles the input (`axis`, `market`, `fits`, `classes`, `subjects`, `topology`, `worth`); `packing` places
+//! `problem` compiles the input (`axis`, `stall`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `worth`); `packing` places
 //! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, `rules` for what pools opt
 //! into); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
 
@@ -15,18 +15,22 @@ mod fits;
 mod foresight;
 mod machines;
 mod market;
+mod memo;
 mod merge;
 mod open;
 mod packing;
 mod problem;
 mod rooms;
 mod rules;
+mod stall;
 mod statics;
 mod subjects;
 mod topology;
 mod worth;
 
 use std::cmp::Reverse;
+
+pub use self::memo::Memo;
 
 use self::classes::Class;
 use self::packing::Packing;
@@ -36,12 +40,17 @@ use crate::plan::Plan;
 
 /// Places the pods of `input`. Deterministic: equal inputs give equal plans.
 pub fn schedule(input: &PlanningInput) -> Plan {
-    let plan = pack(input, Order::BySize);
+    schedule_with(input, &mut Memo::default())
+}
+
+/// The same plan, sooner if `memo` has served alike inputs.
+pub fn schedule_with(input: &PlanningInput, memo: &mut Memo) -> Plan {
+    let plan = pack(input, Order::BySize, memo);
     if plan.unschedulable.is_empty() || !priorities_differ(input) {
         return plan;
     }
     // Something is short: who comes first matters, so higher priorities are served before lower ones.
-    pack(input, Order::ByPriority)
+    pack(input, Order::ByPriority, memo)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +64,8 @@ fn priorities_differ(input: &PlanningInput) -> bool {
     priorities.next().is_some_and(|first| priorities.any(|other| other != first))
 }
 
-fn pack(input: &PlanningInput, order: Order) -> Plan {
-    let (problem, start) = problem::compile(input);
+fn pack(input: &PlanningInput, order: Order, memo: &mut Memo) -> Plan {
+    let (problem, start) = problem::compile(input, memo);
     let mut packing = Packing::new(&problem, start);
     let mut queue = queue_of(&problem, order);
     serve(&mut packing, &mut queue);
@@ -70,7 +79,7 @@ fn pack(input: &PlanningInput, order: Order) -> Plan {
     }
     packing.merge();
     let mut plan = finish::finish(packing);
-    plan.static_nodes = statics::lacking(&problem, &plan);
+    plan.static_nodes = statics::lacking(&problem, &plan, memo);
     plan
 }
 

@@ -14,6 +14,7 @@ use engine::model::{
     Requirements, Resources, Text,
 };
 use engine::plan::{Plan, PlanReport};
+use engine::schedule::Memo;
 use simulator::SimulatedCluster;
 use simulator::cluster::{ClusterSettings, Workload};
 use simulator::script;
@@ -193,7 +194,7 @@ fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
 }
 
 /// A planner that plans nothing.
-fn idle(_: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+fn idle(_: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
     Ok(Default::default())
 }
 

@@ -7,6 +7,7 @@ use engine::bound::lower_bound;
 use engine::check::check;
 use engine::decide::{self, Decision};
 use engine::input::PlanningInput;
+use engine::schedule::Memo;
 use engine::{explain, schedule};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ pub struct Figures {
     pub bound: f64,
     /// The whole decision.
     pub decide: Spread,
+    /// The median of the whole decision with a memo that has served the same input, as a server has it.
+    pub again: f64,
     /// Parts of it, each measured alone.
     pub schedule: f64,
     /// See `schedule`.
@@ -60,13 +63,10 @@ pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
     let input = case.workload()?.input()?;
     let input_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
     let decision = decided(&input)?;
-    let mut whole = Vec::new();
-    for _ in 0..runs {
-        let begun = proc::thread_cpu();
-        let again = decided(&input)?;
-        whole.push(proc::thread_cpu().saturating_sub(begun));
-        drop(again);
-    }
+    let whole = timed(runs, || decided(&input))?;
+    let mut memo = Memo::default();
+    drop(recalled(&input, &mut memo)?);
+    let again = timed(runs, || recalled(&input, &mut memo))?;
     let peak_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
     let parts: Vec<[Duration; 4]> = (0..runs).map(|_| parts(&input)).collect();
     let part = |at: usize| spread(parts.iter().map(|part| part[at]).collect()).median;
@@ -78,6 +78,7 @@ pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
         cost: decision.report.new_cost.0 as f64 / 1e6,
         bound: decision.report.lower_bound.0 as f64 / 1e6,
         decide: spread(whole),
+        again: spread(again).median,
         schedule: part(0),
         check: part(1),
         bounding: part(2),
@@ -87,8 +88,24 @@ pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
     })
 }
 
+/// How long each of `runs` decisions takes.
+fn timed(runs: u32, mut decide: impl FnMut() -> Result<Decision>) -> Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for _ in 0..runs {
+        let begun = proc::thread_cpu();
+        let decision = decide()?;
+        times.push(proc::thread_cpu().saturating_sub(begun));
+        drop(decision);
+    }
+    Ok(times)
+}
+
 fn decided(input: &PlanningInput) -> Result<Decision> {
-    match decide::plan(input) {
+    recalled(input, &mut Memo::default())
+}
+
+fn recalled(input: &PlanningInput, memo: &mut Memo) -> Result<Decision> {
+    match decide::plan_with(input, memo) {
         Ok(decision) => Ok(decision),
         Err(violations) => bail!("the plan failed its own check: {}", violations[0]),
     }

@@ -78,10 +78,8 @@ pub fn ec2(bounds: Bounds) -> Shop {
         ]);
     }
     if bounds.linux {
-        requirements.extend([
-            one_of("kubernetes.io/os", &["linux"]),
-            one_of("karpenter.sh/capacity-type", &["on-demand"]),
-        ]);
+        requirements
+            .extend([one_of("kubernetes.io/os", &["linux"]), one_of("karpenter.sh/capacity-type", &["on-demand"])]);
     }
     if let Some(most) = bounds.most_vcpu {
         let above = (most + 1).to_string();

@@ -5,7 +5,7 @@ use crate::measure::Figures;
 use crate::proc;
 
 /// Headings of the table.
-pub const HEAD: &str = "case                    pods shapes unplaced  nodes     $/hour      bound   gap |  decide ms CPU (least..most)  = schedule  check  bound  explain |  peak MiB (input)";
+pub const HEAD: &str = "case                    pods shapes unplaced  nodes     $/hour      bound   gap |  decide ms CPU (least..most)   again  = schedule  check  bound  explain |  peak MiB (input)";
 
 /// What the figures were taken on.
 pub fn machine() -> String {
@@ -20,8 +20,8 @@ pub fn row(name: &str, f: &Figures) -> String {
     let spread = format!("{:10.2} ({:.2}..{:.2})", f.decide.median, f.decide.least, f.decide.most);
     let parts = format!("{:10.2} {:6.2} {:6.2} {:8.2}", f.schedule, f.check, f.bounding, f.explain);
     format!(
-        "{name:<20} {:7} {:6} {:8} {:6} {money} | {spread:<29} {parts} | {:9.1} ({:.1})",
-        f.pods, f.shapes, f.unplaced, f.nodes, f.peak_mib, f.input_mib
+        "{name:<20} {:7} {:6} {:8} {:6} {money} | {spread:<29} {:7.2} {parts} | {:9.1} ({:.1})",
+        f.pods, f.shapes, f.unplaced, f.nodes, f.again, f.peak_mib, f.input_mib
     )
 }
 

@@ -34,7 +34,7 @@ impl Ward {
         for pool in &mut input.pools {
             pool.catalogue = desk.offerings.mark(&pool.catalogue);
         }
-        match (desk.planner)(&input) {
+        match (desk.planner)(&input, desk.memo) {
             Ok((mut plan, mut report)) => {
                 self.refused = None;
                 let basis = Basis { opened, input, plan: plan.clone(), report: report.clone() };

@@ -15,6 +15,7 @@ use super::view::{ClusterView, EXPECTED_SHOWN, MachineView};
 use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Planner, Settings};
 use crate::cluster::{ClusterState, PodKey, Target};
 use crate::model::{MicroUsd, Text, Timestamp};
+use crate::schedule::Memo;
 
 /// Decisions that are kept for people to look at.
 const RECENT_DECISIONS: usize = 20;
@@ -23,6 +24,7 @@ const RECENT_DECISIONS: usize = 20;
 pub(super) struct Desk<'c> {
     pub settings: &'c Settings,
     pub planner: Planner,
+    pub memo: &'c mut Memo,
     pub offerings: &'c mut OfferingMemory,
     pub rails: &'c mut Rails,
     pub next_number: &'c mut u64,

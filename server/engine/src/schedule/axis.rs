@@ -38,6 +38,11 @@ impl Axis {
         Self { names: first.into_iter().map(Text::from).chain(names).collect() }
     }
 
+    /// Every resource, each at its place.
+    pub(super) fn names(&self) -> &[ResourceName] {
+        &self.names
+    }
+
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

@@ -311,7 +311,7 @@ impl<'i> Packing<'_, 'i> {
         let mut fit = self.fits.fit(self.cohorts[at].fit).clone();
         if let Some(market) = &self.problem.markets[pool as usize] {
             let all = fit.types.clone();
-            let cramped = all.iter().filter(|kind| !axis::fits(used, &market.machines[*kind].room));
+            let cramped = all.iter().filter(|kind| !axis::fits(used, &market.rooms[*kind]));
             cramped.for_each(|kind| fit.types.remove(kind));
         }
         let fit = self.fits.intern(fit);
@@ -407,12 +407,12 @@ impl<'i> Packing<'_, 'i> {
         let affordable = |kind: &usize| {
             let more = market.machines[*kind].charge.iter().zip(charge).map(|(new, old)| new - old);
             more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
-                && axis::fits(&cohort.used, &market.machines[*kind].room)
+                && axis::fits(&cohort.used, &market.rooms[*kind])
         };
         let candidates = options.types.iter().filter(affordable).filter_map(|kind| {
             let machine = &market.machines[kind];
             let (_, price) = machine.cheapest_in(&options.slots)?;
-            let mut room: Amounts = machine.room.clone();
+            let mut room: Amounts = market.rooms[kind].clone();
             axis::take(&mut room, &cohort.used, 1);
             let each = axis::times(request, &room, cap);
             let kind = u32::try_from(kind).unwrap_or(u32::MAX);
@@ -432,7 +432,7 @@ impl<'i> Packing<'_, 'i> {
             *left += (old - new) * machines;
         }
         cohort.target = target;
-        cohort.free = new.room.clone();
+        cohort.free = market.rooms[target as usize].clone();
         axis::take(&mut cohort.free, &cohort.used, 1);
     }
 
@@ -475,7 +475,8 @@ impl Packing<'_, '_> {
         let charge = &market.machines[cohort.target as usize].charge;
         let smaller = |kind: &usize| {
             let machine = &market.machines[*kind];
-            axis::fits(&cohort.used, &machine.room) && machine.charge.iter().zip(charge).all(|(new, old)| new <= old)
+            axis::fits(&cohort.used, &market.rooms[*kind])
+                && machine.charge.iter().zip(charge).all(|(new, old)| new <= old)
         };
         let rank = |kind: usize| {
             let machine = &market.machines[kind];

@@ -186,7 +186,7 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, m
     };
     let fixed = packing.ledger.is_fixed(cohort.pool);
     let suits = |at: &usize| {
-        axis::fits(&cohort.used, &market.machines[*at].room)
+        axis::fits(&cohort.used, &market.rooms[*at])
             && within(*at)
             && (!fixed || market.machines[*at].vcpu_milli == target.vcpu_milli)
     };

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::bits::BitSet;
 use super::market::Market;
+use super::stall::{leaves_open, suits};
 use crate::model::labels::{HOSTNAME, INITIALIZED, NODECLASS, NODEPOOL, REGISTERED};
 use crate::model::{MicroUsd, NodePool, Requirement, Requirements, Text};
 
@@ -199,27 +200,18 @@ fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
 }
 
 fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, market: &Market) -> bool {
-    let given = pool.labels.get(requirement.key());
-    for at in 0..market.machines.len() {
-        if !fit.types.contains(at) {
-            continue;
+    let open = match market.narrowed(requirement) {
+        Some((suited, open)) => {
+            fit.types.intersect(suited);
+            fit.types.meets(open)
         }
-        let kind = &pool.catalogue.types[market.machines[at].index as usize];
-        let suits = match kind.labels.get(requirement.key()) {
-            Some(known) => known.intersects(requirement) || (known.allows_absence() && requirement.allows_absence()),
-            None => given.map_or(requirement.allows_absence(), |value| requirement.has(value)),
-        };
-        if !suits {
-            fit.types.remove(at);
+        None => {
+            let unsuited: Vec<usize> =
+                fit.types.iter().filter(|at| !suits(&pool.catalogue.types[*at], requirement, pool)).collect();
+            unsuited.into_iter().for_each(|at| fit.types.remove(at));
+            fit.types.iter().any(|at| leaves_open(&pool.catalogue.types[at], requirement.key()))
         }
-    }
-    let several = |values: Option<&std::collections::BTreeSet<Text>>| values.is_none_or(|values| values.len() > 1);
-    let open = fit.types.iter().any(|at| {
-        let kind = &pool.catalogue.types[market.machines[at].index as usize];
-        kind.labels
-            .get(requirement.key())
-            .is_some_and(|known| !known.allows_absence() && several(known.finite_values()))
-    });
+    };
     if open {
         fit.open_labels.add(requirement.clone());
     }

@@ -81,7 +81,7 @@ impl Packing<'_, '_> {
     fn cost_of_contents(&self, pool: u32, class: u32, count: u32, candidate: &Candidate, line: &[(u32, u32)]) -> f64 {
         let problem = self.problem;
         let Some(market) = &problem.markets[pool as usize] else { return f64::INFINITY };
-        let mut room: Amounts = market.machines[candidate.machine as usize].room.clone();
+        let mut room: Amounts = market.rooms[candidate.machine as usize].clone();
         let request = &problem.classes[class as usize].request;
         axis::take(&mut room, request, candidate.each);
         let machines = count.div_ceil(candidate.each).max(1);

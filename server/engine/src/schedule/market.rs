@@ -1,130 +1,31 @@
-//! What one NodePool can buy, as columns: types, their room after DaemonSets, their offerings as slots.
+//! What one NodePool can buy in one decision: its stall, and what DaemonSets leave of the machines there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::Arc;
 
-use super::axis::{Amounts, Axis};
-use super::bits::BitSet;
+use super::axis::Amounts;
 use super::fits::FitId;
+use super::stall::Stall;
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
-use crate::model::resources::CPU;
-use crate::model::{CapacityType, HostPort, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text};
+use crate::model::{HostPort, NodePool};
 
-/// A combination of everything that an offering decides: zone, capacity type, reservation and further labels. Types are
-/// offered in slots, so that a requirement on zones is one mask for all of them.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Slot {
-    pub(super) capacity_type: CapacityType,
-    pub(super) zone: Text,
-    pub(super) reservation: Option<Text>,
-    pub(super) labels: Labels,
-}
-
-impl Slot {
-    /// The value of `key`, if offerings decide it.
-    pub(super) fn label(&self, key: &str) -> Option<&str> {
-        match key {
-            ZONE => Some(&self.zone),
-            CAPACITY_TYPE => Some(self.capacity_type.as_str()),
-            _ => self.labels.get(key).map(AsRef::as_ref),
-        }
-    }
-
-    /// Whether a machine in this slot satisfies `requirement`.
-    pub(super) fn satisfies(&self, requirement: &Requirement) -> bool {
-        self.label(requirement.key()).map_or(requirement.allows_absence(), |value| requirement.has(value))
-    }
-}
-
-/// One instance type in one pool.
-#[derive(Debug)]
-pub(super) struct Machine {
-    /// Index in the pool's catalogue.
-    pub(super) index: u32,
-    /// What pods can use, DaemonSets already taken off.
-    pub(super) room: Amounts,
-    /// What counts against the pool's limits, along [`Market::limited`].
-    pub(super) charge: Vec<i64>,
-    /// Slots in which it can be launched now.
-    pub(super) slots: BitSet,
-    /// (slot, price), by price and then slot.
-    pub(super) prices: Vec<(u16, MicroUsd)>,
-    /// Launched only when nothing ordinary would do.
-    pub(super) exotic: bool,
-    /// vCPUs, in millicores, for the spot share.
-    pub(super) vcpu_milli: i64,
-}
-
-impl Machine {
-    /// The cheapest offering in `slots`.
-    pub(super) fn cheapest_in(&self, slots: &BitSet) -> Option<(u16, MicroUsd)> {
-        self.prices.iter().find(|(slot, _)| slots.contains(usize::from(*slot))).copied()
-    }
-}
-
-/// What one NodePool can buy.
+/// What one NodePool can buy: a [`Stall`] with DaemonSets taken off.
 #[derive(Debug)]
 pub(super) struct Market {
-    /// Slots, sorted: reserved first, then spot, then on-demand.
-    pub(super) slots: Vec<Slot>,
-    /// Types, in the catalogue's order (by name).
-    pub(super) machines: Vec<Machine>,
-    /// Resources that the pool limits, `nodes` apart.
-    pub(super) limited: Vec<Text>,
+    stall: Arc<Stall>,
+    /// What pods can use of each of [`Stall::machines`], DaemonSets already taken off.
+    pub(super) rooms: Vec<Amounts>,
     /// Host ports that DaemonSets take on every machine they suit.
     pub(super) daemon_ports: Vec<HostPort>,
     /// DaemonSets (by index) with the launch options that they suit, one fit per alternative.
     pub(super) daemons: Vec<(u32, Vec<FitId>)>,
-    /// Label keys that some type defines.
-    pub(super) type_keys: Vec<Text>,
-    /// Label keys that a machine has only when its type or offering defines them.
-    pub(super) well_known: BTreeSet<Text>,
-    /// For each capacity type, the slots of it.
-    by_capacity: BTreeMap<CapacityType, BitSet>,
 }
 
 impl Market {
-    /// The market of `pool`, price ceilings applied; DaemonSets are taken off later.
-    pub(super) fn of(pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Self {
-        let slots = slots_of(pool);
-        let limited: Vec<Text> = pool
-            .limits
-            .iter()
-            .map(|(name, _)| name.clone())
-            .filter(|name| name.as_ref() != crate::model::resources::NODES)
-            .collect();
-        let machine = |(index, kind): (usize, &InstanceType)| machine_of(pool, kind, index, axis, &slots, &limited);
-        let machines: Vec<Machine> = pool.catalogue.types.iter().enumerate().map(machine).collect();
-        let mut type_keys: Vec<Text> =
-            pool.catalogue.types.iter().flat_map(|kind| kind.labels.iter().map(|r| r.key().clone())).collect();
-        type_keys.sort();
-        type_keys.dedup();
-        let by_capacity = [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand]
-            .into_iter()
-            .map(|capacity_type| {
-                let mut set = BitSet::empty(slots.len());
-                slots
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, slot)| slot.capacity_type == capacity_type)
-                    .for_each(|(at, _)| set.insert(at));
-                (capacity_type, set)
-            })
-            .collect();
-        Self {
-            slots,
-            machines,
-            limited,
-            daemon_ports: Vec::new(),
-            daemons: Vec::new(),
-            type_keys,
-            well_known: well_known.iter().cloned().collect(),
-            by_capacity,
-        }
-    }
-
-    /// The slots of `capacity_type`.
-    pub(super) fn slots_of(&self, capacity_type: CapacityType) -> &BitSet {
-        &self.by_capacity[&capacity_type]
+    /// The market at `stall`; DaemonSets are taken off later.
+    pub(super) fn of(stall: Arc<Stall>) -> Self {
+        let rooms = stall.rooms();
+        Self { stall, rooms, daemon_ports: Vec::new(), daemons: Vec::new() }
     }
 
     /// Whether offerings, not types, decide `key`.
@@ -133,69 +34,10 @@ impl Market {
     }
 }
 
-fn slot_of(offering: &Offering) -> Slot {
-    Slot {
-        capacity_type: offering.capacity_type,
-        zone: offering.zone.clone(),
-        reservation: offering.reservation.as_ref().map(|reservation| reservation.id.clone()),
-        labels: offering.labels.clone(),
-    }
-}
+impl Deref for Market {
+    type Target = Stall;
 
-fn slots_of(pool: &NodePool) -> Vec<Slot> {
-    let mut slots: Vec<Slot> = Vec::new();
-    for offering in pool.catalogue.types.iter().flat_map(|kind| &kind.offerings).filter(|offering| offering.available) {
-        if !slots.iter().any(|slot| same_slot(slot, offering)) {
-            slots.push(slot_of(offering));
-        }
+    fn deref(&self) -> &Stall {
+        &self.stall
     }
-    slots.sort();
-    slots
-}
-
-fn same_slot(slot: &Slot, offering: &Offering) -> bool {
-    slot.capacity_type == offering.capacity_type
-        && slot.zone == offering.zone
-        && slot.reservation.as_ref() == offering.reservation.as_ref().map(|reservation| &reservation.id)
-        && slot.labels == offering.labels
-}
-
-fn machine_of(
-    pool: &NodePool,
-    kind: &InstanceType,
-    index: usize,
-    axis: &Axis,
-    slots: &[Slot],
-    limited: &[Text],
-) -> Machine {
-    let mut open = BitSet::empty(slots.len());
-    let mut prices = Vec::new();
-    for offering in kind.offerings.iter().filter(|offering| offering.available && affordable(pool, kind, offering)) {
-        if let Some(at) = slots.iter().position(|slot| same_slot(slot, offering)) {
-            open.insert(at);
-            prices.push((u16::try_from(at).unwrap_or(u16::MAX), offering.price));
-        }
-    }
-    prices.sort_by_key(|(slot, price)| (*price, *slot));
-    Machine {
-        index: u32::try_from(index).unwrap_or(u32::MAX),
-        room: axis.room(&kind.allocatable),
-        charge: limited.iter().map(|name| kind.capacity.get(name)).collect(),
-        slots: open,
-        prices,
-        exotic: kind.exotic,
-        vcpu_milli: kind.capacity.get(CPU),
-    }
-}
-
-/// Whether the pool's ceilings allow this offering: strictly dearer ones are no options (plan contract §4).
-fn affordable(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
-    let rules = &pool.rules;
-    let vcpu_milli = kind.capacity.get(CPU);
-    let per_vcpu_ok = rules
-        .max_price_per_vcpu
-        .is_none_or(|most| i128::from(offering.price.0) * 1000 <= i128::from(most.0) * i128::from(vcpu_milli));
-    per_vcpu_ok
-        && rules.max_node_price.is_none_or(|most| offering.price <= most)
-        && rules.max_node_vcpu.is_none_or(|most| vcpu_milli <= most.saturating_mul(1000))
 }

@@ -120,12 +120,11 @@ impl Packing<'_, '_> {
             let charges = market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).enumerate();
             charges.into_iter().all(|(place, (charge, left))| *charge <= charged(place) + (*left).max(0))
         };
-        let ordinary = ranked
-            .iter()
-            .any(|(_, kind)| !market.machines[*kind].exotic && axis::fits(used, &market.machines[*kind].room));
+        let ordinary =
+            ranked.iter().any(|(_, kind)| !market.machines[*kind].exotic && axis::fits(used, &market.rooms[*kind]));
         let suits = |kind: usize| {
             let machine = &market.machines[kind];
-            axis::fits(used, &machine.room) && (!machine.exotic || !ordinary) && within(kind)
+            axis::fits(used, &market.rooms[kind]) && (!machine.exotic || !ordinary) && within(kind)
         };
         let (price, kind) = ranked.iter().find(|(_, kind)| suits(*kind))?;
         Some((u32::try_from(*kind).ok()?, *price))

@@ -11,8 +11,9 @@ use super::cohorts::CountedKey;
 use super::fits::FitId;
 use super::foresight::{Candidate, Shortlist};
 use super::machines::Cohort;
-use super::market::{Machine, Market};
+use super::market::Market;
 use super::packing::{Packing, Pin, Softs};
+use super::stall::Machine;
 use super::topology::Topology;
 use crate::model::{CapacityType, MicroUsd};
 
@@ -176,13 +177,13 @@ impl Packing<'_, '_> {
                 continue;
             }
             let Some((_, price)) = machine.cheapest_in(&options.slots) else { continue };
-            let each = axis::times(request, &machine.room, cap);
+            let each = axis::times(request, &market.rooms[at], cap);
             let kind = u32::try_from(at).unwrap_or(u32::MAX);
             let each = self.flexible_count(pool, (fit, kind), &nothing, request, each);
             if each == 0 || (self.whole_only && each < count) {
                 continue;
             }
-            let score = self.score(class, machine, price, each, count);
+            let score = self.score(class, &market.rooms[at], price, each, count);
             shortlist.offer(Candidate { machine: kind, each, score, price });
         }
         shortlist
@@ -192,13 +193,13 @@ impl Packing<'_, '_> {
         machine.charge.iter().zip(&self.limits[pool as usize]).all(|(charge, left)| charge <= left)
     }
 
-    /// Effective cost of one pod on `machine`, in micro-dollars per hour.
-    fn score(&self, class: u32, machine: &Machine, price: MicroUsd, each: u32, count: u32) -> f64 {
+    /// Effective cost of one pod on a machine with `room`, in micro-dollars per hour.
+    fn score(&self, class: u32, room: &[i64], price: MicroUsd, each: u32, count: u32) -> f64 {
         let request = &self.problem.classes[class as usize].request;
         let machines = f64::from(count.div_ceil(each));
         let mut spare_worth = 0.0;
         for (at, worth) in self.problem.worth.iter().enumerate() {
-            let spare = (machine.room[at] - request[at] * i64::from(each)).max(0) as f64;
+            let spare = (room[at] - request[at] * i64::from(each)).max(0) as f64;
             let waiting = ((self.rest[at] - request[at] as f64 * f64::from(count)) / machines).max(0.0);
             spare_worth += worth * spare.min(waiting);
         }
@@ -237,7 +238,7 @@ impl Packing<'_, '_> {
             pool: choice.pool,
             target: choice.machine,
             fit,
-            free: machine.room.clone(),
+            free: market.rooms[choice.machine as usize].clone(),
             used: self.problem.axis.zero(),
             ports: market.daemon_ports.clone(),
             host: super::machines::HostTallies::default(),
@@ -305,7 +306,7 @@ impl Packing<'_, '_> {
             let Some(market) = &problem.markets[pool as usize] else { continue };
             for fit in self.pinned_fits(class, softs, pool, &[pin]) {
                 let ranked = self.fits.ranked(fit, market);
-                let roomy = |at: usize| axis::fits(&problem.classes[class as usize].request, &market.machines[at].room);
+                let roomy = |at: usize| axis::fits(&problem.classes[class as usize].request, &market.rooms[at]);
                 least = ranked.iter().find(|(_, at)| roomy(*at)).map_or(least, |(price, _)| least.min(price.0));
             }
         }

@@ -7,6 +7,7 @@ use super::classes::{self, Class};
 use super::fits::{FitTable, ReqId};
 use super::machines::Room;
 use super::market::Market;
+use super::memo::Memo;
 use super::rooms::tolerates_cordon;
 use super::subjects::Subjects;
 use super::topology::{GroupSpec, NodeFilter, Topology};
@@ -44,8 +45,8 @@ pub(super) struct Start {
     pub(super) reservations: BTreeMap<Text, i64>,
 }
 
-/// Compiles `input`.
-pub(super) fn compile(input: &PlanningInput) -> (Problem<'_>, Start) {
+/// Compiles `input`, with the help of what earlier decisions compiled.
+pub(super) fn compile<'i>(input: &'i PlanningInput, memo: &mut Memo) -> (Problem<'i>, Start) {
     let axis = Axis::of(input);
     let subjects = Subjects::of(input);
     let mut topology = Topology::new(&subjects);
@@ -56,7 +57,7 @@ pub(super) fn compile(input: &PlanningInput) -> (Problem<'_>, Start) {
     let mut markets: Vec<Option<Market>> = input
         .pools
         .iter()
-        .map(|pool| takes_part(pool).then(|| Market::of(pool, &axis, &input.policy.well_known_labels)))
+        .map(|pool| takes_part(pool).then(|| Market::of(memo.stall(pool, &axis, &input.policy.well_known_labels))))
         .collect();
     for (at, market) in (0_u32..).zip(&mut markets) {
         if let Some(market) = market {
@@ -198,7 +199,7 @@ pub(super) fn charge_daemons(input: &PlanningInput, at: u32, market: &mut Market
         }
         let demand: Amounts = axis.demand(&shape.requests);
         for machine in suited.iter() {
-            axis::take(&mut market.machines[machine].room, &demand, 1);
+            axis::take(&mut market.rooms[machine], &demand, 1);
         }
         if !suited.is_empty() {
             market.daemon_ports.extend(shape.host_ports.iter().cloned());
@@ -243,6 +244,6 @@ pub(super) fn reservations(input: &PlanningInput) -> BTreeMap<Text, i64> {
 }
 
 /// Dollars and room of the machines that a class could use, for judging what resources are worth.
-pub(super) fn cheapest_price(machine: &super::market::Machine) -> Option<MicroUsd> {
+pub(super) fn cheapest_price(machine: &super::stall::Machine) -> Option<MicroUsd> {
     machine.prices.first().map(|(_, price)| *price)
 }

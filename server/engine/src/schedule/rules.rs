@@ -191,7 +191,7 @@ impl Packing<'_, '_> {
         let options = self.fits.fit(fit);
         let request = &self.problem.classes[class as usize].request;
         let cheapest = |slots: &BitSet| {
-            let roomy = options.types.iter().filter(|at| axis::fits(request, &market.machines[*at].room));
+            let roomy = options.types.iter().filter(|at| axis::fits(request, &market.rooms[*at]));
             roomy.filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
         };
         if cheapest(on_demand).is_some_and(|on_demand| cheapest(spot).is_none_or(|spot| spot > on_demand)) {
@@ -290,8 +290,8 @@ impl Packing<'_, '_> {
         let options = self.fits.fit(fit);
         let request = &self.problem.classes[class as usize].request;
         let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
-        for machine in options.types.iter().map(|kind| &market.machines[kind]).filter(|m| axis::fits(request, &m.room))
-        {
+        let roomy = options.types.iter().filter(|kind| axis::fits(request, &market.rooms[*kind]));
+        for machine in roomy.map(|kind| &market.machines[kind]) {
             for (slot, price) in machine.prices.iter().filter(|(slot, _)| options.slots.contains(usize::from(*slot))) {
                 let least = zones.entry(market.slots[usize::from(*slot)].zone.clone()).or_insert(*price);
                 *least = (*least).min(*price);
@@ -348,7 +348,7 @@ impl Packing<'_, '_> {
         let vcpu_milli = market.machines[target as usize].vcpu_milli;
         let sized = |kind: usize| !self.ledger.is_fixed(at) || market.machines[kind].vcpu_milli == vcpu_milli;
         let suits = |kind: &usize| {
-            let roomy = axis::fits(used, &market.machines[*kind].room);
+            let roomy = axis::fits(used, &market.rooms[*kind]);
             roomy && sized(*kind) && self.within_limits_of(at, *kind, market)
         };
         let fitting: Vec<usize> = options.types.iter().filter(suits).collect();

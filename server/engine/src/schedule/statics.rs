@@ -7,6 +7,7 @@ use super::bits::BitSet;
 use super::finish::{labels_of, named, requests_of};
 use super::fits::{FitId, FitTable};
 use super::market::Market;
+use super::memo::Memo;
 use super::problem::{Problem, charge_daemons, limits_left, nodes_left, reservations};
 use super::rules::distinct_values;
 use crate::input::{MinValuesPolicy, PlanningInput};
@@ -28,8 +29,11 @@ struct Shop<'i> {
 }
 
 /// The machines that static pools lack.
-pub(super) fn lacking(problem: &Problem<'_>, plan: &Plan) -> Vec<PlannedNode> {
+pub(super) fn lacking(problem: &Problem<'_>, plan: &Plan, memo: &mut Memo) -> Vec<PlannedNode> {
     let input = problem.input;
+    if input.pools.iter().all(|pool| pool.replicas.is_none()) {
+        return Vec::new();
+    }
     let mut stock = reservations(input);
     for id in plan.nodes.iter().filter_map(|node| node.reservation.as_ref()) {
         stock.entry(id.clone()).and_modify(|left| *left -= 1);
@@ -39,7 +43,7 @@ pub(super) fn lacking(problem: &Problem<'_>, plan: &Plan) -> Vec<PlannedNode> {
         let Some(replicas) = pool.replicas else { continue };
         let have = i64::try_from(of_pool(input, pool).count()).unwrap_or(i64::MAX);
         let missing = (replicas - have).max(0).min(nodes_left(input, pool));
-        let Some(mut shop) = Shop::of(problem, at, pool) else { continue };
+        let Some(mut shop) = Shop::of(problem, at, pool, memo) else { continue };
         for _ in 0..missing {
             nodes.extend(shop.next(&mut stock));
         }
@@ -57,9 +61,9 @@ fn of_pool<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<It
 
 impl<'i> Shop<'i> {
     /// `None` when the pool can buy nothing.
-    fn of(problem: &Problem<'i>, at: u32, pool: &'i NodePool) -> Option<Self> {
+    fn of(problem: &Problem<'i>, at: u32, pool: &'i NodePool, memo: &mut Memo) -> Option<Self> {
         let input = problem.input;
-        let mut market = Market::of(pool, &problem.axis, &input.policy.well_known_labels);
+        let mut market = Market::of(memo.stall(pool, &problem.axis, &input.policy.well_known_labels));
         let mut fits = FitTable::default();
         charge_daemons(input, at, &mut market, &problem.axis, &mut fits);
         let anything = fits.intern_requirements(Requirements::new());

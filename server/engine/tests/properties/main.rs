@@ -3,6 +3,7 @@
 
 mod alone;
 mod cases;
+mod memory;
 mod regressions;
 mod replan;
 mod strategies;

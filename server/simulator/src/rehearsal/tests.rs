@@ -130,8 +130,11 @@ fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
 }
 
 /// The planner that the server runs.
-fn real(input: &engine::input::PlanningInput) -> Result<(engine::plan::Plan, engine::plan::PlanReport), String> {
-    let decision = engine::decide::plan(input).map_err(|violations| format!("{violations:?}"))?;
+fn real(
+    input: &engine::input::PlanningInput,
+    memo: &mut engine::schedule::Memo,
+) -> Result<(engine::plan::Plan, engine::plan::PlanReport), String> {
+    let decision = engine::decide::plan_with(input, memo).map_err(|violations| format!("{violations:?}"))?;
     Ok((decision.plan, decision.report))
 }
 
@@ -218,7 +221,7 @@ fn equal_seeds_give_equal_runs() {
 
 #[test]
 fn a_planner_that_plans_nothing_is_found_out() {
-    let idle: Planner = |_| Ok(Default::default());
+    let idle: Planner = |_, _| Ok(Default::default());
     let report = Rehearsal::new(setup(1, 1, Weather::default(), 20 * MINUTE), idle).run(30 * MINUTE);
     assert!(!report.is_good(), "{report}");
 }

@@ -1,11 +1,12 @@
 use engine::control::Settings;
 use engine::input::PlanningInput;
 use engine::plan::{Plan, PlanReport};
+use engine::schedule::Memo;
 
 use super::*;
 use crate::store::lease::Open;
 
-fn nothing(_: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+fn nothing(_: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
     Err("nothing is planned here".to_owned())
 }
 

@@ -8,8 +8,9 @@ use crate::control::{Controller, Effect, Event, Instruction, InstructionId, Sett
 use crate::input::PlanningInput;
 use crate::model::{LabelSelector, NotReady, Resources, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
+use crate::schedule::Memo;
 
-fn nothing(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+fn nothing(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let reason = || Reason { pool: None, code: ReasonCode::Resources, message: "no pool is large enough".to_owned() };
     let entry = |pod: &u32| Unschedulable { pod: *pod, reasons: vec![reason()], fits_if: Vec::new() };

@@ -27,32 +27,35 @@ fn why_never(input: &PlanningInput, pool: &NodePool) -> Option<String> {
         None => {}
     }
     let base = base(pool);
-    let agrees = |t: &&InstanceType| t.labels.first_conflict(&base).is_none();
-    let types: Vec<&InstanceType> = pool.catalogue.types.iter().filter(agrees).collect();
-    if types.is_empty() {
+    let agreeing = || pool.catalogue.types.iter().filter(|t| t.labels.first_conflict(&base).is_none());
+    if agreeing().next().is_none() {
         let all = count(pool.catalogue.types.len(), "instance type");
         return Some(format!("none of its {all} satisfies its requirements"));
     }
     let key_allows = |key: &str, value: &str| base.get(key).is_none_or(|r| r.has(value));
-    let sold = |t: &&&InstanceType| {
+    let is_sold = |t: &&InstanceType| {
         t.offerings.iter().any(|o| {
             o.available
                 && key_allows(crate::model::labels::ZONE, &o.zone)
                 && key_allows(crate::model::labels::CAPACITY_TYPE, o.capacity_type.as_str())
         })
     };
-    let sold: Vec<&InstanceType> = types.iter().filter(sold).copied().collect();
-    if sold.is_empty() {
+    if !agreeing().any(|t| is_sold(&t)) {
         return Some(format!(
             "none of the {} that satisfy its requirements is for sale in the zones and capacity types allowed",
-            count(types.len(), "instance type")
+            count(agreeing().count(), "instance type")
         ));
     }
-    limits_reached(input, pool, &sold)
+    limits_reached(input, pool, agreeing().filter(is_sold))
 }
 
-/// Whether the nodes that exist leave no room for any type. Static pools are bounded by their number of replicas.
-fn limits_reached(input: &PlanningInput, pool: &NodePool, types: &[&InstanceType]) -> Option<String> {
+/// Whether the nodes that exist leave no room for any type. Static pools are bounded by their number of replicas. Looks at
+/// no more types than it takes to find one with room.
+fn limits_reached<'i>(
+    input: &PlanningInput,
+    pool: &NodePool,
+    types: impl Iterator<Item = &'i InstanceType> + Clone,
+) -> Option<String> {
     if pool.limits.is_empty() || pool.replicas.is_some() {
         return None;
     }
@@ -67,13 +70,13 @@ fn limits_reached(input: &PlanningInput, pool: &NodePool, types: &[&InstanceType
         return Some(format!("its limit nodes {} is reached by the {nodes} that exist", pool.limits.get(NODES)));
     }
     let limited = || pool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
-    let refused = |t: &&InstanceType| limited().any(|(name, limit)| used.get(name) + t.capacity.get(name) > limit);
-    if !types.iter().all(refused) {
+    let refused = |t: &InstanceType| limited().any(|(name, limit)| used.get(name) + t.capacity.get(name) > limit);
+    if !types.clone().all(refused) {
         return None;
     }
     let (name, limit) =
         limited().max_by_key(|(name, limit)| i128::from(used.get(name)) * 1_000_000 / i128::from((*limit).max(1)))?;
-    let smallest = types.iter().map(|t| t.capacity.get(name)).min()?;
+    let smallest = types.map(|t| t.capacity.get(name)).min()?;
     Some(format!(
         "its limit {name} {} has {} left and no type that fits (the smallest has {})",
         amount(name, limit),
