@@ -16,9 +16,10 @@ use crate::model::{
     CapacityType, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, PodShape, Resources, Taint, Text, Timestamp,
 };
 use crate::plan::{Plan, PlanReport, PlannedNode};
+use crate::schedule::Memo;
 
 /// One machine for all pods whose names begin with the same letter.
-fn by_letter(input: &PlanningInput) -> Result<(Plan, PlanReport), String> {
+fn by_letter(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
     let mut groups: BTreeMap<char, Vec<u32>> = BTreeMap::new();
     for (index, pod) in (0..).zip(&input.pods) {
         groups.entry(letter(&pod.name)).or_default().push(index);
