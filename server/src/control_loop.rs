@@ -23,9 +23,10 @@ use std::time::Duration;
 use cloud::provider::CloudProvider;
 use engine::control::Controller;
 use engine::model::Timestamp;
+use futures::FutureExt;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, warn};
 
@@ -55,7 +56,8 @@ const LAST_CALLS: Duration = Duration::from_millis(500);
 /// leases that are not given back keep their clusters from everybody for far longer.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// How often it is asked at most what the passing of time brings. Events do not keep it from being asked, however many come.
+/// How often it is asked at most what the passing of time brings. Events do not keep it from being asked, however many come;
+/// and it does not keep events waiting for longer than it takes, so that each get half of the time when there is too little.
 const TIME_PACE: Duration = Duration::from_millis(2);
 
 /// Leases that are taken at one time. A thousand agents that come back at once wait here, and not for a connection, which the
@@ -100,8 +102,8 @@ struct Running<C> {
     works: JoinSet<Input>,
     stopwatch: Stopwatch,
     traces: Traces,
-    /// When it was last asked what the passing of time brings.
-    time_asked: Instant,
+    /// When it may be asked again what the passing of time brings.
+    time_again: Instant,
     turns: Arc<Semaphore>,
 }
 
@@ -122,7 +124,13 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut running = Running::new(self);
         let mut polls = tokio::time::interval(CLOUD_POLL);
         let mut renewals = tokio::time::interval(renewal);
+        // Two renewals at once prolong nothing that one does not.
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            // Whatever else there is to do: without its leases this process may do nothing of it.
+            if renewals.tick().now_or_never().is_some() {
+                running.happened(Input::RenewalDue).await;
+            }
             let wakeup = running.wakeup();
             if wakeup <= Instant::now() {
                 running.time_passed().await;
@@ -168,7 +176,7 @@ impl<C: CloudProvider + 'static> Running<C> {
             works: JoinSet::new(),
             stopwatch: Stopwatch::new(latencies),
             traces: Traces::default(),
-            time_asked: Instant::now(),
+            time_again: Instant::now(),
             turns: Arc::new(Semaphore::new(TURNS)),
         }
     }
@@ -178,12 +186,13 @@ impl<C: CloudProvider + 'static> Running<C> {
         let wait = self.replica.next_wakeup().map_or(i64::MAX, |due| due.millis_since(clock::now()));
         // A longer sleep would not notice a clock that was set.
         let wait = Duration::from_millis(wait.max(0).unsigned_abs()).min(Duration::from_secs(1));
-        (Instant::now() + wait).max(self.time_asked + TIME_PACE)
+        (Instant::now() + wait).max(self.time_again)
     }
 
     async fn time_passed(&mut self) {
+        let asked = Instant::now();
         self.happened(Input::Time).await;
-        self.time_asked = Instant::now();
+        self.time_again = Instant::now() + asked.elapsed().max(TIME_PACE);
     }
 
     async fn happened(&mut self, input: Input) {

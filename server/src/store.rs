@@ -161,7 +161,7 @@ pub trait Store: Archive {
         duration: Duration,
     ) -> Answer<'a, LeaseAnswer>;
 
-    /// Prolongs leases from this moment on, many in one step. Those that have passed on are named in the answer, as are those
+    /// Prolongs leases from this moment on, all in one step. Those that have passed on are named in the answer, as are those
     /// that another replica has asked for.
     fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal>;
 

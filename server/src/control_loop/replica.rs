@@ -2,17 +2,21 @@
 //! to do comes out. The loop around it has tasks and sockets; a rehearsal has a virtual clock and many replicas.
 //!
 //! Deciding is the controller's, order and retries are the executor's. What is here: which lease covers which call, and
-//! whether an agent is welcome.
+//! whether an agent is welcome, and when ([`admission`]).
+
+mod admission;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use cloud::provider::{CloudEvent, Instance};
+use engine::cluster::Observation;
 use engine::control::offerings::Refusal;
 use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, Listing};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
+use self::admission::Admission;
 use super::intents;
 use super::region::{self, ByCluster, Region};
 use crate::session::{Greeting, SessionEvent};
@@ -133,6 +137,7 @@ pub(crate) struct Replica {
     silent: BTreeMap<ClusterId, Timestamp>,
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
+    admission: Admission,
 }
 
 impl Replica {
@@ -148,13 +153,33 @@ impl Replica {
             uids: BTreeMap::new(),
             silent: BTreeMap::new(),
             asking: false,
+            admission: Admission::default(),
         }
+    }
+
+    /// The same, with so many clusters on their way in at one time.
+    pub(crate) fn admitting(self, at_once: usize) -> Self {
+        Self { admission: Admission::of(at_once), ..self }
     }
 
     /// Takes in what happened and says what is to be done, in order.
     pub(crate) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
+        let mut outputs = self.handled(input, now);
+        let admitted = self.admission.admit(now).into_iter();
+        outputs.extend(admitted.map(|(cluster, seen)| Output::Call(Call::TakeLease { cluster, seen })));
+        outputs
+    }
+
+    fn handled(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         match input {
-            Input::Heard(SessionEvent::Greeted(greeting)) => vec![Output::Call(self.greeted(greeting))],
+            Input::Heard(SessionEvent::Greeted(greeting)) => {
+                self.greeted(greeting);
+                Vec::new()
+            }
+            Input::Heard(SessionEvent::Left { cluster }) => {
+                self.admission.left(&cluster);
+                Vec::new()
+            }
             Input::Heard(SessionEvent::Happened(event)) => self.happened(event, now),
             Input::Leased { cluster, answer, past } => {
                 let past = past.into_iter().map(|attempt| intents::past(attempt, now)).collect();
@@ -198,7 +223,8 @@ impl Replica {
 
     /// When [`Input::Time`] is due at the latest.
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
-        [self.controller.next_wakeup(), self.executor.next_wakeup()].into_iter().flatten().min()
+        let due = [self.controller.next_wakeup(), self.executor.next_wakeup(), self.admission.next_due()];
+        due.into_iter().flatten().min()
     }
 
     /// What is believed and decided.
@@ -211,10 +237,10 @@ impl Replica {
         self.leases.values().chain(self.region.lease())
     }
 
-    /// An agent wants to speak: whoever decides for its cluster must hold its lease.
-    fn greeted(&mut self, greeting: Greeting) -> Call {
+    /// An agent wants to speak: whoever decides for its cluster must hold its lease, which is taken when it is its turn.
+    fn greeted(&mut self, greeting: Greeting) {
         self.uids.insert(greeting.cluster.clone(), Text::from(greeting.cluster_uid));
-        Call::TakeLease { cluster: greeting.cluster, seen: greeting.highest_epoch }
+        self.admission.greeted(greeting.cluster, greeting.highest_epoch);
     }
 
     fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>, now: Timestamp) -> Vec<Output> {
@@ -231,11 +257,13 @@ impl Replica {
                 outputs
             }
             Ok(LeaseAnswer::Held { owner, .. }) => {
+                self.admission.left(&cluster);
                 let reason = format!("the replica {owner} decides for it");
                 vec![Output::Call(Call::AskFor(Scope::cluster(&cluster))), Output::Refuse { cluster, reason }]
             }
             Err(error) => {
                 error!(%cluster, %error, "the lease of a cluster could not be taken");
+                self.admission.left(&cluster);
                 vec![Output::Refuse { cluster, reason: error.to_string() }]
             }
         }
@@ -320,10 +348,13 @@ impl Replica {
         match event {
             Event::AgentConnected { cluster } => {
                 self.silent.remove(cluster);
+                self.admission.welcomed(cluster, now);
             }
             Event::AgentDisconnected { cluster } => {
                 self.silent.insert(cluster.clone(), now);
+                self.admission.left(cluster);
             }
+            Event::Observed { cluster, observation: Observation::Snapshot(_) } => self.admission.arrived(cluster),
             _ => {}
         }
     }

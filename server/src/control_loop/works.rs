@@ -21,6 +21,10 @@ use crate::store::rails::OfferingEntry;
 use crate::store::undertaking::{PastAttempt, Settlement};
 use crate::store::{Store, StoreError};
 
+/// Leases that the store is asked to renew at one time. It waits for every row that a decision is being written under, and
+/// holds those before it meanwhile: a thousand at once would have all decisions wait for the slowest.
+const RENEWED_AT_ONCE: usize = 50;
+
 /// What calls are made with.
 pub(crate) struct Hands<C> {
     /// What survives.
@@ -122,20 +126,23 @@ impl<C: CloudProvider + 'static> Hands<C> {
         })
     }
 
-    /// Prolongs leases. A store that does not answer takes nothing away; the fence closes when a lease has run out.
+    /// Prolongs leases, few at a time, so that those that the store has answered for are good whatever becomes of the rest. A
+    /// store that does not answer takes nothing away; the fence closes when a lease has run out.
     async fn renew(&self, leases: &[Lease]) -> Renewal {
-        let asked = self.fence.now();
-        match self.store.renew_leases(leases, self.lease.duration).await {
-            Ok(renewal) => {
-                let held = leases.iter().filter(|lease| !renewal.lost.contains(lease));
-                held.for_each(|lease| self.fence.extend(lease, asked, self.lease.duration));
-                renewal
-            }
-            Err(error) => {
-                warn!(%error, "leases could not be renewed; trying again");
-                Renewal::default()
+        let mut all = Renewal::default();
+        for some in leases.chunks(RENEWED_AT_ONCE) {
+            let asked = self.fence.now();
+            match self.store.renew_leases(some, self.lease.duration).await {
+                Ok(Renewal { lost, wanted }) => {
+                    let held = some.iter().filter(|lease| !lost.contains(lease));
+                    held.for_each(|lease| self.fence.extend(lease, asked, self.lease.duration));
+                    all.lost.extend(lost);
+                    all.wanted.extend(wanted);
+                }
+                Err(error) => warn!(%error, leases = some.len(), "leases could not be renewed; trying again"),
             }
         }
+        all
     }
 
     /// Gives leases back.

@@ -30,6 +30,9 @@ use crate::store::lease::Scope;
 /// Between two looks of the sessions at the clock. A server's are a second apart, which nobody could tell from this: silence
 /// and deadlines are counted in tens of seconds.
 const BEAT_MS: i64 = 5_000;
+
+/// Clusters that a server lets in at one time: so few that some wait in a rehearsal of a handful.
+const AT_ONCE: usize = 1;
 /// How long a lease lasts.
 const LEASE_MS: i64 = 30_000;
 /// Between two prolongations: a third, as in a server.
@@ -176,7 +179,7 @@ impl Server {
         let lease = LeaseConfig { owner: port::owner(me.process), duration };
         Self {
             me,
-            replica: Replica::new(Controller::new(settings, blueprint.planner), identity, region()),
+            replica: Replica::new(Controller::new(settings, blueprint.planner), identity, region()).admitting(AT_ONCE),
             sessions: BTreeMap::new(),
             wires: BTreeMap::new(),
             hands: {

@@ -2,7 +2,8 @@
 //!
 //! Nothing here waits for two things at once. A cluster's task reads no further messages while the control loop has not taken
 //! what came of the last one, so a slow control loop holds the agents up and nothing piles up; orders of the control loop are
-//! always taken, so the two never wait for each other.
+//! always taken, so the two never wait for each other. An agent that is held up is not silent: its silence counts from the last
+//! moment at which it was not listened to.
 
 mod cluster;
 mod visitor;

@@ -24,8 +24,8 @@ const RESYNCS_PER_STREAM: u32 = 5;
 pub struct Settings {
     /// Agents say something at least this often.
     pub heartbeat_ms: u32,
-    /// An agent that is silent for so long is gone. Three heartbeats: one may be late, two may be lost with a connection that
-    /// is just being replaced.
+    /// An agent that is silent for so long while it is listened to is gone. Three heartbeats: one may be late, two may be lost
+    /// with a connection that is just being replaced.
     pub silence_ms: i64,
     /// Bounds on what one agent may make the server remember.
     pub limits: Limits,
@@ -54,6 +54,11 @@ pub enum SessionEvent {
     /// An agent wants to speak. The control loop takes the cluster's lease and answers with [`Session::accept`] or
     /// [`Session::refuse`].
     Greeted(Greeting),
+    /// The agent that greeted has gone before it was answered.
+    Left {
+        /// The cluster that it spoke for.
+        cluster: ClusterId,
+    },
     /// Something for the controller.
     Happened(Event),
 }
@@ -88,7 +93,8 @@ enum Stream {
 #[derive(Debug)]
 struct Conversation {
     epoch: u64,
-    last_heard: Timestamp,
+    /// Since when there was something to hear if the agent had said it.
+    silent_since: Timestamp,
     resyncs: u32,
     believing: Believing,
 }
@@ -164,7 +170,8 @@ impl Session {
         if epoch < highest_epoch {
             return self.refuse(&format!("its highest epoch is {highest_epoch}, and this server's only {epoch}"));
         }
-        self.stream = Stream::Open(Conversation { epoch, last_heard: now, resyncs: 0, believing: Believing::Nothing });
+        self.stream =
+            Stream::Open(Conversation { epoch, silent_since: now, resyncs: 0, believing: Believing::Nothing });
         let welcome = v1::Welcome {
             epoch,
             heartbeat_interval_ms: self.settings.heartbeat_ms,
@@ -192,7 +199,8 @@ impl Session {
     pub fn closed(&mut self) -> Vec<Output> {
         match std::mem::replace(&mut self.stream, Stream::Closed) {
             Stream::Open(_) => vec![happened(Event::AgentDisconnected { cluster: self.cluster.clone() })],
-            Stream::Closed | Stream::Greeted { .. } => Vec::new(),
+            Stream::Greeted { .. } => vec![Output::Tell(SessionEvent::Left { cluster: self.cluster.clone() })],
+            Stream::Closed => Vec::new(),
         }
     }
 
@@ -233,11 +241,18 @@ impl Session {
         vec![say(connect_response::Message::Resync(v1::Resync { reason }))]
     }
 
-    /// Time has passed.
+    /// What the agent says is not read at this moment, or waits to be read: its silence counts from here.
+    pub fn deaf(&mut self, now: Timestamp) {
+        if let Stream::Open(conversation) = &mut self.stream {
+            conversation.silent_since = now;
+        }
+    }
+
+    /// Time has passed. Silence counts from the last word, or from when the agent was listened to again.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Output> {
         let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(happened).collect();
         if let Stream::Open(conversation) = &self.stream {
-            let silence = now.millis_since(conversation.last_heard);
+            let silence = now.millis_since(conversation.silent_since);
             if silence >= self.settings.silence_ms {
                 outputs.extend(self.hang_up(format!("nothing was heard for {silence} ms")));
             }
@@ -250,7 +265,7 @@ impl Session {
         let Stream::Open(conversation) = &mut self.stream else {
             return self.hang_up("the agent spoke before it was welcome".to_owned());
         };
-        conversation.last_heard = now;
+        conversation.silent_since = now;
         match request.message {
             Some(connect_request::Message::Hello(_)) => self.hang_up("the agent said Hello twice".to_owned()),
             Some(connect_request::Message::Snapshot(snapshot)) => self.snapshot(snapshot),

@@ -97,3 +97,64 @@ fn a_listing_reaches_the_clusters_that_are_decided_for_here_and_no_others() {
     let known: Vec<&ClusterId> = replica.controller().clusters().collect();
     assert_eq!(known, [&ClusterId::from("blue")], "green was handed over while its listing was read");
 }
+
+fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterId> {
+    let greeting = Greeting {
+        cluster: cluster.into(),
+        cluster_uid: "u".to_owned(),
+        highest_epoch: 0,
+        region: String::new(),
+        agent_version: String::new(),
+        kubernetes_version: String::new(),
+    };
+    leased_by(replica.handle(Input::Heard(SessionEvent::Greeted(greeting)), Timestamp(at)))
+}
+
+/// The clusters whose leases are to be taken.
+fn leased_by(outputs: Vec<Output>) -> Vec<ClusterId> {
+    let taken = |output| match output {
+        Output::Call(Call::TakeLease { cluster, .. }) => Some(cluster),
+        _ => None,
+    };
+    outputs.into_iter().filter_map(taken).collect()
+}
+
+#[test]
+fn clusters_come_in_one_after_the_other_and_none_is_forgotten() {
+    let names = ["a", "b", "c", "d"].map(ClusterId::from);
+    let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region()).admitting(1);
+    assert_eq!(greet(&mut replica, "a", 0), names[..1]);
+    for waiting in &names[1..] {
+        assert!(greet(&mut replica, waiting, 0).is_empty());
+    }
+    // The store refuses a: somebody else decides for it.
+    let held = LeaseAnswer::Held { owner: "another".to_owned(), expires_in: std::time::Duration::ZERO };
+    let leased = Input::Leased { cluster: names[0].clone(), answer: Ok(held), past: Vec::new() };
+    assert_eq!(leased_by(replica.handle(leased, Timestamp(10))), names[1..2]);
+    // b is welcome, and its snapshot is believed.
+    let answer = granted(Scope::cluster("b"));
+    let leased = Input::Leased { cluster: names[1].clone(), answer, past: Vec::new() };
+    assert!(leased_by(replica.handle(leased, Timestamp(20))).is_empty());
+    let connected = happens(&mut replica, Event::AgentConnected { cluster: names[1].clone() }, 30);
+    assert!(leased_by(connected).is_empty());
+    let observation = Observation::Snapshot(Box::default());
+    let seen = happens(&mut replica, Event::Observed { cluster: names[1].clone(), observation }, 40);
+    assert_eq!(leased_by(seen), names[2..3]);
+    // c goes before it is answered.
+    let left = Input::Heard(SessionEvent::Left { cluster: names[2].clone() });
+    assert_eq!(leased_by(replica.handle(left, Timestamp(50))), names[3..]);
+}
+
+#[test]
+fn an_agent_that_sends_no_snapshot_holds_the_others_up_for_ten_seconds() {
+    let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region()).admitting(1);
+    greet(&mut replica, "a", 0);
+    greet(&mut replica, "b", 0);
+    let answer = granted(Scope::cluster("a"));
+    replica.handle(Input::Leased { cluster: "a".into(), answer, past: Vec::new() }, Timestamp(1_000));
+    happens(&mut replica, Event::AgentConnected { cluster: "a".into() }, 2_000);
+    // 2,000 + 10,000.
+    assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp(12_000)));
+    assert!(leased_by(replica.handle(Input::Time, Timestamp(11_999))).is_empty());
+    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp(12_000))), [ClusterId::from("b")]);
+}

@@ -106,13 +106,11 @@ impl Task {
                 Next::Came(incoming) => self.came(incoming),
                 Next::Ordered(order) => self.ordered(order),
                 Next::MayTell(Some(permit)) => {
-                    if let Some(event) = self.to_tell.pop_front() {
-                        permit.send(event);
-                    }
+                    self.tell_next(permit);
                     Vec::new()
                 }
                 Next::MaySay(permit) => self.say_next(permit),
-                Next::Time => self.session.tick(now()),
+                Next::Time => self.time_passed(),
             };
             self.perform(outputs);
         }
@@ -158,6 +156,24 @@ impl Task {
             Order::Resync(reason) => self.session.ask_again(reason),
             Order::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline),
         }
+    }
+
+    /// From when there is nothing left to tell, the agent is listened to again.
+    fn tell_next(&mut self, permit: OwnedPermit<SessionEvent>) {
+        if let Some(event) = self.to_tell.pop_front() {
+            permit.send(event);
+        }
+        if self.to_tell.is_empty() {
+            self.session.deaf(now());
+        }
+    }
+
+    /// Whatever waits here unread is no silence of the agent's.
+    fn time_passed(&mut self) -> Vec<Output> {
+        if !self.to_tell.is_empty() || !self.incoming.is_empty() {
+            self.session.deaf(now());
+        }
+        self.session.tick(now())
     }
 
     fn say_next(&mut self, permit: Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>) -> Vec<Output> {

@@ -140,6 +140,7 @@ impl World {
                 self.sessions.accept(&greeting.cluster, 3).await;
                 format!("greeted {}", greeting.highest_epoch)
             }
+            SessionEvent::Left { .. } => "left".into(),
             SessionEvent::Happened(event) => word(event),
         }
     }

@@ -84,6 +84,7 @@ fn word(output: &Output) -> String {
             None => "nothing".into(),
         },
         Output::Tell(SessionEvent::Greeted(greeting)) => format!("greeted {}", greeting.highest_epoch),
+        Output::Tell(SessionEvent::Left { .. }) => "left".into(),
         Output::Tell(SessionEvent::Happened(event)) => happening(event),
         Output::HangUp(_) => "hang up".into(),
     }
@@ -126,9 +127,9 @@ fn a_conversation_begins_when_the_control_loop_has_the_lease() {
 fn who_is_not_wanted_is_turned_away() {
     let mut session = session();
     session.opened(hello("u", 5));
-    assert_eq!(words(&session.accept(4, Timestamp(0))), ["hang up"], "the agent would refuse to obey");
+    assert_eq!(words(&session.accept(4, Timestamp(0))), ["left", "hang up"], "the agent would refuse to obey");
     session.opened(hello("u", 0));
-    assert_eq!(words(&session.refuse("another replica decides")), ["hang up"]);
+    assert_eq!(words(&session.refuse("another replica decides")), ["left", "hang up"]);
     assert!(session.admits(&hello("u", 0)).is_ok());
     assert!(session.admits(&hello("another", 0)).unwrap_err().contains("UID another"), "two clusters share a name");
 }
@@ -137,7 +138,7 @@ fn who_is_not_wanted_is_turned_away() {
 fn an_agent_speaks_in_turn() {
     let mut session = session();
     session.opened(hello("u", 0));
-    assert_eq!(hear(&mut session, heartbeat(0)), ["hang up"], "before welcome");
+    assert_eq!(hear(&mut session, heartbeat(0)), ["left", "hang up"], "before welcome");
     open(&mut session, 3);
     assert_eq!(hear(&mut session, connect_request::Message::Hello(hello("u", 0))), ["disconnected", "hang up"]);
 }
@@ -265,12 +266,44 @@ fn an_instruction_without_an_answer_fails_at_its_deadline() {
     assert!(session.tick(Timestamp(101)).is_empty());
 }
 
+/// The moments, from 1 to `until` seconds, at which the stream of a cluster that said something at 0 is ended when the session
+/// is asked once a second; `unread` says at which seconds what the agent says is not read.
+fn ends(until: i64, unread: impl Fn(i64) -> bool) -> Vec<i64> {
+    let mut session = following();
+    let at = |second: i64| Timestamp(second * 1_000);
+    let mut ended = |second: &i64| {
+        if unread(*second) {
+            session.deaf(at(*second));
+        }
+        words(&session.tick(at(*second))) == ["disconnected", "hang up"]
+    };
+    (1..=until).filter(|second| ended(second)).collect()
+}
+
 #[test]
 fn a_silent_agent_is_gone() {
-    let mut session = following();
-    assert!(session.tick(Timestamp(2_999)).is_empty());
-    assert_eq!(words(&session.tick(Timestamp(3_000))), ["disconnected", "hang up"]);
-    assert!(session.tick(Timestamp(9_999)).is_empty());
+    // 3 s after its last word, and once.
+    assert_eq!(ends(20, |_| false), [3]);
+}
+
+#[test]
+fn an_agent_is_not_silent_while_it_is_we_who_do_not_read() {
+    assert!(ends(1_000, |_| true).is_empty());
+    // Read again after second 100, it has 3 s from there.
+    assert_eq!(ends(1_000, |second| second <= 100), [103]);
+    assert_eq!(ends(1_000, |_| false), [3], "without that, everybody who is held up is hung up on");
+}
+
+#[test]
+fn who_greeted_and_is_not_answered_waits_and_may_leave() {
+    let mut session = session();
+    session.opened(hello("u", 0));
+    for second in 1..1_000 {
+        assert!(session.tick(Timestamp(second * 1_000)).is_empty());
+    }
+    assert_eq!(words(&session.opened(hello("u", 0))), ["left", "greeted 0"], "its place is taken by its next stream");
+    assert_eq!(words(&session.closed()), ["left"]);
+    assert!(session.closed().is_empty());
 }
 
 #[test]

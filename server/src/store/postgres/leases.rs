@@ -8,10 +8,6 @@ use super::super::lease::{Lease, LeaseAnswer, Open, Renewal, Scope};
 use super::signals::{Signal, raise};
 use super::{PostgresStore, column, commit, database, undertakings};
 
-/// Leases that one statement renews. It waits for every row that a decision is being written under, and holds those before it
-/// meanwhile: a thousand at once would have all decisions wait for the slowest.
-const RENEWED_AT_ONCE: usize = 50;
-
 impl PostgresStore {
     pub(super) async fn take(
         &self,
@@ -49,16 +45,6 @@ impl PostgresStore {
     }
 
     pub(super) async fn renew(&self, leases: &[Lease], duration: Duration) -> Result<Renewal, StoreError> {
-        let mut all = Renewal::default();
-        for some in leases.chunks(RENEWED_AT_ONCE) {
-            let Renewal { lost, wanted } = self.renew_some(some, duration).await?;
-            all.lost.extend(lost);
-            all.wanted.extend(wanted);
-        }
-        Ok(all)
-    }
-
-    async fn renew_some(&self, leases: &[Lease], duration: Duration) -> Result<Renewal, StoreError> {
         let (scopes, owners, epochs) = columns(leases);
         let renewed = sqlx::query!(
             "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $4)
