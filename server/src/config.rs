@@ -193,8 +193,8 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Value`] for the first value that its key does not take.
     pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
+        let listen = listen::resolve(layers)?;
         Ok(Self {
-            listen: listen::resolve(layers)?,
             store: StoreConfig {
                 database_url: layers.optional("store.database-url"),
                 data_dir: PathBuf::from(layers.text("store.data-dir")),
@@ -238,9 +238,10 @@ impl Config {
             },
             rails: rails::resolve(layers)?,
             lease: LeaseConfig {
-                owner: layers.optional("lease.owner").unwrap_or_else(owner::unique),
+                owner: layers.optional("lease.owner").unwrap_or_else(|| owner::of(listen.grpc)),
                 duration: layers.duration("lease.duration")?,
             },
+            listen,
             shutdown_grace: layers.duration("shutdown.grace")?,
             log_filter: layers.text("log.filter"),
             log_json: layers.choice("log.format")? == "json",

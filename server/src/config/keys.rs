@@ -514,7 +514,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "fleetwright-0",
-        "Name that this replica holds leases under. Absent: the machine's name and a part that differs from start to start, so that any number of replicas share one file. A name that is given must belong to one process at a time: a lease goes back at once to the name that held it, so that a server which is alone goes on after a crash without waiting for lease.duration.",
+        "Name that this replica holds leases under. Absent: the machine's name and a part that stands for listen.grpc in this network until the machine starts anew (with port 0: for this process), so that any number of replicas share one file. A name must belong to one process at a time: a lease goes back at once to the name that held it, so that a server which is started again in its place does not wait for lease.duration.",
     ),
     key(
         "lease.duration",
