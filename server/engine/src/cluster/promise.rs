@@ -57,7 +57,7 @@ impl Promises {
 
     /// Whether anybody was promised room on `target`.
     #[must_use]
-    pub fn awaits(&self, target: &Target) -> bool {
+    pub fn expected_by(&self, target: &Target) -> bool {
         self.by_target.contains_key(target)
     }
 
@@ -102,7 +102,7 @@ impl Promises {
 
     /// Takes back everything promised on `target`.
     pub fn withdraw(&mut self, target: &Target) {
-        if self.awaits(target) {
+        if self.expected_by(target) {
             self.retain(|_, promise| promise.target != *target);
         }
     }

@@ -167,7 +167,7 @@ impl Ward {
     }
 
     fn is_awaited(&self, claim: &Text) -> bool {
-        self.state.promises.awaits(&Target::Claim(claim.clone()))
+        self.state.promises.expected_by(&Target::Claim(claim.clone()))
     }
 
     fn note_arrivals(&mut self, now: Timestamp) {
