@@ -137,7 +137,18 @@ pub(crate) struct Replica {
     silent: BTreeMap<ClusterId, Timestamp>,
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
+    renewing: Renewing,
     admission: Admission,
+}
+
+/// Whether the store is prolonging leases. It is asked by one call at a time: two that are under way at once may each wait for
+/// rows that the other holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Renewing {
+    No,
+    UnderWay,
+    /// And has to be asked again after that, because somebody wished for a lease meanwhile.
+    OnceMore,
 }
 
 impl Replica {
@@ -153,6 +164,7 @@ impl Replica {
             uids: BTreeMap::new(),
             silent: BTreeMap::new(),
             asking: false,
+            renewing: Renewing::No,
             admission: Admission::default(),
         }
     }
@@ -208,11 +220,7 @@ impl Replica {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()
             }
-            Input::RenewalDue => {
-                let leases: Vec<Lease> = self.leases().cloned().collect();
-                let renew = (!leases.is_empty()).then_some(Call::Renew(leases));
-                renew.into_iter().chain(self.region.renewal_due()).map(Output::Call).collect()
-            }
+            Input::RenewalDue => self.renew().into_iter().chain(self.region.renewal_due()).map(Output::Call).collect(),
             Input::ListingDue => {
                 let due = self.region.listing_due(self.leases.keys(), now);
                 due.map(Output::Call).into_iter().collect()
@@ -270,7 +278,19 @@ impl Replica {
     }
 
     /// Forgets the clusters whose leases are lost, and hands over those that another replica wants and whose agent is gone.
+    fn renew(&mut self) -> Option<Call> {
+        if self.renewing != Renewing::No {
+            self.renewing = Renewing::OnceMore;
+            return None;
+        }
+        let leases: Vec<Lease> = self.leases().cloned().collect();
+        let call = (!leases.is_empty()).then_some(Call::Renew(leases))?;
+        self.renewing = Renewing::UnderWay;
+        Some(call)
+    }
+
     fn renewed(&mut self, renewal: &Renewal, now: Timestamp) -> Vec<Output> {
+        let again = std::mem::replace(&mut self.renewing, Renewing::No) == Renewing::OnceMore;
         let mut outputs: Vec<Output> = renewal.lost.iter().flat_map(|lease| self.give_up(lease, now)).collect();
         for (lease, by) in &renewal.wanted {
             let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
@@ -281,6 +301,7 @@ impl Replica {
                 outputs.push(Output::Call(Call::Release(vec![lease.clone()])));
             }
         }
+        outputs.extend(again.then(|| self.renew()).flatten().map(Output::Call));
         outputs
     }
 

@@ -67,6 +67,23 @@ fn a_region_stays_where_it_is_whoever_wishes_for_it() {
     assert_eq!(held, [Scope::cluster("blue"), region()], "both are renewed, and given back at the end");
 }
 
+/// How many calls to renew follow.
+fn renewals(outputs: &[Output]) -> usize {
+    outputs.iter().filter(|output| matches!(output, Output::Call(Call::Renew(_)))).count()
+}
+
+#[test]
+fn leases_are_renewed_by_one_call_at_a_time_and_once_more_when_somebody_asked_meanwhile() {
+    let mut replica = replica();
+    let mut happens = |input| renewals(&replica.handle(input, Timestamp(1_000)));
+    let done = || Input::Renewed(Renewal::default());
+    assert_eq!(happens(Input::RenewalDue), 1);
+    assert_eq!(happens(Input::RenewalDue) + happens(Input::RenewalDue), 0, "one is under way");
+    assert_eq!(happens(done()), 1, "two wishes, one call");
+    assert_eq!(happens(done()), 0);
+    assert_eq!(happens(Input::RenewalDue), 1);
+}
+
 #[test]
 fn who_has_lost_its_leases_tells_the_agent_and_asks_the_cloud_no_more() {
     let mut replica = replica();
