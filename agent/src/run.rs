@@ -122,16 +122,21 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
     }
 }
 
-/// Completes when the process is asked to stop (SIGTERM or SIGINT).
-pub async fn asked_to_stop() {
+/// Completes when the process is asked to stop (SIGTERM or SIGINT). Both are caught from the call on, not from the first
+/// time that somebody waits: a process that is asked to stop while it starts still ends in order.
+pub fn asked_to_stop() -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        // Without a handler the signal ends the process at once, which is what was asked for.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+    let caught =
+        signal(SignalKind::terminate()).and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
+    async move {
+        let Ok((mut terminate, mut interrupt)) = caught else {
+            // Without a handler the signal ends the process at once, which is what was asked for.
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }
 

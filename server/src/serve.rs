@@ -90,10 +90,14 @@ pub(crate) struct Server {
 pub(crate) async fn until_stopped(config: Config) -> anyhow::Result<()> {
     let stop = agent::asked_to_stop();
     let grace = config.shutdown_grace;
-    let mut server = clouds::start(config).await?;
+    tokio::pin!(stop);
+    let mut server = tokio::select! {
+        started = clouds::start(config) => started?,
+        () = &mut stop => return Ok(()),
+    };
     info!("agents connect to grpc://{}; live page at http://{}/", server.grpc, server.http);
     let ended = tokio::select! {
-        () = stop => Ok(()),
+        () = &mut stop => Ok(()),
         ended = server.broken() => ended,
     };
     info!("stopping");

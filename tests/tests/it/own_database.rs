@@ -18,17 +18,42 @@ fn postmaster(data: &Path) -> Option<u32> {
     file.lines().next()?.trim().parse().ok()
 }
 
-#[test]
-fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order() {
+/// Whether PostgreSQL is installed; says so when `test` is skipped, past the test harness, which shows what a passing test
+/// prints only when asked.
+fn installed(test: &str) -> bool {
     let installed = std::fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut versions| versions.next().is_some());
     if !installed {
-        // Written past the test harness, which shows what a passing test prints only when asked.
-        let test = "its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order";
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no PostgreSQL in /usr/lib/postgresql");
+    }
+    installed
+}
+
+/// A folder for the database of a server.
+fn data_in(folder: &Folder) -> PathBuf {
+    PathBuf::from(folder.file("store/marker", "")).parent().expect("it has a parent").to_owned()
+}
+
+/// A server that is asked to stop as soon as it has a database, and long before it serves anybody.
+#[test]
+fn a_server_that_is_asked_to_stop_while_it_starts_ends_in_order() {
+    if !installed("a_server_that_is_asked_to_stop_while_it_starts_ends_in_order") {
         return;
     }
     let folder = Folder::new();
-    let data = PathBuf::from(folder.file("store/marker", "")).parent().unwrap().to_owned();
+    let data = data_in(&folder);
+    let server = serve(&data.display().to_string());
+    let _told = server.line_with(&["PostgreSQL"], PATIENCE);
+    assert_eq!(server.stop(PATIENCE), 0);
+    assert_eq!(postmaster(&data), None, "and its PostgreSQL with it");
+}
+
+#[test]
+fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order() {
+    if !installed("its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order") {
+        return;
+    }
+    let folder = Folder::new();
+    let data = data_in(&folder);
     let path = data.display().to_string();
     let up = |server: &Running, how: &str| {
         let told = server.line_with(&["PostgreSQL"], PATIENCE);
