@@ -4,9 +4,11 @@ mod crashes;
 mod faults;
 mod load;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use serde_json::Value;
 
 use super::exit::{Failure, Status};
+use super::output;
 
 /// Run the system against faults or load, and say whether anything happened that must never happen
 #[derive(Debug, Subcommand)]
@@ -14,6 +16,22 @@ pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
     Crashes(crashes::CrashesFlags),
     Load(load::LoadFlags),
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Table,
+    Json,
+}
+
+impl Form {
+    fn print(self, table: impl FnOnce() -> String, document: impl FnOnce() -> Value) -> Result<(), Failure> {
+        match self {
+            Self::Table => output::print_text(&table()),
+            Self::Json => output::print_text(&format!("{:#}\n", document())),
+        }
+    }
 }
 
 pub(crate) fn run(command: SimulateCommand) -> Result<Status, Failure> {

@@ -78,10 +78,8 @@ fn the_order_of_fields_in_a_converted_class_is_that_of_the_template() {
     );
 }
 
-#[test]
-fn a_provisioner_with_everything_inline_becomes_two_objects() {
-    let converted = good(
-        "
+/// A Provisioner that says everything itself, its provider included.
+const INLINE: &str = "
 apiVersion: karpenter.sh/v1alpha5
 kind: Provisioner
 metadata: {name: batch}
@@ -108,8 +106,11 @@ spec:
     securityGroupSelector: {karpenter.sh/discovery: c}
     metadataOptions: {httpTokens: required}
     blockDeviceMappings: [{deviceName: /dev/xvdb, ebs: {volumeSize: 200Gi, volumeType: gp3}}]
-",
-    );
+";
+
+#[test]
+fn a_provisioner_with_everything_inline_becomes_two_objects() {
+    let converted = good(INLINE);
     assert_becomes(
         &converted,
         "

@@ -108,9 +108,8 @@ fn disruption_follows_the_table() {
     assert_eq!(disruption("null"), "WhenEmptyOrUnderutilized 0s 720h");
 }
 
-#[test]
-fn an_article_with_the_usual_mistakes_is_understood() {
-    let text = "
+/// As articles of the time have it: old selectors, limits in their old place, references left out.
+const ARTICLE: &str = "
 apiVersion: karpenter.sh/v1beta1
 kind: NodePool
 metadata: {name: general}
@@ -149,7 +148,10 @@ spec:
       requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}]
   weight: 20
 ";
-    let converted = good(text);
+
+#[test]
+fn an_article_with_the_usual_mistakes_is_understood() {
+    let converted = good(ARTICLE);
     let all = objects(&converted);
     assert_eq!(all[0]["spec"]["limits"], serde_json::json!({"cpu": 1000, "memory": "4Ti"}));
     assert_eq!(all[0]["spec"]["disruption"]["consolidateAfter"], "30s");
@@ -168,7 +170,7 @@ spec:
         assert_eq!(all[at]["spec"]["template"]["spec"]["expireAfter"], "720h");
     }
     // limits, consolidateAfter, two selectors, two references.
-    let refused = super::strict(text);
+    let refused = super::strict(ARTICLE);
     assert_eq!(refused.lines().count(), 6, "{refused}");
     for part in [
         "spec.limits.resources",

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
+use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::cli::output;
 use crate::crashes::{self, Plan, Report, Window};
 use crate::telemetry;
 
@@ -48,12 +48,6 @@ pub(crate) struct CrashesFlags {
     output: Form,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    Table,
-    Json,
-}
-
 pub(crate) fn run(flags: CrashesFlags) -> Result<Status, Failure> {
     telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
@@ -69,10 +63,7 @@ pub(crate) fn run(flags: CrashesFlags) -> Result<Status, Failure> {
     };
     let report = runtime.block_on(crashes::run(&plan));
     let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
-    match flags.output {
-        Form::Table => output::print_text(&table(&report))?,
-        Form::Json => output::print_text(&format!("{:#}\n", document(&report)))?,
-    }
+    flags.output.print(|| table(&report), || document(&report))?;
     Ok(if report.is_well() { Status::Done } else { Status::Leftover })
 }
 

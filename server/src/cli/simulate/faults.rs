@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
+use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::cli::output;
 use crate::rehearsal::guard::Guard;
 use crate::rehearsal::many::{self, Summary};
 
@@ -37,12 +37,6 @@ pub(crate) struct FaultsFlags {
     output: Form,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    Table,
-    Json,
-}
-
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let number =
         |part: &str| part.parse::<u64>().map_err(|_| format!("{part:?} is no seed; write two numbers, 1..1000"));
@@ -68,10 +62,7 @@ pub(crate) fn run(flags: &FaultsFlags) -> Result<Status, Failure> {
     let jobs = flags.jobs.map_or_else(available, NonZeroUsize::get);
     let summary = many::run(flags.seeds.clone(), flags.without, jobs);
     let took = begun.elapsed();
-    match flags.output {
-        Form::Table => output::print_text(&table(&summary, took))?,
-        Form::Json => output::print_text(&format!("{:#}\n", document(&summary, took)))?,
-    }
+    flags.output.print(|| table(&summary, took), || document(&summary, took))?;
     Ok(if summary.failures.is_empty() { Status::Done } else { Status::Leftover })
 }
 

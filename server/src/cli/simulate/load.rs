@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
+use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::cli::output;
 use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Upset, Usage};
 use crate::telemetry;
 
@@ -71,12 +71,6 @@ pub(crate) struct LoadFlags {
     output: Form,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    Table,
-    Json,
-}
-
 pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
     telemetry::log(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
@@ -101,10 +95,7 @@ pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
         }
     });
     let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
-    match flags.output {
-        Form::Table => output::print_text(&table(&plan, &report))?,
-        Form::Json => output::print_text(&format!("{:#}\n", document(&plan, &report)))?,
-    }
+    flags.output.print(|| table(&plan, &report), || document(&plan, &report))?;
     Ok(if report.is_well() { Status::Done } else { Status::Leftover })
 }
 
