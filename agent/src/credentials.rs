@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
+use crate::causes::in_full;
 use crate::config::Credentials;
-use crate::run::in_full;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@
 //! (how what many pods share is sent once), [`run`] (the task that connects the three with a network), [`config`]. The port's
 //! implementation for real clusters, and the program, are in `agent/kubernetes`, so that who only simulates clusters builds neither.
 
+mod causes;
 pub mod config;
 mod credentials;
 pub mod intern;
@@ -14,5 +15,6 @@ pub mod link;
 pub mod port;
 pub mod run;
 
+pub use causes::in_full;
 pub use port::{Cluster, ClusterError, Done, Identity, Observed, Seen};
 pub use run::{RunError, Target, asked_to_stop, run};

@@ -16,6 +16,7 @@ use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
+use crate::causes::in_full;
 use crate::config::Credentials;
 use crate::credentials::{self, CredentialsError};
 use crate::link::{Link, Output, Speaker};
@@ -160,18 +161,6 @@ fn endpoint(target: &Target) -> Result<Endpoint, RunError> {
         .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true))
-}
-
-/// An error with everything beneath it; the outermost sentence alone rarely names the cause.
-pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Milliseconds since 1970.

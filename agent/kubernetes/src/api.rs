@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent::in_full;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -148,19 +149,4 @@ async fn refusal(method: &Method, path: &str, answer: Response<Body>) -> ApiErro
 /// The request for people: without its parameters.
 fn tried(method: &Method, path: &str) -> String {
     format!("{method} {}", path.split('?').next().unwrap_or(path))
-}
-
-/// An error with everything beneath it; the outermost sentence alone rarely names the cause.
-pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -9,10 +9,9 @@ use tracing::warn;
 
 use crate::api::Api;
 use crate::error::gone_is_fine;
-use crate::obey::now_ms;
+use crate::moment::{millis, now_ms};
 use crate::picture::Picture;
 use crate::resource::LEASE;
-use crate::seen::millis;
 
 /// Leases are looked at this often: an autoscaler that starts is noticed before it buys, for its own batching takes longer.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);

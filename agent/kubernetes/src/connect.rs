@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use agent::Identity;
 use agent::config::KubernetesConfig;
+use agent::in_full;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 
-use crate::api::{Api, in_full};
+use crate::api::Api;
 use crate::error::ApiError;
-use crate::obey::text_at;
+use crate::fields::text_at;
 use crate::resource::NAMESPACE;
 
 /// Why there is no way to the API server.

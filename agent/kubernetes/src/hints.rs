@@ -14,7 +14,7 @@ use tracing::debug;
 
 use crate::api::Api;
 use crate::error::{ApiError, Kind};
-use crate::obey::text_at;
+use crate::fields::text_at;
 use crate::resource::POD;
 
 /// The name under which hints appear in `metadata.managedFields`: what tells them from the scheduler's own nominations, also

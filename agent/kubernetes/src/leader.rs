@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use crate::api::Api;
 use crate::error::{ApiError, Kind, gone_is_fine};
-use crate::obey::text_at;
+use crate::fields::text_at;
 use crate::resource::LEASE;
 
 /// Who wants which Lease.

@@ -20,6 +20,7 @@ use agent::Seen;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
+use crate::moment::millis;
 use shape::Shared;
 
 /// One object, read.
@@ -133,11 +134,6 @@ pub(crate) enum Amount {
 }
 
 pub(crate) type Amounts = BTreeMap<String, Amount>;
-
-/// Milliseconds since 1970 of a moment as Kubernetes writes it; 0 without one.
-pub(crate) fn millis(text: Option<&str>) -> i64 {
-    text.and_then(|text| text.parse::<jiff::Timestamp>().ok()).map_or(0, jiff::Timestamp::as_millisecond)
-}
 
 pub(crate) fn quantities(amounts: &Amounts) -> Vec<v1::Quantity> {
     let quantity = |(resource, amount): (&String, &Amount)| v1::Quantity {

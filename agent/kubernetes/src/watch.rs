@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::in_full;
 use agent::link::backoff::Backoff;
 use fleetwright_proto::v1;
 use http_body_util::BodyExt;
@@ -22,10 +23,11 @@ use tracing::{debug, info, warn};
 
 use crate::api::Api;
 use crate::error::{ApiError, Kind};
+use crate::moment::millis;
 use crate::picture::{Change, Picture};
 use crate::resource::{self, Resource};
 use crate::seen::shape::Shared;
-use crate::seen::{self, Read, millis};
+use crate::seen::{self, Read};
 use lines::{Line, Lines, Word};
 
 /// Objects in one page of a list: some 5 MB of pods.
@@ -332,7 +334,7 @@ impl Watcher {
     }
 
     fn broken(&self, error: &dyn std::error::Error) -> ApiError {
-        ApiError::unreachable(self.tried(), crate::api::in_full(error))
+        ApiError::unreachable(self.tried(), in_full(error))
     }
 
     /// An error that the API server told in the middle of a watch.

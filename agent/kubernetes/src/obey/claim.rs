@@ -4,12 +4,12 @@ use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Admission, Attempt, FINALIZER, OBEYED, Rank, admit, amounts_of, map_of, now_in_seconds, stale, text_at, texts_at,
-};
+use super::{Admission, Attempt, FINALIZER, OBEYED, Rank, admit, stale};
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
 use crate::error::{ApiError, Kind, gone_is_fine};
+use crate::fields::{amounts_of, map_of, text_at, texts_at};
+use crate::moment::now_in_seconds;
 use crate::resource::{NODE, NODE_CLAIM, NODE_POOL, Resource};
 
 /// Creates a claim. Its owner is the NodePool of that name that is there.

@@ -19,10 +19,12 @@ use tracing::{info, warn};
 
 use super::claim::write_status;
 use super::event::Said;
-use super::{Admission, Attempt, Rank, admit, list_at, now_ms, text_at};
+use super::{Admission, Attempt, Rank, admit};
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
 use crate::error::{ApiError, Kind, gone_is_fine};
+use crate::fields::{list_at, text_at};
+use crate::moment::now_ms;
 use crate::resource::{NODE, NODE_CLAIM, POD};
 use order::{DISRUPTED, Guest, PodList, Step};
 

@@ -8,10 +8,11 @@ use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Value, json};
 
-use super::{Attempt, text_at};
+use super::Attempt;
 use crate::api::{Api, FIELD_MANAGER};
 use crate::cluster::Kubernetes;
 use crate::error::{ApiError, gone_is_fine};
+use crate::fields::text_at;
 use crate::resource::{self, EVENT, Resource};
 
 /// Events that are remembered, to be counted up rather than written again. Kubernetes itself forgets events after an hour.

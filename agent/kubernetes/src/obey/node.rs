@@ -5,9 +5,10 @@ use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 
 use super::claim::{taint, write_status};
-use super::{Admission, Attempt, FINALIZER, Rank, admit, list_at, map_of, text_at, texts_at};
+use super::{Admission, Attempt, FINALIZER, Rank, admit};
 use crate::cluster::Kubernetes;
 use crate::error::{ApiError, Kind};
+use crate::fields::{list_at, map_of, text_at, texts_at};
 use crate::hints;
 use crate::resource::{NODE, NODE_CLAIM};
 

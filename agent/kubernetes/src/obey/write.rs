@@ -4,10 +4,12 @@ use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, map_of, now_in_seconds, texts_at};
+use super::Attempt;
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
 use crate::error::gone_is_fine;
+use crate::fields::{map_of, texts_at};
+use crate::moment::now_in_seconds;
 use crate::resource;
 
 /// Writes what the order says, as far as it is not there already. An object that is gone wants nothing any more.

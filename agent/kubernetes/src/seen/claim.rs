@@ -5,7 +5,8 @@ use fleetwright_proto::v1;
 use serde::Deserialize;
 
 use super::shape::Shared;
-use super::{Amounts, ConditionJson, Meta, Row, TaintJson, conditions, millis, pairs, quantities, taints};
+use super::{Amounts, ConditionJson, Meta, Row, TaintJson, conditions, pairs, quantities, taints};
+use crate::moment::millis;
 
 /// Annotations of NodeClaims that leave the cluster, by prefix.
 const ANNOTATIONS: [&str; 3] = ["karpenter.sh/", "karpenter.k8s.aws/", "fleetwright.dev/"];

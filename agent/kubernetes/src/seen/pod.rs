@@ -5,8 +5,9 @@ use fleetwright_proto::v1;
 use serde::Deserialize;
 
 use super::shape::{ContainerStatusJson, Resizing, Shared, SpecJson, shape, volumes};
-use super::{ConditionJson, Meta, Row, millis};
+use super::{ConditionJson, Meta, Row};
 use crate::hints::HINT_MANAGER;
+use crate::moment::millis;
 
 /// Annotations of pods that leave the cluster: by prefix, and the one that orders evictions.
 const ANNOTATIONS: [&str; 3] = ["karpenter.sh/", "fleetwright.dev/", "controller.kubernetes.io/pod-deletion-cost"];

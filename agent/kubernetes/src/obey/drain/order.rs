@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::moment::millis;
 use crate::seen::pod::PodJson;
 use crate::seen::shape::TolerationJson;
 
@@ -114,7 +115,7 @@ fn is_protected(pod: &PodJson, now: i64) -> bool {
         return true;
     }
     let Some(time) = go_duration_ms(value).filter(|time| *time > 0) else { return false };
-    let started = crate::seen::millis(pod.status.start_time.as_deref());
+    let started = millis(pod.status.start_time.as_deref());
     started == 0 || now - started < time
 }
 
