@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use e2e::kubernetes::cluster::{Seen, until};
@@ -15,6 +15,8 @@ use serde_json::json;
 const NODES: usize = 500;
 const DEPLOYMENTS: usize = 50;
 const PODS_EACH: u32 = 100;
+/// Of the deployments, how many are scaled to nothing and back: 500 pods go and 500 come.
+const RENEWED: usize = 5;
 /// Busy machines need long for so many objects.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Over which CPU time is counted, in a cluster where nothing happens.
@@ -52,9 +54,10 @@ async fn play(world: &World) -> Told {
     let before = cpu_ticks(agent)?;
     tokio::time::sleep(STEADY).await;
     let per_mille = (cpu_ticks(agent)? - before) * 1000 / TICKS_A_SECOND / STEADY.as_secs();
+    let renewal = of_a_renewal(world, agent).await?;
     let (resident, peak) = (memory_kib(agent, "VmRSS:")?, memory_kib(agent, "VmHWM:")?);
     let told = format!(
-        "{NODES} nodes, {} pods: {:.1} MB resident (peak {:.1} MB), {}.{} % of a core over {STEADY:?}",
+        "{NODES} nodes, {} pods: {:.1} MB resident (peak {:.1} MB), {}.{} % of a core over {STEADY:?}; {renewal}",
         DEPLOYMENTS * PODS_EACH as usize,
         resident as f64 * 1024.0 / 1e6,
         peak as f64 * 1024.0 / 1e6,
@@ -64,6 +67,28 @@ async fn play(world: &World) -> Told {
     ensure!(resident <= MOST_MEMORY_KIB, "more memory than 50 MB\n{told}");
     ensure!(per_mille <= MOST_CPU_PER_MILLE, "more than 5 % of a core\n{told}");
     Ok(told)
+}
+
+/// What it costs the agent that pods go and others come in their place.
+async fn of_a_renewal(world: &World, agent: u32) -> anyhow::Result<String> {
+    let (before, begun) = (cpu_ticks(agent)?, Instant::now());
+    let all = i32::try_from(DEPLOYMENTS)? * i32::try_from(PODS_EACH)?;
+    let renewed = i32::try_from(RENEWED)? * i32::try_from(PODS_EACH)?;
+    for (replicas, ready) in [(0, all - renewed), (PODS_EACH, all)] {
+        for number in 0..RENEWED {
+            world.cluster.scale(&format!("app-{number}"), replicas).await?;
+        }
+        world.cluster.until_ready(ready, PATIENCE).await?;
+    }
+    until_calm(agent).await?;
+    let used = (cpu_ticks(agent)? - before) * 1000 / TICKS_A_SECOND;
+    let took = begun.elapsed();
+    let per_mille = u128::from(used) * 1000 / took.as_millis().max(1);
+    Ok(format!(
+        "{renewed} pods that go and {renewed} that come: {used} ms of CPU, {}.{} % of a core over {took:.0?}",
+        per_mille / 10,
+        per_mille % 10,
+    ))
 }
 
 /// Until what the agent has been told of the last pod is behind it: a second with less than 10 % of a core.
