@@ -39,6 +39,17 @@ pub enum Command {
         /// Provider id.
         provider_id: Text,
     },
+    /// Write down that a launch has given a machine: [`Outcome::Done`].
+    Settle {
+        /// Where.
+        cluster: ClusterId,
+        /// NodeClaim.
+        claim: Text,
+        /// The attempt that it was launched in.
+        attempt: u32,
+        /// Provider id.
+        provider_id: Text,
+    },
     /// Close what was written down about a NodeClaim: [`Outcome::Done`].
     Close {
         /// Where.
@@ -70,6 +81,7 @@ impl Command {
             }
             Self::Terminate { cluster, claim, .. }
             | Self::Describe { cluster, claim, .. }
+            | Self::Settle { cluster, claim, .. }
             | Self::Close { cluster, claim } => Some((cluster.clone(), of_claim(claim))),
         }
     }
@@ -84,6 +96,7 @@ impl Command {
             Self::Instruct { cluster, .. }
             | Self::Terminate { cluster, .. }
             | Self::Describe { cluster, .. }
+            | Self::Settle { cluster, .. }
             | Self::Close { cluster, .. } => cluster,
         }
     }
@@ -93,7 +106,7 @@ impl Command {
     #[must_use]
     pub fn patience_ms(&self) -> i64 {
         match self {
-            Self::Record(_) | Self::Close { .. } => 10_000,
+            Self::Record(_) | Self::Settle { .. } | Self::Close { .. } => 10_000,
             Self::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => 120_000,
             Self::Instruct { .. } | Self::Terminate { .. } | Self::Describe { .. } => 30_000,
             Self::Launch(_) | Self::Relaunch(_) => 60_000,
@@ -174,7 +187,7 @@ pub enum Step {
     },
 }
 
-/// The event that the outcome of `command` is; `None` when the cloud will tell.
+/// The event that the outcome of `command` is; `None` when nobody waits for it, or when the cloud will tell.
 pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
     match command {
         Command::Record(decision) => Some(Event::Recorded { decision: decision.id }),
@@ -188,7 +201,7 @@ pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
             let gone = || Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() };
             Some(described(cluster, claim, *attempt, outcome).unwrap_or_else(gone))
         }
-        Command::Close { .. } => None,
+        Command::Settle { .. } | Command::Close { .. } => None,
         Command::Terminate { cluster, provider_id, .. } => (outcome != Outcome::Begun)
             .then(|| Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() }),
     }

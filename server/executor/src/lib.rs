@@ -8,7 +8,7 @@
 //! Promises that it keeps:
 //! - Commands about one NodeClaim are carried out one after the other, in the order in which they were decided.
 //! - A launch whose outcome is unknown is repeated, with the same token, until the cloud has told what came of it.
-//! - Every effect but a view is answered by exactly one event, however often it had to be tried.
+//! - Every effect that somebody waits for is answered by exactly one event, however often it had to be tried.
 //!
 //! Reading order: [`command`] (what is asked and answered), [`backoff`] (how long to wait), `flight` (one command), `flights`
 //! (all of them).
@@ -66,6 +66,9 @@ impl Executor {
             Effect::Relaunch(planned) => Command::Relaunch(planned),
             Effect::Describe { cluster, claim, attempt, provider_id } => {
                 Command::Describe { cluster, claim, attempt, provider_id }
+            }
+            Effect::Settle { cluster, claim, attempt, provider_id } => {
+                Command::Settle { cluster, claim, attempt, provider_id }
             }
             Effect::Close { cluster, claim } => Command::Close { cluster, claim },
             Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },

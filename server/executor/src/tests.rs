@@ -146,3 +146,17 @@ fn what_a_launch_could_not_get_is_told_with_what_it_got() {
     let Event::Launched(launched) = event.as_ref() else { panic!("{event:?}") };
     assert_eq!(launched.sold_out, sold_out);
 }
+
+#[test]
+fn what_is_written_down_belatedly_is_tried_until_it_is_done_and_told_to_nobody() {
+    let mut executor = Executor::new(1);
+    let (cluster, claim, provider_id) = (text("c1"), text("a"), text("aws:///z/i-1"));
+    let steps = executor.start(Effect::Settle { cluster, claim, attempt: 1, provider_id }, Timestamp(0));
+    let (id, command) = run(&steps);
+    assert!(matches!(command, Command::Settle { attempt: 1, .. }), "{command:?}");
+    assert_eq!(executor.outcome(id, again(), Timestamp(1)), []);
+    let due = executor.next_wakeup().unwrap();
+    assert_eq!(run(&executor.tick(due)).0, id);
+    assert_eq!(executor.outcome(id, Outcome::Done, due), []);
+    assert_eq!(executor.in_flight(), 0);
+}

@@ -281,7 +281,13 @@ impl SimulatedCluster {
     #[must_use]
     pub fn is_draining(&self, claim: &str) -> bool {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
-        let node = self.nodes.values().find(|node| Some(&node.provider_id) == provider);
+        provider.is_some_and(|provider| self.is_machine_draining(provider))
+    }
+
+    /// Whether the Node of a machine is to be drained, by provider id and with or without a NodeClaim.
+    #[must_use]
+    pub fn is_machine_draining(&self, provider_id: &str) -> bool {
+        let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id);
         node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == hands::DISRUPTED))
     }
 

@@ -170,6 +170,7 @@ impl<C: CloudProvider> Errand<'_, C> {
             Command::Launch(order) => self.launch(&order).await,
             Command::Relaunch(decided) => self.relaunch(&decided).await,
             Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
+            Command::Settle { claim, attempt, provider_id, .. } => self.bought(&claim, attempt, &provider_id).await,
             Command::Close { claim, .. } => self.close(&claim).await,
             Command::Terminate { cluster, claim, provider_id } => self.terminate(&cluster, &claim, &provider_id).await,
             // Instructions go through the sessions, which keep them until they are answered.
@@ -179,6 +180,14 @@ impl<C: CloudProvider> Errand<'_, C> {
 
     async fn record(&self, decision: &Decision) -> Outcome {
         match self.log.record(self.store, &self.lease, decision, records::entry(decision)).await {
+            Ok(()) => Outcome::Done,
+            Err(error) => again(error),
+        }
+    }
+
+    async fn bought(&self, claim: &str, attempt: u32, provider_id: &str) -> Outcome {
+        let settlement = Settlement::Launched { provider_id: provider_id.to_owned() };
+        match self.store.settle(&self.lease, claim, attempt, &settlement).await {
             Ok(()) => Outcome::Done,
             Err(error) => again(error),
         }

@@ -26,7 +26,7 @@ pub(crate) enum Violation {
     LaunchBeforeClaim { cluster: Text, claim: Text },
     /// Two machines were sold for one NodeClaim.
     LaunchedTwice { cluster: Text, claim: Text },
-    /// A machine ran for long although no NodeClaim stood for it.
+    /// A machine ran for long although no NodeClaim stood for it, and nobody drained it.
     Unclaimed { cluster: Text, instance: Text },
     /// A process called the cloud for a cluster whose lease another one held.
     FencedCall { cluster: Text, what: String },
@@ -106,7 +106,7 @@ impl fmt::Display for Violation {
             }
             Self::LaunchedTwice { cluster, claim } => write!(f, "two machines were sold for {cluster}/{claim}"),
             Self::Unclaimed { cluster, instance } => {
-                write!(f, "{instance} of {cluster} has run for {} min without a NodeClaim", COLLECTED_MS / 60_000)
+                write!(f, "{instance} of {cluster} has run for {} min without a NodeClaim or a drain", COLLECTED_MS / 60_000)
             }
             Self::FencedCall { cluster, what } => {
                 write!(f, "a process that another one has replaced in {cluster} asked the cloud to {what}")
@@ -160,7 +160,7 @@ pub(super) struct Memory {
     sold: usize,
     /// When machines were sold, by cluster; looked at only where there are bounds.
     sales: BTreeMap<Text, Vec<Timestamp>>,
-    /// Since when machines have been seen without a NodeClaim.
+    /// Since when machines have been seen without a NodeClaim and without a drain.
     unclaimed: BTreeMap<Text, Timestamp>,
 }
 
@@ -278,9 +278,11 @@ impl Rehearsal {
         found
     }
 
+    /// A drain takes as long as PodDisruptionBudgets make it; that it ends at all is looked at when everything is at rest.
     fn look_for_unclaimed(&mut self) {
         let now = self.stage.now();
-        let unclaimed = self.unclaimed();
+        let mut unclaimed = self.unclaimed();
+        unclaimed.retain(|(cluster, instance)| !self.is_being_drained(cluster, instance));
         self.memory.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
         for (cluster, instance) in unclaimed {
             let since = *self.memory.unclaimed.entry(instance.clone()).or_insert(now);
@@ -288,6 +290,17 @@ impl Rehearsal {
                 self.violations.insert(Violation::Unclaimed { cluster, instance });
             }
         }
+    }
+
+    /// Whether pods are being evicted from a machine.
+    fn is_being_drained(&self, cluster: &Text, instance: &Text) -> bool {
+        let cloud = self.stage.outside.cloud();
+        let Ok(known) = cloud.describe(instance) else { return false };
+        let site = self.sites.iter().find(|site| site.name == *cluster);
+        site.is_some_and(|site| {
+            let pods_left = site.cluster.running_on(&known.provider_id).next().is_some();
+            pods_left && site.cluster.is_machine_draining(&known.provider_id)
+        })
     }
 
     /// Machines that nobody is ending and no NodeClaim stands for: cluster and instance.

@@ -423,6 +423,7 @@ fn brief(command: &Command) -> String {
         Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
         Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
         Command::Describe { cluster, provider_id, .. } => format!("look at {provider_id} of {cluster}"),
+        Command::Settle { cluster, claim, .. } => format!("write down that {claim} of {cluster} was bought"),
         Command::Close { cluster, claim } => format!("close {claim} of {cluster}"),
     }
 }

@@ -162,10 +162,12 @@ impl Session {
     }
 
     /// The control loop holds the cluster's lease at `epoch`, which no other process has ever held: the conversation may
-    /// begin. Instructions without an answer are sent again.
+    /// begin, or goes on under a higher epoch. Instructions without an answer are sent again.
     pub fn accept(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
-        let Stream::Greeted { highest_epoch } = self.stream else {
-            return Vec::new();
+        let highest_epoch = match self.stream {
+            Stream::Greeted { highest_epoch } => highest_epoch,
+            Stream::Open(_) => return self.go_on(epoch),
+            Stream::Closed => return Vec::new(),
         };
         if epoch < highest_epoch {
             return self.refuse(&format!("its highest epoch is {highest_epoch}, and this server's only {epoch}"));
@@ -183,6 +185,22 @@ impl Session {
         ];
         let open = self.outbox.open(epoch);
         outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
+        outputs
+    }
+
+    /// The lease was taken once more while the agent came in: an agent that greets twice in a row, on two streams, is welcomed
+    /// by the first answer that comes, and the second one raises the epoch. Who takes a lease takes up what is under way from
+    /// a picture, so the agent shows everything again.
+    fn go_on(&mut self, epoch: u64) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        if epoch <= conversation.epoch {
+            return Vec::new();
+        }
+        conversation.epoch = epoch;
+        let mut outputs = vec![happened(Event::AgentConnected { cluster: self.cluster.clone() })];
+        let open = self.outbox.open(epoch);
+        outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
+        outputs.extend(self.ask_again(format!("epoch {epoch} has begun")));
         outputs
     }
 

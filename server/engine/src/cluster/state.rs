@@ -324,6 +324,9 @@ impl ClusterState {
     /// A NodeClaim was decided; it counts as capacity on its way until the cluster shows it or it is forgotten.
     pub fn expect_claim(&mut self, claim: ClaimRecord) {
         self.version += 1;
+        if !claim.provider_id.is_empty() {
+            self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
+        }
         self.expected.insert(claim.name.clone(), claim);
     }
 
@@ -407,7 +410,12 @@ impl ClusterState {
     /// The Node of a NodeClaim.
     #[must_use]
     pub fn node_of_claim(&self, claim: &Text) -> Option<&NodeRecord> {
-        let provider_id = &self.claim(claim)?.provider_id;
+        self.node_of_machine(&self.claim(claim)?.provider_id)
+    }
+
+    /// The Node of a machine.
+    #[must_use]
+    pub fn node_of_machine(&self, provider_id: &Text) -> Option<&NodeRecord> {
         self.nodes.get(self.node_by_provider.get(provider_id)?)
     }
 

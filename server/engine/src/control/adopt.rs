@@ -5,11 +5,11 @@
 //!
 //! | row | NodeClaim in the cluster | what follows |
 //! |---|---|---|
-//! | open | shows a machine | nothing: it is found like any other |
+//! | open | shows a machine | the row is settled: the machine is found like any other, and known to be bought when its NodeClaim is gone |
 //! | open | shows none | the same launch again, with the same token: only that tells whether there is a machine. Whoever waits no more, or deletes it, has it given back then |
 //! | open | shows none, and the token is too old to be sent | it is removed; a machine that was bought for it is collected |
 //! | open | is not there, pods wait | it is created again, under the same name |
-//! | open | is not there, nobody waits | it is forgotten: no launch precedes its NodeClaim |
+//! | open | is not there, nobody waits | it is forgotten: no launch precedes its NodeClaim. A machine that was bought, and lost its NodeClaim before anybody wrote it down, is collected |
 //! | launched | shows none | the machine is looked at, and its facts are written into the NodeClaim |
 //! | launched | is not there | the machine is looked at; one that runs is given back after the collection period (`claimless`) |
 //! | failed | | the NodeClaim is removed |
@@ -192,6 +192,9 @@ impl Ward {
     fn take_up_launch(&mut self, launch: OpenLaunch, desk: &mut Desk<'_>) {
         let OpenLaunch { claim, attempt, state, planned } = launch;
         if self.machines.contains_key(&claim) {
+            if state == LaunchState::Open {
+                self.settle(&claim, attempt, desk);
+            }
             // What waited for its machine still does.
             let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
             self.promise_again(&claim, &pods, desk.now);
@@ -205,6 +208,16 @@ impl Ward {
             }
             (LaunchState::Open, Some(decided)) => self.take_up_open(claim, attempt, decided, desk),
             (LaunchState::Open, None) => self.report(Finding::UnreadableLaunch { claim }, desk),
+        }
+    }
+
+    /// The end of a launch was not written down, and its machine is there: a later keeper, who may find no NodeClaim, has to
+    /// know that it was bought.
+    fn settle(&self, claim: &Text, attempt: u32, desk: &mut Desk<'_>) {
+        let machine = self.machines.get(claim).filter(|machine| !machine.provider_id.is_empty());
+        if let Some(provider_id) = machine.map(|machine| machine.provider_id.clone()) {
+            let (cluster, claim) = (self.cluster.clone(), claim.clone());
+            desk.effects.push(Effect::Settle { cluster, claim, attempt, provider_id });
         }
     }
 

@@ -6,10 +6,14 @@
 //! for the collection period, the cloud lists the machine, and what the agent shows can be the cluster at all. A cluster
 //! without a Node, a pod and a NodeClaim is none: the agent itself runs somewhere. Nor is it likely that most NodeClaims
 //! went at once. Either is reported, and waits for a person ([`Event::QuarantineReleased`](super::Event)).
+//!
+//! Whoever removes a NodeClaim by force wants its machine gone, and its pods elsewhere first: the machine goes as one whose
+//! NodeClaim is deleted, its pods are planned anew at once, and PodDisruptionBudgets are kept for as long as they hold. The
+//! NodeClaim is not made again, and its grace period counts while it is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Listing;
+use super::{ListedInstance, Listing};
 use super::adopt::Finding;
 use super::machine::{Machine, Stage};
 use super::ward::{Desk, Ward};
@@ -55,7 +59,7 @@ impl Ward {
     pub fn imagine_claim(&self, claim: &Text, provider_id: &Text) -> ClaimRecord {
         let imagined =
             ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
-        let Some(node) = self.state.nodes().find(|node| node.provider_id == *provider_id) else { return imagined };
+        let Some(node) = self.state.node_of_machine(provider_id) else { return imagined };
         ClaimRecord {
             pool: node.labels.get(NODEPOOL).cloned().unwrap_or_default(),
             labels: node.labels.clone(),
@@ -64,6 +68,19 @@ impl Ward {
             created: node.created,
             ..imagined
         }
+    }
+
+    /// A machine that nobody has, and that has a Node, is in use: it is taken into care as if its NodeClaim had just been lost,
+    /// and goes the way of those, drained. Of two machines of one NodeClaim the second goes by its own name.
+    pub fn take_care_of(&mut self, instance: &ListedInstance, since: Timestamp, desk: &Desk<'_>) {
+        let ListedInstance { claim, provider_id, .. } = instance;
+        let free = !claim.is_empty() && !self.machines.contains_key(claim) && self.state.claim(claim).is_none();
+        let own = provider_id.rsplit('/').next().unwrap_or_default();
+        let name = if free { claim.clone() } else { Text::from(own) };
+        let record = self.imagine_claim(&name, provider_id);
+        self.machines.insert(name.clone(), self.found(&record, desk.now));
+        self.state.expect_claim(record);
+        self.collection.claimless.insert(name, since);
     }
 
     /// Whether `missing` of `of` machines without a NodeClaim say more about the agent than about the cluster.

@@ -2,8 +2,10 @@
 //!
 //! Only a complete listing says anything, and only the second time: a listing lags behind launches and terminations, so what
 //! is odd is remembered and acted on when a later listing, at least the collection period after the first, shows the same
-//! (Karpenter collects after 30 seconds, with one listing). While the agent shows nothing at all, nothing is taken for nobody's. A Node that its kubelet reports ready is not gone, whatever the
-//! listing lacks. A machine with another cluster's UID is reported and never touched.
+//! (Karpenter collects after 30 seconds, with one listing). While the agent shows nothing at all, nothing is taken for
+//! nobody's. A Node that its kubelet reports ready is not gone, whatever the listing lacks. A machine that nobody has may
+//! still be in use: one that has a Node is drained ([`take_care_of`](Ward::take_care_of)), not ended under its pods. A machine with
+//! another cluster's UID is reported and never touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +25,13 @@ pub struct CollectSettings {
     /// Whether machines are taken to be nobody's although the agent shows nothing at all, or few of them. For tests that show
     /// what follows.
     pub believe_absence: bool,
+    /// Whether a machine that nobody has is drained when it has a Node. Off for tests that show what follows.
+    pub drain_orphans: bool,
 }
 
 impl Default for CollectSettings {
     fn default() -> Self {
-        Self { after_ms: Some(60_000), believe_partial: false, believe_absence: false }
+        Self { after_ms: Some(60_000), believe_partial: false, believe_absence: false, drain_orphans: true }
     }
 }
 
@@ -94,6 +98,7 @@ impl Ward {
         self.collect_claimless(listing, after_ms, desk);
     }
 
+    /// Machines that nobody has are given back; those that have a Node are taken into care first, so that they are drained.
     fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
         let mut orphans = BTreeMap::new();
         for instance in listing.instances.iter().filter(|instance| !instance.ends) {
@@ -103,12 +108,22 @@ impl Ward {
                 let since = self.collection.orphans.get(&instance.provider_id).copied().unwrap_or(listing.asked);
                 orphans.insert(instance.provider_id.clone(), since);
                 if listing.asked.millis_since(since) >= after_ms && !self.doubts_absence(1, 1, desk) {
-                    self.end_orphan(instance, desk);
+                    self.collect_orphan(instance, since, desk);
                 }
             }
         }
         self.collection.ending.retain(|id| orphans.contains_key(id));
         self.collection.orphans = orphans;
+    }
+
+    fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, desk: &mut Desk<'_>) {
+        let ends = self.collection.ending.contains(&instance.provider_id);
+        let in_use = self.state.node_of_machine(&instance.provider_id).is_some();
+        if in_use && !ends && desk.settings.collect.drain_orphans {
+            self.take_care_of(instance, since, desk);
+        } else {
+            self.end_orphan(instance, desk);
+        }
     }
 
     /// Whether somebody has this machine, or may turn out to: its launch is still being asked about.

@@ -60,6 +60,17 @@ pub enum Effect {
         /// NodeClaim.
         claim: Text,
     },
+    /// A launch whose end was not written down has given this machine: write it down. Not answered.
+    Settle {
+        /// Where.
+        cluster: ClusterId,
+        /// NodeClaim.
+        claim: Text,
+        /// The attempt.
+        attempt: u32,
+        /// Provider id.
+        provider_id: Text,
+    },
     /// Tell people. Not answered.
     Report {
         /// Where.

@@ -32,7 +32,8 @@ impl Ward {
         }
     }
 
-    fn found(&self, claim: &ClaimRecord, now: Timestamp) -> Machine {
+    /// A machine in the care that its NodeClaim, as it is shown or imagined, tells of.
+    pub fn found(&self, claim: &ClaimRecord, now: Timestamp) -> Machine {
         let label = |key: &str| claim.labels.get(key).cloned();
         let bought = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
             let capacity_type = capacity_type(&paid);

@@ -127,7 +127,7 @@ impl WardRails {
 pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
     let cluster = match effect {
         Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
-        Effect::Close { .. } | Effect::Describe { .. } | Effect::Report { .. } => return true,
+        Effect::Close { .. } | Effect::Settle { .. } | Effect::Describe { .. } | Effect::Report { .. } => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
         Effect::Launch(order) => &order.cluster,
         Effect::Relaunch(decided) => &decided.machine.launch.cluster,

@@ -23,3 +23,56 @@ fn a_process_that_dies_between_nodeclaims_and_launches_leaves_none_hollow() {
     ];
     holds(59, &faults);
 }
+
+#[test]
+fn a_machine_that_lost_its_nodeclaim_before_its_launch_was_written_down_is_drained() {
+    let faults = [
+        (8_363, Fault::StoreDown { for_ms: 37_147 }),
+        (26_997, Fault::CloudThrottles { for_ms: 56_304 }),
+        (85_343, Fault::StoreDown { for_ms: 17_905 }),
+        (119_912, Fault::Freeze { for_ms: 85_713 }),
+        (181_220, Fault::Kill { process: 1, after_steps: 11, away_ms: 38_190 }),
+        (201_943, Fault::Kill { process: 1, after_steps: 34, away_ms: 1_585 }),
+        (266_205, Fault::CloudLost { for_ms: 1_209, percent: 49 }),
+        (287_312, Fault::NobodyJoins { cluster: 0, for_ms: 1_116 }),
+        (326_049, Fault::SetClock { process: 1, by_ms: 1_099 }),
+        (334_760, Fault::CloudLost { for_ms: 1_164, percent: 34 }),
+        (412_871, Fault::Kill { process: 1, after_steps: 33, away_ms: 1_071 }),
+        (413_137, Fault::Pause { process: 1, after_steps: 22, for_ms: 1_497 }),
+        (430_701, Fault::PartialLists { for_ms: 1_894 }),
+        (438_195, Fault::ClaimRemoved { cluster: 0 }),
+        (450_357, Fault::Pause { process: 1, after_steps: 7, for_ms: 1_001 }),
+        (452_784, Fault::Pause { process: 0, after_steps: 29, for_ms: 21_653 }),
+    ];
+    holds(6_058, &faults);
+}
+
+#[test]
+fn a_lease_that_is_taken_twice_for_one_agent_leaves_nothing_uncollected() {
+    let faults = [
+        (292_942, Fault::Pause { process: 0, after_steps: 39, for_ms: 16_654 }),
+        (312_111, Fault::Kill { process: 0, after_steps: 10, away_ms: 29_771 }),
+        (362_698, Fault::ClaimRemoved { cluster: 0 }),
+        (413_486, Fault::Pause { process: 0, after_steps: 30, for_ms: 22_560 }),
+        (428_350, Fault::StoreSlow { for_ms: 49_953, by_ms: 3_137 }),
+        (437_719, Fault::NoCapacity { for_ms: 1_558 }),
+    ];
+    holds(3_572, &faults);
+}
+
+/// The replacement never joins, which takes a quarter of an hour to be known, and a PodDisruptionBudget keeps a pod where it is
+/// until there is another one.
+#[test]
+fn a_drain_outlasts_replacements_that_do_not_join() {
+    let faults = [
+        (86_376, Fault::NobodyJoins { cluster: 0, for_ms: 86_644 }),
+        (118_694, Fault::ClaimRemoved { cluster: 0 }),
+        (242_555, Fault::Kill { process: 1, after_steps: 8, away_ms: 30_720 }),
+        (275_069, Fault::PartialLists { for_ms: 1_637 }),
+        (335_541, Fault::Kill { process: 0, after_steps: 26, away_ms: 2_393 }),
+        (339_700, Fault::SetAgentClock { cluster: 0, by_ms: -1_630 }),
+        (348_256, Fault::StoreAmbiguous { for_ms: 1_187, percent: 28 }),
+        (375_112, Fault::StoreSlow { for_ms: 1_682, by_ms: 2_659 }),
+    ];
+    holds(1_642, &faults);
+}

@@ -118,9 +118,27 @@ fn a_conversation_begins_when_the_control_loop_has_the_lease() {
     assert_eq!(words(&session.opened(hello("u", 2))), ["greeted 2"]);
     assert!(!session.is_open());
     assert_eq!(words(&session.accept(3, Timestamp(0))), ["welcome 3", "connected"]);
-    assert!(session.accept(4, Timestamp(0)).is_empty(), "the conversation has its epoch");
+    assert!(session.accept(3, Timestamp(0)).is_empty(), "the conversation has its epoch");
     assert_eq!(words(&session.closed()), ["disconnected"]);
     assert!(session.closed().is_empty());
+}
+
+#[test]
+fn a_lease_that_is_taken_again_under_an_open_stream_raises_the_epoch_and_asks_for_a_new_picture() {
+    let mut session = following();
+    let _sent = session.instruct(InstructionId(7), initialize("m0"), Timestamp(60_000));
+    let raised = words(&session.accept(4, Timestamp(0)));
+    assert_eq!(raised, ["connected", "instruct 3-7 epoch 4", "resync"]);
+    assert!(hear(&mut session, delta(1, vec![namespace("a")])).is_empty(), "from before the picture");
+    assert!(hear(&mut session, begin(2)).is_empty());
+    assert_eq!(hear(&mut session, end(2, 0, 0)), ["snapshot of 0"]);
+    let later = words(&session.instruct(InstructionId(8), initialize("m1"), Timestamp(60_000)));
+    assert_eq!(later, ["instruct 4-8 epoch 4"]);
+    assert!(session.accept(3, Timestamp(0)).is_empty(), "an answer that was overtaken changes nothing");
+    // While the first picture is still to come, it is asked for once.
+    let mut young = self::session();
+    open(&mut young, 3);
+    assert_eq!(words(&young.accept(4, Timestamp(0))), ["connected"]);
 }
 
 #[test]

@@ -98,6 +98,19 @@ fn a_claim_without_a_machine_is_launched_again_with_the_same_bytes() {
 }
 
 #[test]
+fn a_launch_whose_claim_shows_a_machine_is_written_down_as_bought() {
+    let decided = decided();
+    let shown = ClaimRecord { provider_id: text("aws:///z/i-9"), ..created(&decided) };
+    let (_, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims: vec![shown], ..waiting_for_a() });
+    let settled = effects.iter().filter_map(|effect| match effect {
+        Effect::Settle { claim, attempt, provider_id, .. } => Some((claim, *attempt, provider_id.as_ref())),
+        _ => None,
+    });
+    assert_eq!(settled.collect::<Vec<_>>(), [(&decided.machine.claim.name, 1, "aws:///z/i-9")]);
+    assert!(orders(&effects).is_empty() && instructions(&effects).is_empty());
+}
+
+#[test]
 fn a_claim_that_was_never_created_is_created_under_its_old_name_and_then_launched() {
     let decided = decided();
     let (mut controller, effects) = successor(vec![open(&decided)], waiting_for_a());

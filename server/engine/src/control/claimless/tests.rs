@@ -1,5 +1,5 @@
 use super::super::tests::{instructions, one_machine};
-use super::super::{Controller, Effect, Event, Instruction, ListedInstance, Settings};
+use super::super::{CollectSettings, Controller, Effect, Event, Instruction, ListedInstance, Settings};
 use super::*;
 use crate::cluster::ClusterSnapshot;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
@@ -19,15 +19,24 @@ fn snapshot(names: &[&str]) -> ClusterSnapshot {
 
 /// A cluster with these machines, taken over at 0 s. Drains wait for nothing; garbage is collected after 60 s.
 fn controller(believe_absence: bool, names: &[&str]) -> Controller {
-    let mut settings = Settings::default();
+    taken_over(CollectSettings { believe_absence, ..CollectSettings::default() }, snapshot(names))
+}
+
+fn taken_over(collect: CollectSettings, snapshot: ClusterSnapshot) -> Controller {
+    let mut settings = Settings { collect, ..Settings::default() };
     settings.rails.replacement_wait_ms = 0;
-    settings.collect.believe_absence = believe_absence;
     let mut controller = Controller::new(settings, one_machine);
     let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp(0));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
-    see(&mut controller, 0, Observation::Snapshot(Box::new(snapshot(names))));
+    see(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller
+}
+
+/// All four machines are in use, and there are NodeClaims for these alone: nobody has the others.
+fn with_strays(collect: CollectSettings, claimed: &[&str]) -> Controller {
+    let claims = claimed.iter().map(|name| claim(name)).collect();
+    taken_over(collect, ClusterSnapshot { claims, ..snapshot(&NAMES) })
 }
 
 fn see(controller: &mut Controller, second: i64, observation: Observation) -> Vec<Effect> {
@@ -41,15 +50,19 @@ fn remove(controller: &mut Controller, second: i64, name: &str) -> Vec<Effect> {
 
 /// The cloud lists all machines.
 fn list(controller: &mut Controller, second: i64) -> Vec<Effect> {
-    let instance = |name: &&str| ListedInstance {
-        provider_id: Text::from(format!("aws:///z/i-{name}")),
-        cluster_uid: text("uid-1"),
-        claim: text(name),
-        ends: false,
-    };
+    list_these(controller, second, NAMES.iter().map(|name| instance(name, name)).collect())
+}
+
+fn list_these(controller: &mut Controller, second: i64, instances: Vec<ListedInstance>) -> Vec<Effect> {
     let asked = Timestamp(second * 1_000);
-    let listing = Box::new(Listing { asked, complete: true, instances: NAMES.iter().map(instance).collect() });
+    let listing = Box::new(Listing { asked, complete: true, instances });
     controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
+}
+
+/// The machine `name`, bought for the NodeClaim `claim`.
+fn instance(name: &str, claim: &str) -> ListedInstance {
+    let provider_id = Text::from(format!("aws:///z/i-{name}"));
+    ListedInstance { provider_id, cluster_uid: text("uid-1"), claim: text(claim), ends: false }
 }
 
 /// NodeClaims whose Nodes are to be drained.
@@ -67,6 +80,15 @@ fn given_back(effects: &[Effect]) -> Vec<&str> {
         _ => None,
     });
     ended.collect()
+}
+
+/// Pods that decisions are about.
+fn planned(effects: &[Effect]) -> Vec<&str> {
+    let decided = effects.iter().filter_map(|effect| match effect {
+        Effect::Record(decision) => Some(&decision.machines),
+        _ => None,
+    });
+    decided.flatten().flat_map(|machine| &machine.pods).map(Text::as_ref).collect()
 }
 
 fn doubts(effects: &[Effect]) -> usize {
@@ -94,6 +116,58 @@ fn a_machine_whose_claim_was_removed_by_force_is_drained_and_given_back() {
     let effects = controller.handle(done, Timestamp(91_000));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Close { claim, .. } if claim.as_ref() == "m1")));
     assert!(controller.state("c").unwrap().claim(&text("m1")).is_none());
+}
+
+#[test]
+fn the_pods_of_such_a_machine_are_planned_anew_before_they_are_evicted() {
+    let mut controller = controller(false, &NAMES);
+    remove(&mut controller, 5, "m1");
+    list(&mut controller, 10);
+    assert!(planned(&controller.handle(Event::Tick, Timestamp(60_000))).is_empty());
+    assert_eq!(drained(&list(&mut controller, 70)), ["m1 on n-m1"]);
+    // The batch window that the drain opens closes a second later.
+    assert_eq!(planned(&controller.handle(Event::Tick, Timestamp(71_000))), ["default/on-m1"]);
+}
+
+#[test]
+fn a_machine_that_nobody_has_is_drained_when_it_has_a_node() {
+    let collected = |controller: &mut Controller| {
+        assert!(drained(&list(controller, 10)).is_empty());
+        [list(controller, 69), list(controller, 70)].concat()
+    };
+    let mut guarded = with_strays(CollectSettings::default(), &["m0", "m2", "m3"]);
+    let effects = collected(&mut guarded);
+    assert_eq!((drained(&effects), given_back(&effects)), (vec!["m1 on n-m1".to_owned()], Vec::new()));
+    assert_eq!(planned(&guarded.handle(Event::Tick, Timestamp(71_000))), ["default/on-m1"]);
+    let drain = instructions(&effects)[0].0;
+    let over = Event::InstructionAcked { cluster: text("c"), instruction: drain };
+    assert_eq!(given_back(&guarded.handle(over, Timestamp(80_000))), ["aws:///z/i-m1"]);
+    // Sabotage: without the drain it is ended under its pods.
+    let sabotaged = CollectSettings { drain_orphans: false, ..CollectSettings::default() };
+    let effects = collected(&mut with_strays(sabotaged, &["m0", "m2", "m3"]));
+    assert_eq!((drained(&effects), given_back(&effects)), (Vec::new(), vec!["aws:///z/i-m1"]));
+}
+
+#[test]
+fn the_second_machine_of_a_claim_is_drained_under_its_own_name() {
+    let mut controller = controller(false, &["m0", "m1"]);
+    let both = || vec![instance("m0", "m0"), instance("m1", "m1"), instance("m2", "m0")];
+    list_these(&mut controller, 10, both());
+    see(&mut controller, 20, Observation::upsert(crate::cluster::Object::Node(node("m2"))));
+    assert_eq!(drained(&list_these(&mut controller, 70, both())), ["i-m2 on n-m2"]);
+}
+
+#[test]
+fn most_machines_without_a_claim_and_without_a_row_are_an_agents_fault_as_well() {
+    let mut guarded = with_strays(CollectSettings::default(), &["m0"]);
+    let effects = [list(&mut guarded, 10), list(&mut guarded, 70), list(&mut guarded, 100)].concat();
+    assert_eq!((drained(&effects).len(), given_back(&effects).len(), doubts(&effects)), (0, 0, 1));
+    guarded.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(110_000));
+    assert_eq!(drained(&list(&mut guarded, 120)).len(), 3);
+    // Sabotage: without the guard the machines go at once.
+    let sabotaged = CollectSettings { believe_absence: true, ..CollectSettings::default() };
+    let mut sabotaged = with_strays(sabotaged, &["m0"]);
+    assert_eq!(drained(&[list(&mut sabotaged, 10), list(&mut sabotaged, 70)].concat()).len(), 3);
 }
 
 #[test]
