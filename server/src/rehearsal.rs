@@ -189,6 +189,7 @@ impl Rehearsal {
             Happening::Awake { site } => self.sites[site].start(&mut self.stage),
             Happening::Sees { site } => self.sites[site].turn_blind(false, &mut self.stage),
             Happening::Thaw { freeze } => self.thaw(freeze),
+            Happening::Vouch { site } => self.vouch(site),
             Happening::Joins { site } => self.sites[site].cluster.let_join(true),
             Happening::ToAgent { site, life, what } => {
                 if self.sites[site].life != life {

@@ -4,7 +4,7 @@
 //! read it there. Each draws conclusions about its own clusters alone, because only who decides for a cluster knows what
 //! that has: a machine is nobody's when a listing shows it and neither rows nor NodeClaims of its cluster do. So it does not
 //! matter who listed, or whether either lease changed hands in between: a listing says nothing about a cluster that was
-//! taken up after it was asked for.
+//! taken up after it was asked for. A replica that holds the lease and cannot list gives it up to one that waits for it.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,14 @@ use super::replica::Call;
 use crate::store::StoreError;
 use crate::store::lease::{Lease, LeaseAnswer, Scope};
 use crate::store::listing::{KeptListing, ListedMachine};
+
+/// Listings that may fail in a row before another replica that waits for the lease is let try: more than a cloud that throttles
+/// or a network that flickers takes to come back, at half a collection period each.
+const MOST_FAILED: u32 = 4;
+
+/// How long the lease is left to others by who could not list, in milliseconds: several of their tries, which are ten seconds
+/// apart.
+const HOLD_OFF_MS: i64 = 120_000;
 
 /// Machines by the cluster that they were bought for.
 pub(super) type ByCluster = BTreeMap<ClusterId, Vec<ListedInstance>>;
@@ -34,11 +42,27 @@ pub(super) struct Region {
     asked: Option<String>,
     /// The last listing of another replica's that was taken in.
     heard: Option<u64>,
+    /// Another replica waits for the lease.
+    wanted: bool,
+    /// Listings that failed since the last one that did not.
+    failed: u32,
+    /// The lease is left to others until then.
+    holds_off_until: Option<Timestamp>,
 }
 
 impl Region {
     pub(super) fn new(scope: Scope) -> Self {
-        Self { scope, lease: None, taking: false, listing: false, asked: None, heard: None }
+        Self {
+            scope,
+            lease: None,
+            taking: false,
+            listing: false,
+            asked: None,
+            heard: None,
+            wanted: false,
+            failed: 0,
+            holds_off_until: None,
+        }
     }
 
     /// The lease that this replica takes itself to hold.
@@ -52,10 +76,12 @@ impl Region {
     }
 
     /// It is time to look after leases: whoever does not hold the region's tries to.
-    pub(super) fn renewal_due(&mut self) -> Option<Call> {
-        if self.lease.is_some() || std::mem::replace(&mut self.taking, true) {
+    pub(super) fn renewal_due(&mut self, now: Timestamp) -> Option<Call> {
+        let holds_off = self.holds_off_until.is_some_and(|until| now < until);
+        if self.lease.is_some() || holds_off || std::mem::replace(&mut self.taking, true) {
             return None;
         }
+        self.holds_off_until = None;
         Some(Call::TakeRegion(self.scope.clone()))
     }
 
@@ -65,7 +91,7 @@ impl Region {
         match answer {
             Ok(LeaseAnswer::Granted { lease, .. }) => {
                 info!(region = %lease.scope, epoch = lease.epoch, "listing the machines of this region");
-                (self.lease, self.asked) = (Some(lease), None);
+                (self.lease, self.asked, self.wanted, self.failed) = (Some(lease), None, false, 0);
                 None
             }
             Ok(LeaseAnswer::Held { owner, .. }) if self.asked.as_ref() == Some(&owner) => None,
@@ -79,6 +105,11 @@ impl Region {
                 None
             }
         }
+    }
+
+    /// Another replica waits for this lease.
+    pub(super) fn is_wanted(&mut self, lease: &Lease) {
+        self.wanted |= self.lease.as_ref() == Some(lease);
     }
 
     /// The lease has passed on; says whether it was this one.
@@ -106,9 +137,18 @@ impl Region {
         })
     }
 
-    /// The cloud has answered, or not.
-    pub(super) fn listed(&mut self) {
+    /// The cloud has answered, or not. Who cannot list, and is waited for, makes room: what is wrong may be this replica's own
+    /// credentials or network.
+    pub(super) fn listed(&mut self, complete: bool, now: Timestamp) -> Option<Call> {
         self.listing = false;
+        self.failed = if complete { 0 } else { self.failed.saturating_add(1) };
+        if self.failed < MOST_FAILED || !self.wanted {
+            return None;
+        }
+        let lease = self.lease.take()?;
+        warn!(region = %lease.scope, failed = self.failed, "the machines of this region cannot be listed from here: another replica is let try");
+        self.holds_off_until = Some(Timestamp(now.0.saturating_add(HOLD_OFF_MS)));
+        Some(Call::Release(vec![lease]))
     }
 
     /// The store has answered a question of `asked` about `clusters`: their machines, and when the cloud was asked for them;

@@ -220,7 +220,9 @@ impl Replica {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()
             }
-            Input::RenewalDue => self.renew().into_iter().chain(self.region.renewal_due()).map(Output::Call).collect(),
+            Input::RenewalDue => {
+                self.renew().into_iter().chain(self.region.renewal_due(now)).map(Output::Call).collect()
+            }
             Input::ListingDue => {
                 let due = self.region.listing_due(self.leases.keys(), now);
                 due.map(Output::Call).into_iter().collect()
@@ -293,6 +295,7 @@ impl Replica {
         let again = std::mem::replace(&mut self.renewing, Renewing::No) == Renewing::OnceMore;
         let mut outputs: Vec<Output> = renewal.lost.iter().flat_map(|lease| self.give_up(lease, now)).collect();
         for (lease, by) in &renewal.wanted {
+            self.region.is_wanted(lease);
             let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
             let silent = self.silent.get(&cluster).is_some_and(|since| now.millis_since(*since) >= HAND_OVER_MS);
             if silent && self.leases.get(&cluster) == Some(lease) {
@@ -324,14 +327,14 @@ impl Replica {
 
     /// A listing that failed is heard as one that is not complete.
     fn listed(&mut self, asked: Timestamp, answer: Result<Vec<Instance>, String>, now: Timestamp) -> Vec<Output> {
-        self.region.listed();
         let complete = answer.is_ok();
+        let given_up = self.region.listed(complete, now).map(Output::Call);
         let all = answer.unwrap_or_else(|why| {
             warn!(why, "the cloud does not list its machines; nothing is concluded from that");
             Vec::new()
         });
         let machines = region::sorted(self.leases.keys(), all);
-        self.collect(asked, complete, machines, now)
+        given_up.into_iter().chain(self.collect(asked, complete, machines, now)).collect()
     }
 
     /// Each cluster hears of its own machines.

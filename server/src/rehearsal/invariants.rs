@@ -19,6 +19,9 @@ use super::{Rehearsal, Site};
 /// time, and what faults add to both.
 const COLLECTED_MS: i64 = 20 * 60_000;
 
+/// A process may not have heard that a NodeClaim is gone for so long, in milliseconds: a connection is cut for a minute at most.
+const UNHEARD_MS: i64 = 90_000;
+
 /// Something that must never be. Names are those of cluster and object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Violation {
@@ -106,7 +109,11 @@ impl fmt::Display for Violation {
             }
             Self::LaunchedTwice { cluster, claim } => write!(f, "two machines were sold for {cluster}/{claim}"),
             Self::Unclaimed { cluster, instance } => {
-                write!(f, "{instance} of {cluster} has run for {} min without a NodeClaim or a drain", COLLECTED_MS / 60_000)
+                write!(
+                    f,
+                    "{instance} of {cluster} has run for {} min without a NodeClaim or a drain",
+                    COLLECTED_MS / 60_000
+                )
             }
             Self::FencedCall { cluster, what } => {
                 write!(f, "a process that another one has replaced in {cluster} asked the cloud to {what}")
@@ -160,6 +167,8 @@ pub(super) struct Memory {
     sold: usize,
     /// When machines were sold, by cluster; looked at only where there are bounds.
     sales: BTreeMap<Text, Vec<Timestamp>>,
+    /// NodeClaims that a machine was ordered for while they were there: cluster and name.
+    asked: BTreeSet<(Text, Text)>,
     /// Since when machines have been seen without a NodeClaim and without a drain.
     unclaimed: BTreeMap<Text, Timestamp>,
 }
@@ -171,6 +180,7 @@ impl Rehearsal {
         for call in calls {
             let found = self.judge_call(&call);
             self.violations.extend(found);
+            self.remember_order(call);
         }
         let late = std::mem::take(&mut self.stage.outside.books().late_writes);
         self.violations.extend(late.into_iter().map(|cluster| Violation::LateWrite { cluster }));
@@ -259,9 +269,7 @@ impl Rehearsal {
         let Some(site) = self.sites.iter().find(|site| site.name == cluster) else { return found };
         match &call.what {
             Act::Launch { claim } => {
-                // Whether there is a machine for a NodeClaim that was taken away is asked with the same token as before.
-                let taken = site.book.taken.contains(claim);
-                if !taken && !site.cluster.claims().any(|known| known.name == *claim) {
+                if !site.has_claim(claim) && !self.may_ask_about_taken(site, claim) {
                     found.push(Violation::LaunchBeforeClaim { cluster, claim: claim.clone() });
                 }
             }
@@ -276,6 +284,21 @@ impl Rehearsal {
             }
         }
         found
+    }
+
+    /// Whether a machine may be ordered for a NodeClaim that was taken away: whoever ordered one before has to ask what came of
+    /// it, with the same token, and whoever has just made the NodeClaim cannot know.
+    fn may_ask_about_taken(&self, site: &Site, claim: &Text) -> bool {
+        let Some(at) = site.book.taken.get(claim) else { return false };
+        let asked = self.memory.asked.contains(&(site.name.clone(), claim.clone()));
+        asked || self.stage.now().millis_since(*at) < UNHEARD_MS
+    }
+
+    fn remember_order(&mut self, call: CloudCall) {
+        let Act::Launch { claim } = call.what else { return };
+        if self.sites.iter().any(|site| site.name == call.cluster && site.has_claim(&claim)) {
+            self.memory.asked.insert((call.cluster, claim));
+        }
     }
 
     /// A drain takes as long as PodDisruptionBudgets make it; that it ends at all is looked at when everything is at rest.

@@ -245,6 +245,10 @@ impl Server {
                 stage.send_process(RENEW_MS, self.me, ForProcess::Renew);
             }
             ForProcess::Frozen => self.read_freezes(stage),
+            ForProcess::Vouched { cluster } => {
+                let word = SessionEvent::Happened(Event::QuarantineReleased { cluster });
+                self.happened(Input::Heard(word), clock, offset_ms, stage);
+            }
             ForProcess::Fetch => self.happened(Input::CloudPoll, clock, offset_ms, stage),
         }
     }

@@ -25,8 +25,11 @@ const HANDS_MS: (i64, i64) = (5, 250);
 /// A connection that does not come about is given up after this long (the agent's own limit).
 const CONNECT_TIMEOUT_MS: i64 = 5_000;
 
-/// NodeClaims of a cluster that somebody takes away by force: fewer than look like an agent's fault.
-const TAKEN: usize = 2;
+/// So many NodeClaims may be taken away by force before it looks like an agent's fault, and somebody has to vouch for it.
+const FEW: usize = 2;
+/// Nobody vouches for a cluster that its agent has not seen for so long, in milliseconds: a picture that is on its way may be
+/// from before.
+const SEEN_MS: i64 = 4 * 60_000;
 
 /// What was done in the cluster, for those who check.
 #[derive(Debug, Default)]
@@ -41,8 +44,8 @@ pub(super) struct SiteBook {
     pub(super) drains: Vec<Timestamp>,
     /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
     pub(super) leaving: BTreeSet<Text>,
-    /// NodeClaims that somebody took away by force.
-    pub(super) taken: BTreeSet<Text>,
+    /// NodeClaims that somebody took away by force, and when.
+    pub(super) taken: BTreeMap<Text, Timestamp>,
     /// NodeClaims that were removed while their machines ran on.
     pub(super) orphaned: BTreeSet<Text>,
     pub(super) instructions: u64,
@@ -71,6 +74,8 @@ pub(super) struct Site {
     pub(super) offset_ms: i64,
     /// The agent sees nothing but NodePools.
     blind: bool,
+    /// Since when it sees what there is.
+    sees_since: Timestamp,
     attempts: u64,
     pub(super) book: SiteBook,
     off: Option<Guard>,
@@ -95,6 +100,7 @@ impl Site {
             cut_off_until: Timestamp(0),
             offset_ms: 0,
             blind: false,
+            sees_since: Timestamp(0),
             attempts: 0,
             book: SiteBook::default(),
             off,
@@ -229,21 +235,33 @@ impl Site {
     /// From now on the agent sees everything, or nothing but NodePools.
     pub(super) fn turn_blind(&mut self, blind: bool, stage: &mut Stage) {
         self.blind = blind;
+        self.sees_since = stage.now();
         if let Some(agent) = &mut self.agent {
             let outputs = agent.link.lost_sight();
             self.perform(outputs, stage);
         }
     }
 
-    /// Somebody takes the finalizers of a NodeClaim off and deletes it; says whether there was one. Only so many go in a run:
-    /// of more, a server would wait for a person's word.
-    pub(super) fn lose_claim(&mut self, claim: Text) -> bool {
-        if self.book.taken.len() >= TAKEN {
-            return false;
-        }
+    /// Whether the cluster has this NodeClaim.
+    pub(super) fn has_claim(&self, claim: &Text) -> bool {
+        self.cluster.claims().any(|known| known.name == *claim)
+    }
+
+    /// Somebody takes the finalizers of a NodeClaim off and deletes it; says whether there was one.
+    pub(super) fn lose_claim(&mut self, claim: Text, now: Timestamp) -> bool {
         let was_there = self.cluster.remove_claim(&claim);
-        self.book.taken.insert(claim);
+        self.book.taken.insert(claim, now);
         was_there
+    }
+
+    /// Whether so many NodeClaims were taken away that servers wait for a person's word.
+    pub(super) fn needs_a_word(&self) -> bool {
+        self.book.taken.len() > FEW
+    }
+
+    /// Whether a person who looks at the cluster finds there what its agent has been showing.
+    pub(super) fn is_as_shown(&self, now: Timestamp) -> bool {
+        !self.blind && now.millis_since(self.sees_since) >= SEEN_MS
     }
 
     /// Everything that the agent sees. What changed before is part of it.

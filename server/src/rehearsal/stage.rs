@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud::simulated::Dice;
+use engine::control::ClusterId;
 use engine::model::Timestamp;
 use fleetwright_proto::v1;
 use simulator::cluster::Workload;
@@ -55,6 +56,10 @@ pub(super) enum Happening {
     Joins {
         site: usize,
     },
+    /// A person vouches for what the agent of a cluster shows.
+    Vouch {
+        site: usize,
+    },
     /// A freeze ends.
     Thaw {
         freeze: i64,
@@ -94,6 +99,10 @@ pub(super) enum ForProcess {
     Fetch,
     /// What is frozen has changed.
     Frozen,
+    /// A person vouches for what the agent of this cluster shows.
+    Vouched {
+        cluster: ClusterId,
+    },
 }
 
 /// What reaches an agent.

@@ -12,7 +12,9 @@ use crate::store::rails::{FreezeOrder, FreezeScope};
 
 /// A peer that does not answer probes is given up after this, in milliseconds: the keepalive of both ends.
 const PROBED_MS: i64 = 15_000;
-/// From a change of freezes to a process's hearing of it, in milliseconds.
+/// Between two words of a person, in milliseconds.
+const WORD_MS: i64 = 120_000;
+/// From a change of freezes, or a person's word, to a process's hearing of it, in milliseconds.
 const NOTICE_MS: i64 = 100;
 
 impl Rehearsal {
@@ -89,7 +91,7 @@ impl Rehearsal {
             Fault::ClaimRemoved { cluster } => {
                 let claims = self.sites[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
                 let claim = self.beginning_somewhere(claims).into_iter().next();
-                claim.is_some_and(|claim| self.sites[cluster].lose_claim(claim))
+                claim.is_some_and(|claim| self.take_away(cluster, claim))
             }
             Fault::Interrupt { cluster } => {
                 let machines = self.machines(cluster);
@@ -101,6 +103,29 @@ impl Rehearsal {
             }
             _ => false,
         }
+    }
+
+    fn take_away(&mut self, cluster: usize, claim: Text) -> bool {
+        let now = self.stage.now();
+        let asked = self.sites[cluster].needs_a_word();
+        let was_there = self.sites[cluster].lose_claim(claim, now);
+        if !asked && self.sites[cluster].needs_a_word() {
+            self.stage.after(WORD_MS, Happening::Vouch { site: cluster });
+        }
+        was_there
+    }
+
+    /// Whoever took the NodeClaims away says so to every process, and says it again: who starts later has not heard it.
+    pub(super) fn vouch(&mut self, site: usize) {
+        let now = self.stage.now();
+        if self.sites[site].is_as_shown(now) {
+            let cluster = self.sites[site].name.clone();
+            self.stage.tell(|| format!("somebody vouches for {cluster}"));
+            for process in self.processes.iter().filter(|process| process.server.is_some()) {
+                self.stage.send_process(NOTICE_MS, process.me(), ForProcess::Vouched { cluster: cluster.clone() });
+            }
+        }
+        self.stage.after(WORD_MS, Happening::Vouch { site });
     }
 
     fn freeze(&mut self, for_ms: i64) -> bool {

@@ -95,8 +95,22 @@ struct Conversation {
     epoch: u64,
     /// Since when there was something to hear if the agent had said it.
     silent_since: Timestamp,
+    /// When time was looked at last.
+    ticked: Timestamp,
     resyncs: u32,
     believing: Believing,
+}
+
+impl Conversation {
+    /// Looks at the clock. Looks are a few seconds apart at most; after a heartbeat without one the process stood still, or its
+    /// clock was set.
+    fn notice(&mut self, now: Timestamp, heartbeat_ms: u32) {
+        let unseen = now.millis_since(self.ticked);
+        if unseen > i64::from(heartbeat_ms) {
+            self.silent_since = Timestamp(self.silent_since.0.saturating_add(unseen));
+        }
+        (self.ticked, self.silent_since) = (now, self.silent_since.min(now));
+    }
 }
 
 /// How much of what the agent says can be believed.
@@ -172,8 +186,13 @@ impl Session {
         if epoch < highest_epoch {
             return self.refuse(&format!("its highest epoch is {highest_epoch}, and this server's only {epoch}"));
         }
-        self.stream =
-            Stream::Open(Conversation { epoch, silent_since: now, resyncs: 0, believing: Believing::Nothing });
+        self.stream = Stream::Open(Conversation {
+            epoch,
+            silent_since: now,
+            ticked: now,
+            resyncs: 0,
+            believing: Believing::Nothing,
+        });
         let welcome = v1::Welcome {
             epoch,
             heartbeat_interval_ms: self.settings.heartbeat_ms,
@@ -266,10 +285,12 @@ impl Session {
         }
     }
 
-    /// Time has passed. Silence counts from the last word, or from when the agent was listened to again.
+    /// Time has passed. Silence counts from the last word, or from when the agent was listened to again; time that went by
+    /// unseen is nobody's silence, because what was said meanwhile may lie unread.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Output> {
         let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(happened).collect();
-        if let Stream::Open(conversation) = &self.stream {
+        if let Stream::Open(conversation) = &mut self.stream {
+            conversation.notice(now, self.settings.heartbeat_ms);
             let silence = now.millis_since(conversation.silent_since);
             if silence >= self.settings.silence_ms {
                 outputs.extend(self.hang_up(format!("nothing was heard for {silence} ms")));

@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ListedInstance, Listing};
 use super::adopt::Finding;
 use super::machine::{Machine, Stage};
 use super::ward::{Desk, Ward};
+use super::{ListedInstance, Listing};
 use crate::cluster::{ClaimRecord, Key, Observation};
 use crate::model::labels::NODEPOOL;
 use crate::model::{Text, Timestamp};

@@ -44,12 +44,12 @@ fn only_who_holds_the_regions_lease_asks_the_cloud_and_one_question_at_a_time() 
     assert!(due(&mut region, 2_000).is_none(), "the store has not answered the first");
     assert!(region.overheard(Timestamp(1_000), Vec::new(), Ok(None)).is_none());
 
-    assert!(matches!(region.renewal_due(), Some(Call::TakeRegion(_))));
-    assert!(region.renewal_due().is_none(), "the store has not answered the first");
+    assert!(matches!(region.renewal_due(Timestamp(3_000)), Some(Call::TakeRegion(_))));
+    assert!(region.renewal_due(Timestamp(3_000)).is_none(), "the store has not answered the first");
     granted(&mut region, 3);
     assert!(matches!(due(&mut region, 3_000), Some(Call::List { lease: used, .. }) if used == lease(3)));
     assert!(due(&mut region, 4_000).is_none(), "the cloud has not answered the first");
-    region.listed();
+    assert!(region.listed(true, Timestamp(4_500)).is_none());
 
     assert!(!region.lost(&lease(2)), "another epoch's");
     assert!(region.lost(&lease(3)));
@@ -82,4 +82,38 @@ fn a_listing_says_nothing_about_a_cluster_that_was_not_asked_about() {
     let asked_about = vec![Text::from("blue")];
     let (_, machines) = region.overheard(Timestamp(100_000), asked_about, kept(1, 0, &["blue", "green"])).unwrap();
     assert_eq!(machines.keys().map(|cluster| &**cluster).collect::<Vec<_>>(), ["blue"]);
+}
+
+/// Listings in a row that end so, half a minute apart from 0 s; what the replica does about the lease after each.
+fn after(region: &mut Region, complete: &[bool]) -> Vec<bool> {
+    let listed = |(number, complete): (i64, &bool)| {
+        let at = Timestamp(number * 30_000);
+        due(region, at.0);
+        matches!(region.listed(*complete, at), Some(Call::Release(leases)) if leases == [lease(3)])
+    };
+    (0..).zip(complete).map(listed).collect()
+}
+
+#[test]
+fn who_cannot_list_lets_a_replica_that_waits_try() {
+    let mut region = Region::new(scope());
+    granted(&mut region, 3);
+    region.is_wanted(&lease(3));
+    // One that went well in between begins the count anew: the fourth in a row is the seventh of all.
+    let released = after(&mut region, &[false, false, true, false, false, false, false]);
+    assert_eq!(released, [false, false, false, false, false, false, true]);
+    // Given up at 180 s, and left to others for 120 s.
+    assert!(matches!(due(&mut region, 190_000), Some(Call::ReadListing { .. })), "it listens to others");
+    assert!(region.renewal_due(Timestamp(299_999)).is_none());
+    assert!(matches!(region.renewal_due(Timestamp(300_000)), Some(Call::TakeRegion(_))));
+}
+
+#[test]
+fn who_cannot_list_keeps_on_trying_while_nobody_else_would() {
+    let mut region = Region::new(scope());
+    granted(&mut region, 3);
+    region.is_wanted(&lease(2));
+    assert_eq!(after(&mut region, &[false; 10]), [false; 10]);
+    region.is_wanted(&lease(3));
+    assert_eq!(after(&mut region, &[false]), [true]);
 }

@@ -313,6 +313,30 @@ fn an_agent_is_not_silent_while_it_is_we_who_do_not_read() {
 }
 
 #[test]
+fn a_process_that_stood_still_reads_what_has_come_before_it_judges_silence() {
+    let woken = || {
+        let mut session = following();
+        for second in 1..=2 {
+            assert!(session.tick(Timestamp(second * 1_000)).is_empty());
+        }
+        // It stands still for 40 s, and looks at the clock first when it wakes: 2 s of silence were seen.
+        assert!(session.tick(Timestamp(42_000)).is_empty());
+        session
+    };
+    assert_eq!(words(&woken().tick(Timestamp(43_000))), ["disconnected", "hang up"], "3 s, and nothing has come");
+    let mut heard = woken();
+    let said = v1::ConnectRequest { message: Some(heartbeat(0)) };
+    assert!(heard.heard(said, Timestamp(42_500)).is_empty());
+    assert!(heard.tick(Timestamp(43_000)).is_empty(), "what lay unread was a sign of life");
+    // A clock that is set back makes nobody silent, and nobody's silence unseen for long.
+    let mut back = following();
+    for second in -60..=-58 {
+        assert!(back.tick(Timestamp(second * 1_000)).is_empty());
+    }
+    assert_eq!(words(&back.tick(Timestamp(-57_000))), ["disconnected", "hang up"]);
+}
+
+#[test]
 fn who_greeted_and_is_not_answered_waits_and_may_leave() {
     let mut session = session();
     session.opened(hello("u", 0));

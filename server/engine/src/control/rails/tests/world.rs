@@ -153,7 +153,9 @@ impl World {
         self.done.acts +=
             usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. }));
         match effect {
-            Effect::PublishView { .. } | Effect::Close { .. } | Effect::Settle { .. } | Effect::Report { .. } => Vec::new(),
+            Effect::PublishView { .. } | Effect::Close { .. } | Effect::Settle { .. } | Effect::Report { .. } => {
+                Vec::new()
+            }
             Effect::Relaunch(decided) => {
                 self.done.launches.push((now, decided.machine.launch.clone()));
                 vec![self.launch(&decided.machine.launch)]
