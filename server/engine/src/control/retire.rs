@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::adopt::Finding;
 use super::machine::Stage;
 use super::ward::{Desk, Ward};
 use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
@@ -120,7 +121,7 @@ impl Ward {
             }
             // The answer to what is under way comes first; it leads on from there.
             Stage::Creating | Stage::Launching => {}
-            _ if self.state.node_of_claim(claim).is_some() => {
+            _ if self.state.node_of_claim(claim).is_some() || self.doubts_absence(1, 1, desk) => {
                 self.enter(claim, Stage::Draining, desk.now);
                 self.drain_when_replaced(claim, desk);
             }
@@ -128,12 +129,19 @@ impl Ward {
         }
     }
 
-    /// Has the agent drain the Node of `claim`.
+    /// Has the agent drain the Node of `claim`. A machine without a Node is given back, unless it is the picture that lacks it.
     pub fn drain(&mut self, claim: &Text, desk: &mut Desk<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
         let (deadline, reason) = (machine.drain_by, machine.leaves.clone().unwrap_or_default());
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
             Some(node) => self.instruct(Instruction::Drain { claim: claim.clone(), node, deadline, reason }, desk),
+            None if self.doubts_absence(1, 1, desk) => {
+                let again = desk.after(desk.settings.retry_ms);
+                if let Some(machine) = self.machines.get_mut(claim) {
+                    machine.not_before = again;
+                }
+                self.report_absence(Finding::ClaimsMissing { missing: 1, of: 1 }, desk);
+            }
             None => self.give_back(claim, desk),
         }
     }

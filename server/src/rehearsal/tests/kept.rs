@@ -76,3 +76,10 @@ fn a_drain_outlasts_replacements_that_do_not_join() {
     ];
     holds(1_642, &faults);
 }
+
+#[test]
+fn a_drain_that_waits_for_room_gives_nothing_back_while_the_agent_shows_an_empty_cluster() {
+    let faults =
+        [(220_072, Fault::ClaimRemoved { cluster: 1 }), (301_162, Fault::EmptyPicture { cluster: 1, for_ms: 60_711 })];
+    holds(4_776, &faults);
+}

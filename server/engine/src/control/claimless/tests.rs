@@ -19,12 +19,12 @@ fn snapshot(names: &[&str]) -> ClusterSnapshot {
 
 /// A cluster with these machines, taken over at 0 s. Drains wait for nothing; garbage is collected after 60 s.
 fn controller(believe_absence: bool, names: &[&str]) -> Controller {
-    taken_over(CollectSettings { believe_absence, ..CollectSettings::default() }, snapshot(names))
+    taken_over(CollectSettings { believe_absence, ..CollectSettings::default() }, 0, snapshot(names))
 }
 
-fn taken_over(collect: CollectSettings, snapshot: ClusterSnapshot) -> Controller {
+fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Controller {
     let mut settings = Settings { collect, ..Settings::default() };
-    settings.rails.replacement_wait_ms = 0;
+    settings.rails.replacement_wait_ms = replacement_wait_ms;
     let mut controller = Controller::new(settings, one_machine);
     let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp(0));
@@ -36,7 +36,7 @@ fn taken_over(collect: CollectSettings, snapshot: ClusterSnapshot) -> Controller
 /// All four machines are in use, and there are NodeClaims for these alone: nobody has the others.
 fn with_strays(collect: CollectSettings, claimed: &[&str]) -> Controller {
     let claims = claimed.iter().map(|name| claim(name)).collect();
-    taken_over(collect, ClusterSnapshot { claims, ..snapshot(&NAMES) })
+    taken_over(collect, 0, ClusterSnapshot { claims, ..snapshot(&NAMES) })
 }
 
 fn see(controller: &mut Controller, second: i64, observation: Observation) -> Vec<Effect> {
@@ -218,4 +218,32 @@ fn an_agent_that_shows_nothing_costs_no_machine_however_long_it_does() {
     assert_eq!((given_back(&effects).len(), doubts(&effects)), (0, 1));
     // Sabotage: without the guard the machine goes with all that runs on it, and so do those that nobody knows.
     assert_eq!(given_back(&goes_blind(&mut controller(true, &["m0"]))).len(), 4);
+}
+
+#[test]
+fn a_drain_that_waits_for_room_ends_no_machine_because_the_agent_shows_nothing_meanwhile() {
+    let goes_blind = |believe_absence: bool| {
+        let collect = CollectSettings { believe_absence, ..CollectSettings::default() };
+        // No plan is written down, so the drain waits as long as it may: 15 s.
+        let mut controller = taken_over(collect, 15_000, snapshot(&NAMES));
+        remove(&mut controller, 5, "m1");
+        list(&mut controller, 10);
+        assert!(drained(&list(&mut controller, 70)).is_empty());
+        let nothing = || {
+            let pools = vec![pool()];
+            Observation::Snapshot(Box::new(ClusterSnapshot { pools, ..ClusterSnapshot::default() }))
+        };
+        see(&mut controller, 71, nothing());
+        // The second picture agrees after a minute and is believed.
+        let effects = see(&mut controller, 132, nothing());
+        (controller, effects)
+    };
+    let (mut guarded, effects) = goes_blind(false);
+    assert!(guarded.view("c").unwrap().rails.quarantine.is_none());
+    assert_eq!((given_back(&effects).len(), doubts(&effects)), (0, 1));
+    let shown = ClusterSnapshot { claims: vec![claim("m0"), claim("m2"), claim("m3")], ..snapshot(&NAMES) };
+    see(&mut guarded, 140, Observation::Snapshot(Box::new(shown)));
+    assert_eq!(drained(&guarded.handle(Event::Tick, Timestamp(200_000))), ["m1 on n-m1"], "it is there, and drained");
+    // Sabotage: without the guard it is given back with all that runs on it.
+    assert_eq!(given_back(&goes_blind(true).1), ["aws:///z/i-m1"]);
 }
