@@ -4,19 +4,20 @@
 \set ON_ERROR_STOP on
 \timing off
 
-INSERT INTO leases (scope, owner, epoch, expires_at)
-SELECT 'cluster/c' || n, 'fleetwright-' || n % 2, 1, now() + interval '30 s' FROM generate_series(1, :clusters) n;
+INSERT INTO lease_terms (expires_at) SELECT now() + interval '30 s' FROM generate_series(1, 2);
+INSERT INTO leases (scope, owner, epoch, expires_at, term)
+SELECT 'cluster/c' || n, 'fleetwright-' || n % 2, 1, 'infinity', n % 2 + 1 FROM generate_series(1, :clusters) n;
 
+INSERT INTO samples (bytes) SELECT convert_to(repeat('request ', 120), 'UTF8');
 -- 100 machines that run for each cluster, and the launches of a day that are over.
-INSERT INTO intents (scope, claim, attempt, token, state, provider_id, settled_at)
-SELECT 'cluster/c' || c, 'pool-' || m, 1, 'pool-' || m || '-1', 'launched', 'aws:///us-east-1a/i-' || c || '-' || m, now()
+INSERT INTO intents (scope, claim, attempt, token, state, provider_id, settled_at, sample, orders)
+SELECT 'cluster/c' || c, 'pool-' || m, 1, 'pool-' || m || '-1', 'launched', 'aws:///us-east-1a/i-' || c || '-' || m, now(),
+       1, convert_to(repeat('p', 90), 'UTF8')
 FROM generate_series(1, :clusters) c, generate_series(1, 100) m;
-INSERT INTO intents (scope, claim, attempt, token, state, provider_id, settled_at, closed_at)
-SELECT 'cluster/c' || c, 'gone-' || m, 1, 'gone-' || m || '-1', 'launched', 'aws:///us-east-1a/i-' || c || '-' || m, now(), now() - random() * interval '24 h'
+INSERT INTO intents (scope, claim, attempt, token, state, provider_id, settled_at, closed_at, sample, orders)
+SELECT 'cluster/c' || c, 'gone-' || m, 1, 'gone-' || m || '-1', 'launched', 'aws:///us-east-1a/i-' || c || '-' || m, now(),
+       now() - random() * interval '24 h', 1, convert_to(repeat('p', 90), 'UTF8')
 FROM generate_series(1, :clusters) c, generate_series(1, 200) m;
-
-INSERT INTO launch_requests (scope, claim, attempt, request, claim_order)
-SELECT scope, claim, attempt, convert_to(repeat('request ', 120), 'UTF8'), repeat('pod ', 20) FROM intents;
 
 INSERT INTO instructions (scope, id, generation, kind, payload, deadline_at, outcome, ended_at)
 SELECT 'cluster/c' || c, i, 1, 'create-claim', convert_to(repeat('payload ', 25), 'UTF8'), now(),
@@ -25,9 +26,9 @@ FROM generate_series(1, :clusters) c, generate_series(1, 300) i;
 
 -- Three days of decisions and of the log, thinned out: 200 a cluster and day.
 SELECT make_log_partitions((now() AT TIME ZONE 'UTC')::date - 2, 3);
-INSERT INTO decisions (scope, number, decided_at, epoch, kind, summary, report, segment, sequence, plan, catalogues)
+INSERT INTO decisions (scope, number, decided_at, epoch, kind, segment, sample, body)
 SELECT 'cluster/c' || c, (d * 1000000 + n) * 1000 + c, (now() - d * interval '1 day') - n * interval '1 second', 1, 'provision',
-       'one machine for 10 pods', repeat('why ', 100), 3 - d, n, convert_to(repeat('plan', 100), 'UTF8'), ARRAY[sha256('a')]
+       3 - d, 1, convert_to(repeat('p', 230), 'UTF8')
 FROM generate_series(1, :clusters) c, generate_series(0, 2) d, generate_series(1, 200) n;
 INSERT INTO log_segments (scope, segment, epoch, started_at)
 SELECT 'cluster/c' || c, 3 - d, 1, now() - d * interval '1 day' - interval '200 s'
@@ -37,24 +38,27 @@ SELECT 'cluster/c' || c, 3 - d, n * 10, n * 10 + 9, (now() - d * interval '1 day
 FROM generate_series(1, :clusters) c, generate_series(0, 2) d, generate_series(1, 40) n;
 VACUUM ANALYZE;
 
-\echo '== renew 1,000 leases'
+\echo '== renew 500 leases of one of two replicas: look which are held, then write one row'
 BEGIN;
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
-UPDATE leases SET expires_at = clock_timestamp() + interval '30 s'
-FROM (SELECT array_agg(scope) AS scopes, array_agg(owner) AS owners, array_agg(epoch) AS epochs FROM leases) all_of_them,
-     unnest(scopes, owners, epochs) AS asked (scope, owner, epoch)
-WHERE leases.scope = asked.scope AND leases.owner = asked.owner AND leases.epoch = asked.epoch
-RETURNING leases.scope, leases.wanted_by;
+WITH given AS (SELECT array_agg(scope) AS scopes, array_agg(owner) AS owners, array_agg(epoch) AS epochs FROM leases WHERE term = 1),
+     held AS (SELECT leases.scope, term FROM given, unnest(scopes, owners, epochs) AS asked (scope, owner, epoch)
+              JOIN leases USING (scope, owner, epoch)),
+     beside AS (SELECT DISTINCT term FROM leases
+                WHERE term IN (SELECT term FROM held) AND scope NOT IN (SELECT scope FROM held))
+SELECT held.term, beside.term IS NOT NULL FROM held LEFT JOIN beside ON beside.term = held.term;
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL)
+UPDATE lease_terms SET expires_at = clock_timestamp() + interval '30 s' WHERE number = 1;
 ROLLBACK;
 \echo '== hold a lease'
 BEGIN;
-EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
-SELECT epoch FROM leases WHERE scope = 'cluster/c500' AND owner = 'fleetwright-0' AND epoch = 1 FOR UPDATE;
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL) SELECT hold_lease('cluster/c500', 'fleetwright-0', 1);
 ROLLBACK;
 \echo '== launches that come back with a lease'
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
-SELECT intents.claim, token, state, provider_id, why, request, claim_order
-FROM intents LEFT JOIN launch_requests ON state <> 'launched' AND launch_requests.scope = intents.scope
+SELECT intents.claim, token, state, provider_id, why, request, claim_order, sample, intents.orders
+FROM intents LEFT JOIN launch_requests ON state <> 'launched' AND intents.orders IS NULL
+     AND launch_requests.scope = intents.scope
      AND launch_requests.claim = intents.claim AND launch_requests.attempt = intents.attempt
 WHERE intents.scope = 'cluster/c500' AND closed_at IS NULL ORDER BY intents.claim COLLATE "C";
 \echo '== instructions that come back with a lease'
@@ -68,13 +72,22 @@ EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT * FROM decisions WHERE number < 9223372036854775807 ORDER BY number DESC LIMIT 100;
 \echo '== a decision by number'
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) SELECT * FROM decisions WHERE number = 1000100500;
-\echo '== a segment of the log'
+\echo '== a segment of the log: the first event, then those of its decisions'
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
+SELECT sample, body FROM decisions
+WHERE scope = 'cluster/c500' AND number >= 3 AND segment = 3 AND body IS NOT NULL
+  AND decided_at >= now() - interval '2 day' AND decided_at < now() + interval '2 days';
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT bytes FROM log_chunks
 WHERE scope = 'cluster/c500' AND segment = 3 AND written_at >= now() - interval '1 day' ORDER BY first_sequence;
 \echo '== launches to prune'
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
-SELECT ctid FROM intents WHERE closed_at < now() - interval '23 h' LIMIT 5000;
+SELECT ctid FROM intents
+WHERE ctid >= '(0,0)'::text::tid AND ctid < '(4096,0)'::text::tid AND closed_at < now() - interval '23 h';
+\echo '== launches of the last hour that come back with a lease'
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
+SELECT * FROM intents WHERE scope = 'cluster/c500' AND closed_at IS NULL
+UNION ALL SELECT * FROM intents WHERE scope = 'cluster/c500' AND closed_at > now() - interval '1 hour';
 \echo '== sizes'
 SELECT relname, n_live_tup AS rows, pg_size_pretty(pg_total_relation_size(relid)) AS with_indexes,
        pg_total_relation_size(relid) / greatest(n_live_tup, 1) AS bytes_a_row

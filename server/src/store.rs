@@ -12,7 +12,7 @@
 //!   changes nothing.
 //!
 //! [`opening`] chooses between them; [`own`] starts a PostgreSQL where nobody has given one; [`housekeeping`] lets go of what
-//! is old.
+//! is old; [`packed`] makes rows small that repeat each other.
 //!
 //! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
 //! are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit).
@@ -24,6 +24,7 @@ pub mod log;
 pub mod memory;
 pub(crate) mod opening;
 pub mod own;
+pub(crate) mod packed;
 pub mod postgres;
 pub mod rails;
 pub mod undertaking;

@@ -21,9 +21,9 @@ use crate::store::rails::OfferingEntry;
 use crate::store::undertaking::{PastAttempt, Settlement};
 use crate::store::{Store, StoreError};
 
-/// Leases that the store is asked to renew at one time. It waits for every row that a decision is being written under, and
-/// holds those before it meanwhile: a thousand at once would have all decisions wait for the slowest.
-const RENEWED_AT_ONCE: usize = 50;
+/// Leases that the store is asked to renew at one time. Those run out together, and one row is written for all of them; what
+/// the store cannot renew keeps no more than these from being renewed.
+const RENEWED_AT_ONCE: usize = 2_000;
 
 /// What calls are made with.
 pub(crate) struct Hands<C> {

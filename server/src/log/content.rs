@@ -14,6 +14,13 @@ use crate::store::log::{Blob, BlobHash};
 /// more is no content of ours.
 const LARGEST: u64 = 512 << 20;
 
+/// Before bytes that are not packed. Packed ones never begin so: the bits 1 and 2 would say a block of a type that is none (RFC
+/// 1951, 3.2.3).
+const PLAIN: u8 = 0b110;
+
+/// What takes so many bytes is small: alone it is packed badly, and the store packs it after others of its kind.
+const SMALL: usize = 8 << 10;
+
 /// SHA-256 of `bytes`.
 pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
@@ -34,11 +41,19 @@ pub(super) fn pack(bytes: &[u8]) -> Vec<u8> {
     packer.finish().unwrap_or_default()
 }
 
-/// What [`pack`] was given.
+/// `bytes` for a row: packed, or as they are when the store packs them better.
+pub(super) fn fold(bytes: &[u8]) -> Vec<u8> {
+    if bytes.len() > SMALL { pack(bytes) } else { [&[PLAIN], bytes].concat() }
+}
+
+/// What [`pack`] or [`fold`] was given.
 ///
 /// # Errors
 /// When it is none of ours.
 pub(super) fn unpack(packed: &[u8]) -> Result<Vec<u8>, Corrupt> {
+    if let Some((&PLAIN, plain)) = packed.split_first() {
+        return Ok(plain.to_vec());
+    }
     let mut bytes = Vec::with_capacity(packed.len().saturating_mul(3));
     let mut unpacker = DeflateDecoder::new(packed);
     let read = unpacker.by_ref().take(LARGEST).read_to_end(&mut bytes);
@@ -63,6 +78,16 @@ mod tests {
         assert_eq!(unpack(&packed), Ok(text));
         assert!(unpack(&[0xff; 8]).is_err());
         assert!(unpack(&[packed, vec![0]].concat()).is_err(), "something follows");
+    }
+
+    #[test]
+    fn what_is_small_stays_plain_and_what_is_large_does_not() {
+        assert_eq!(fold(b"few"), [0b110, b'f', b'e', b'w']);
+        for bytes in [Vec::new(), vec![7; SMALL], vec![7; SMALL + 1]] {
+            let folded = fold(&bytes);
+            assert_eq!(folded.first() == Some(&PLAIN), bytes.len() <= SMALL);
+            assert_eq!(unpack(&folded), Ok(bytes));
+        }
     }
 
     #[test]

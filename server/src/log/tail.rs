@@ -101,7 +101,7 @@ impl Tail {
             segment: segment.number,
             sequence: segment.sequence,
             stance: stance(basis.input.now),
-            plan: content::pack(&answer),
+            plan: content::fold(&answer),
             policy: Some(policy_hash),
             catalogues: distinct(&of_pools),
             engine_version: ENGINE.to_owned(),
@@ -158,7 +158,7 @@ fn event(segment: &Segment, decision: &Decision, before: &[Mark], marks: &[Mark]
         first_sequence: segment.sequence,
         last_sequence: segment.sequence,
         at_ms: decision.at.0,
-        bytes: content::pack(&bytes),
+        bytes: if segment.sequence == 1 { content::pack(&bytes) } else { content::fold(&bytes) },
     }
 }
 

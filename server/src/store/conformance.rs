@@ -63,7 +63,7 @@ pub(super) fn skipped(test: &str) {
 
 async fn all(store: &dyn Store, run: &str) {
     store.ping().await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), 3, "the number of the newest file in migrations/");
+    assert_eq!(store.schema_version().await.unwrap(), 4, "the number of the newest file in migrations/");
     leases::all(store, run).await;
     undertakings::all(store, run).await;
     log::all(store, run).await;

@@ -1,17 +1,24 @@
 //! The store of production: PostgreSQL. The database's clock judges leases, so replicas need not agree on theirs.
 //!
-//! Every operation is one transaction that may be repeated: it locks the lease's row, so that the lease cannot pass on
-//! before the commit, and changes nothing when it has happened already. That makes a commit whose answer was lost harmless,
-//! and [`retry`] repeats whatever failed for a reason that passes.
+//! Every operation is one transaction that may be repeated: it locks the scope, so that the lease cannot pass on before the
+//! commit, and changes nothing when it has happened already. That makes a commit whose answer was lost harmless, and
+//! [`retry`] repeats whatever failed for a reason that passes. The lock is an advisory one: whoever takes a lease takes it
+//! first, as whoever writes under one does, and unlike a row's lock it leaves nothing in the write-ahead log.
+//!
+//! What a write costs is counted in bytes of that log, where each row of an index counts as much as the row itself. So a row has
+//! the indexes that its readers need and no others, [`samples`] keeps rows from saying what others have said, and [`leases`]
+//! that are renewed together are renewed by one row.
 //!
 //! Statements are checked against the schema when the program is built, from descriptions in `.sqlx/`, so that building
 //! needs no database; `.ci/queries` keeps the descriptions current.
 
+mod bodies;
 mod leases;
 mod listings;
 mod log;
 mod rails;
 mod retry;
+mod samples;
 mod schema;
 mod signals;
 mod undertakings;
@@ -37,9 +44,9 @@ pub(crate) use schema::newest as newest_schema;
 /// How long a caller waits for a connection before it is told that the database does not answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What every connection is told first. A statement of ours takes milliseconds: one that takes seconds holds a lease's row
-/// and is better ended. A session that is idle in a transaction belongs to a process that was paused, and must not hold the
-/// row until it wakes up.
+/// What every connection is told first. A statement of ours takes milliseconds: one that takes seconds keeps others of its
+/// scope waiting and is better ended. A session that is idle in a transaction belongs to a process that was paused, and must not
+/// hold its locks until it wakes up.
 const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
                        SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
 
@@ -65,6 +72,7 @@ impl Default for Settings {
 pub struct PostgresStore {
     pool: PgPool,
     changes: watch::Receiver<Changes>,
+    samples: Arc<samples::Samples>,
     /// Ends with the last copy of the store.
     _follower: Arc<AbortOnDropHandle<()>>,
 }
@@ -101,7 +109,7 @@ impl PostgresStore {
         schema::prepare(&pool, settings.migrate).await?;
         let (sender, changes) = watch::channel(signals::read(&pool).await?);
         let follower = AbortOnDropHandle::new(tokio::spawn(signals::follow(pool.clone(), sender)));
-        Ok(Self { pool, changes, _follower: Arc::new(follower) })
+        Ok(Self { pool, changes, samples: Arc::default(), _follower: Arc::new(follower) })
     }
 
     async fn begin(&self, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
@@ -116,16 +124,16 @@ impl PostgresStore {
     }
 }
 
-/// Locks the lease's row for the rest of the transaction.
+/// Keeps the lease from passing on for the rest of the transaction, and others from writing under it.
 async fn hold(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> Result<(), StoreError> {
-    let held = sqlx::query!(
-        "SELECT epoch FROM leases WHERE scope = $1 AND owner = $2 AND epoch = $3 FOR UPDATE",
+    let held = sqlx::query_scalar!(
+        r#"SELECT hold_lease($1, $2, $3) AS "held!""#,
         lease.scope.key(),
         lease.owner,
         column(lease.epoch)
     );
-    let held = held.fetch_optional(connection).await.map_err(database(what))?;
-    held.map(|_| ()).ok_or_else(|| StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })
+    let held = held.fetch_one(connection).await.map_err(database(what))?;
+    if held { Ok(()) } else { Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch }) }
 }
 
 async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> Result<(), StoreError> {

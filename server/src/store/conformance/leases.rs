@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{HOUR, cluster, granted, lost_and_held};
-use crate::store::lease::{Lease, LeaseAnswer, Scope};
+use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::{Store, StoreError};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
@@ -12,6 +12,8 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_restart_under_the_same_name_takes_its_lease_back(store, &cluster(run, "restart")).await;
     an_epoch_is_above_all_that_the_cluster_has_obeyed(store, &cluster(run, "seen")).await;
     many_leases_are_renewed_in_one_step(store, run).await;
+    what_is_not_renewed_is_not_prolonged_with_what_is(store, run).await;
+    a_lease_that_was_taken_is_not_prolonged_by_its_former_holder(store, run).await;
     who_wants_a_lease_is_heard_by_its_holder(store, &cluster(run, "wanted")).await;
     a_region_is_leased_like_a_cluster(store, run).await;
 }
@@ -71,7 +73,44 @@ async fn many_leases_are_renewed_in_one_step(store: &dyn Store, run: &str) {
         let owner = held_by(store, &lease.scope, "c").await.0;
         assert_eq!(owner, lease.owner, "{} runs for an hour", lease.scope);
     }
-    assert_eq!(store.renew_leases(&[], HOUR).await.unwrap(), crate::store::lease::Renewal::default());
+    assert_eq!(store.renew_leases(&[], HOUR).await.unwrap(), Renewal::default());
+}
+
+/// Two leases of `a` that were renewed together for `duration`.
+async fn renewed_together(store: &dyn Store, run: &str, name: &str, duration: Duration) -> [Lease; 2] {
+    let [one, two] = ["one", "two"].map(|which| cluster(run, &format!("{name}-{which}")));
+    let leases = [granted(store, &one, "a", HOUR).await.0, granted(store, &two, "a", HOUR).await.0];
+    assert_eq!(store.renew_leases(&leases, duration).await.unwrap(), Renewal::default());
+    leases
+}
+
+async fn what_is_not_renewed_is_not_prolonged_with_what_is(store: &dyn Store, run: &str) {
+    let [one, two] = renewed_together(store, run, "beside", Duration::ZERO).await;
+    let renewal = store.renew_leases(std::slice::from_ref(&one), HOUR).await.unwrap();
+    assert_eq!(renewal, Renewal::default());
+    assert_eq!(held_by(store, &one.scope, "b").await.0, "a");
+    granted(store, &two.scope, "b", HOUR).await;
+
+    let [one, two] = renewed_together(store, run, "shortened", HOUR).await;
+    store.renew_leases(std::slice::from_ref(&one), Duration::ZERO).await.unwrap();
+    granted(store, &one.scope, "b", HOUR).await;
+    assert_eq!(held_by(store, &two.scope, "b").await.0, "a", "nobody has shortened this one");
+    let renewal = store.renew_leases(&[one.clone(), two.clone()], HOUR).await.unwrap();
+    assert_eq!(renewal.lost, [one]);
+    store.release_leases(std::slice::from_ref(&two)).await.unwrap();
+    granted(store, &two.scope, "b", HOUR).await;
+}
+
+async fn a_lease_that_was_taken_is_not_prolonged_by_its_former_holder(store: &dyn Store, run: &str) {
+    let former = renewed_together(store, run, "former", Duration::ZERO).await;
+    let [one, two] = &former;
+    granted(store, &one.scope, "b", Duration::ZERO).await;
+    // A restart under the same name.
+    granted(store, &two.scope, "a", Duration::ZERO).await;
+    assert_eq!(store.renew_leases(&former, HOUR).await.unwrap().lost, former);
+    for lease in &former {
+        assert_eq!(granted(store, &lease.scope, "c", HOUR).await.0.epoch, 3, "whoever took it did not renew it");
+    }
 }
 
 async fn who_wants_a_lease_is_heard_by_its_holder(store: &dyn Store, scope: &Scope) {

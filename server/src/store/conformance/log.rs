@@ -11,6 +11,7 @@ use crate::store::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, Replay,
 pub(super) async fn all(store: &dyn Store, run: &str) {
     decisions_come_back_latest_first(store, &cluster(run, "decisions"), &cluster(run, "decisions-too")).await;
     what_a_replay_needs_comes_back_with_the_decision(store, &cluster(run, "replay")).await;
+    events_of_decisions_are_read_with_their_segment(store, &cluster(run, "events")).await;
     a_segment_is_read_in_order(store, &cluster(run, "segment")).await;
     contents_are_kept_once(store, run).await;
     a_replica_that_lost_its_lease_logs_nothing(store, &cluster(run, "fenced-log")).await;
@@ -74,6 +75,44 @@ async fn what_a_replay_needs_comes_back_with_the_decision(store: &dyn Store, sco
     assert_eq!(read[0].decision, entry.decision);
     let segment = store.log_of(scope, 3).await.unwrap().unwrap();
     assert_eq!((segment.epoch, segment.started_ms, segment.chunks), (1, 1_763_765_432_123, entry.chunks));
+}
+
+/// A decision of the segment that decision 7 began, with the event before it.
+fn event(number: u64, sequence: u64, bytes: &[u8]) -> Entry {
+    let mut entry = decision(number);
+    entry.decision.decided_at_ms += i64::try_from(sequence).unwrap() * 60_000;
+    entry.decision.replay = Some(Replay {
+        segment: 7,
+        sequence,
+        stance: vec![1],
+        plan: [b"plan", bytes].concat(),
+        policy: Some(BlobHash([1; 32])),
+        catalogues: vec![BlobHash([2; 32])],
+        engine_version: "0.1.0".to_owned(),
+        input_digest: vec![4; 32],
+        plan_digest: vec![5; 32],
+    });
+    let at_ms = entry.decision.decided_at_ms;
+    entry.chunks =
+        vec![LogChunk { segment: 7, first_sequence: sequence, last_sequence: sequence, at_ms, bytes: bytes.to_vec() }];
+    entry
+}
+
+async fn events_of_decisions_are_read_with_their_segment(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    // The first is a whole input; others resemble each other, or nothing; one is large; one has no byte.
+    let mixed: Vec<u8> = (0..40_000_u32).map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect();
+    let texts: [&[u8]; 6] = [&[7; 9000], b"ten pods came", b"nine pods came", &mixed[..300], &mixed, b""];
+    let entries: Vec<Entry> = (texts.iter().zip(1..)).map(|(text, place)| event(6 + place, place, text)).collect();
+    for entry in entries.iter().chain(&entries) {
+        store.record(&lease, entry).await.unwrap();
+    }
+    let segment = store.log_of(scope, 7).await.unwrap().unwrap();
+    let chunks: Vec<LogChunk> = entries.iter().flat_map(|entry| entry.chunks.clone()).collect();
+    assert_eq!((segment.epoch, segment.chunks), (1, chunks));
+    let read = store.decisions(&of(scope, 10, None)).await.unwrap();
+    let decisions: Vec<_> = entries.into_iter().rev().map(|entry| entry.decision).collect();
+    assert_eq!(read.into_iter().map(|stored| stored.decision).collect::<Vec<_>>(), decisions);
 }
 
 async fn a_segment_is_read_in_order(store: &dyn Store, scope: &Scope) {

@@ -10,6 +10,7 @@ use crate::store::{Store, StoreError};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
     what_was_intended_comes_back_with_the_lease(store, &cluster(run, "intents")).await;
+    orders_come_back_byte_for_byte(store, &cluster(run, "orders")).await;
     the_first_outcome_of_a_launch_stays(store, &cluster(run, "first-outcome")).await;
     the_next_attempt_begins_only_after_a_failure(store, &cluster(run, "attempts")).await;
     a_second_launch_of_a_living_claim_is_refused(store, &cluster(run, "living")).await;
@@ -46,6 +47,27 @@ async fn what_was_intended_comes_back_with_the_lease(store: &dyn Store, scope: &
     assert_eq!(left.intents, [open("pool-1", 1), open("pool-2", 1)]);
     assert_eq!(left.instructions, [instruction(8), instruction(9)]);
     assert_eq!(left.disruptions, [disruption(4)]);
+}
+
+/// Orders that resemble each other, that resemble nothing, that are large, and none.
+async fn orders_come_back_byte_for_byte(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let mixed: Vec<u8> = (0..50_000_u32).map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect();
+    let like = |n: u8| [&mixed[..2_000], &[n]].concat();
+    let requests = [like(1), like(2), mixed[5_000..7_000].to_vec(), like(3), mixed.clone(), Vec::new()];
+    let intents: Vec<_> = (requests.into_iter().zip(0_u32..))
+        .map(|(request, n)| {
+            let claim_order = if n == 5 { String::new() } else { format!("für Pod {n}") };
+            crate::store::undertaking::Intent { request, claim_order, ..intent(&format!("pool-{n}"), 1) }
+        })
+        .collect();
+    store.record(&lease, &launching(1, &intents[..4])).await.unwrap();
+    store.record(&lease, &launching(2, &intents[4..])).await.unwrap();
+    let read = store.open_intents(scope).await.unwrap();
+    assert_eq!(read.into_iter().map(|open| open.intent).collect::<Vec<_>>(), intents);
+    let past = store.past_attempts(scope, HOUR).await.unwrap();
+    let orders: Vec<_> = past.into_iter().map(|past| past.claim_order).collect();
+    assert_eq!(orders, intents.into_iter().map(|intent| intent.claim_order).collect::<Vec<_>>());
 }
 
 /// The second attempt closes the first one; what is open is told however old it is.

@@ -21,7 +21,7 @@ impl PostgresStore {
     ) -> Result<bool, StoreError> {
         let mut transaction = self.under(lease, KEEP).await?;
         let others = sqlx::query_scalar!(
-            r#"SELECT EXISTS (SELECT FROM leases WHERE scope LIKE 'cluster/%' AND owner <> $1 AND expires_at > clock_timestamp())
+            r#"SELECT EXISTS (SELECT FROM lease_ends WHERE scope LIKE 'cluster/%' AND owner <> $1 AND expires_at > clock_timestamp())
                AS "others!""#,
             lease.owner
         );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use sqlx::PgConnection;
 
 use super::super::StoreError;
@@ -9,27 +10,35 @@ use super::super::lease::{Lease, Scope};
 use super::super::log::{
     Blob, BlobHash, DecisionFilter, DecisionRow, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision,
 };
+use super::bodies::{self, Body};
+use super::samples::{Packed, Sort, Texts};
 use super::{PostgresStore, column, commit, database, undertakings};
 
 const RECORD: &str = "record a decision";
 const READ: &str = "read decisions";
 const PRUNE: &str = "let old rows go";
+const SEGMENT: &str = "read the log";
 
 /// Rows that one statement deletes: far below the statement's timeout, and no lock for long.
 const ROWS_AT_ONCE: i64 = 5000;
 
 /// How much longer than decisions the log is kept, since a segment may have begun a day before the decision.
-const SEGMENT: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_SEGMENT: Duration = Duration::from_secs(24 * 3600);
 
-/// A decision as its row.
+/// Pages of launches that one statement looks through for some to delete: 32 MiB.
+const PAGES_AT_ONCE: i64 = 4096;
+
+/// A decision as its row: with a body, or with columns of its own for all of it, as older rows have.
 struct Columns {
     scope: String,
     number: i64,
     decided_at_ms: i64,
     epoch: i64,
     kind: String,
-    summary: String,
-    report: String,
+    sample: Option<i64>,
+    body: Option<Vec<u8>>,
+    summary: Option<String>,
+    report: Option<String>,
     segment: Option<i64>,
     sequence: Option<i64>,
     stance: Option<Vec<u8>>,
@@ -43,13 +52,20 @@ struct Columns {
 
 impl PostgresStore {
     pub(super) async fn write_entry(&self, lease: &Lease, entry: &Entry) -> Result<(), StoreError> {
+        let orders = self.pack_orders(&lease.scope, &entry.intents).await?;
+        let event = bodies::event_of(&entry.decision, &entry.chunks);
+        let sort = if entry.decision.replay.is_some() { Sort::Plan } else { Sort::Word };
+        let body = self.pack(&lease.scope, sort, &Body::of(&entry.decision, event).encode_to_vec()).await?;
         let mut transaction = self.under(lease, RECORD).await?;
-        undertakings::intend(&mut transaction, &lease.scope, &entry.intents).await?;
+        undertakings::intend(&mut transaction, &lease.scope, &entry.intents, orders, Some(&entry.decision)).await?;
         undertakings::disrupt(&mut transaction, &lease.scope, &entry.disruptions).await?;
         undertakings::write_instructions(&mut transaction, &lease.scope, &entry.instructions).await?;
         write_blobs(&mut transaction, &entry.blobs).await?;
-        write_chunks(&mut transaction, lease, &entry.chunks).await?;
-        write_decision(&mut transaction, lease, &entry.decision).await?;
+        match event {
+            Some(event) => write_segments(&mut transaction, lease, std::slice::from_ref(event)).await?,
+            None => write_chunks(&mut transaction, lease, &entry.chunks).await?,
+        }
+        write_decision(&mut transaction, lease, &entry.decision, body).await?;
         commit(transaction, RECORD).await
     }
 
@@ -78,7 +94,7 @@ impl PostgresStore {
             Some(scope) => {
                 let rows = sqlx::query_as!(
                     Columns,
-                    r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, summary, report,
+                    r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
                               segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
                        FROM decisions WHERE scope = $1 AND number < $2 ORDER BY number DESC LIMIT $3"#,
                     scope.key(),
@@ -90,7 +106,7 @@ impl PostgresStore {
             None => {
                 let rows = sqlx::query_as!(
                     Columns,
-                    r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, summary, report,
+                    r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
                               segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
                        FROM decisions WHERE number < $1 ORDER BY number DESC LIMIT $2"#,
                     before,
@@ -99,39 +115,42 @@ impl PostgresStore {
                 rows.fetch_all(&self.pool).await
             }
         };
-        rows.map_err(database(READ))?.into_iter().map(Columns::read).collect()
+        self.read_columns(rows.map_err(database(READ))?).await
     }
 
     pub(super) async fn read_decision(&self, number: u64) -> Result<Vec<StoredDecision>, StoreError> {
         let rows = sqlx::query_as!(
             Columns,
-            r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, summary, report,
+            r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
                       segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
                FROM decisions WHERE number = $1 ORDER BY scope"#,
             column(number)
         );
-        let rows = rows.fetch_all(&self.pool).await.map_err(database(READ))?;
-        rows.into_iter().map(Columns::read).collect()
+        self.read_columns(rows.fetch_all(&self.pool).await.map_err(database(READ))?).await
+    }
+
+    async fn read_columns(&self, rows: Vec<Columns>) -> Result<Vec<StoredDecision>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(database(READ))?;
+        let samples = Texts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
+        rows.into_iter().map(|row| row.read(&samples)).collect()
     }
 
     pub(super) async fn read_segment(&self, scope: &Scope, segment: u64) -> Result<Option<LogSegment>, StoreError> {
-        const WHAT: &str = "read the log";
         let head = sqlx::query!(
             r#"SELECT epoch, milliseconds(started_at) AS "started_ms!" FROM log_segments WHERE scope = $1 AND segment = $2"#,
             scope.key(),
             column(segment)
         );
-        let Some(head) = head.fetch_optional(&self.pool).await.map_err(database(WHAT))? else { return Ok(None) };
-        // The lower bound lets PostgreSQL skip the days before; it leaves a day for clocks that were set back.
+        let Some(head) = head.fetch_optional(&self.pool).await.map_err(database(SEGMENT))? else { return Ok(None) };
+        // The bounds let PostgreSQL skip other days; they leave a day for clocks that were set.
         let chunks = sqlx::query!(
             r#"SELECT first_sequence, last_sequence, milliseconds(written_at) AS "at_ms!", bytes FROM log_chunks
-               WHERE scope = $1 AND segment = $2 AND written_at >= moment($3) - interval '1 day'
-               ORDER BY first_sequence"#,
+               WHERE scope = $1 AND segment = $2 AND written_at >= moment($3) - interval '1 day'"#,
             scope.key(),
             column(segment),
             head.started_ms
         );
-        let chunks = chunks.fetch_all(&self.pool).await.map_err(database(WHAT))?;
+        let chunks = chunks.fetch_all(&self.pool).await.map_err(database(SEGMENT))?;
         let chunks = chunks.into_iter().map(|row| LogChunk {
             segment,
             first_sequence: row.first_sequence.unsigned_abs(),
@@ -139,8 +158,33 @@ impl PostgresStore {
             at_ms: row.at_ms,
             bytes: row.bytes,
         });
-        let (epoch, started_ms) = (head.epoch.unsigned_abs(), head.started_ms);
-        Ok(Some(LogSegment { epoch, started_ms, chunks: chunks.collect() }))
+        let mut chunks: Vec<LogChunk> = chunks.collect();
+        chunks.extend(self.read_events(scope, segment, head.started_ms).await?);
+        chunks.sort_by_key(|chunk| chunk.first_sequence);
+        Ok(Some(LogSegment { epoch: head.epoch.unsigned_abs(), started_ms: head.started_ms, chunks }))
+    }
+
+    /// The events of a segment that are in the rows of their decisions.
+    async fn read_events(&self, scope: &Scope, segment: u64, started_ms: i64) -> Result<Vec<LogChunk>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(database(SEGMENT))?;
+        let rows = sqlx::query!(
+            r#"SELECT milliseconds(decided_at) AS "at_ms!", sample, body AS "body!" FROM decisions
+               WHERE scope = $1 AND number >= $2 AND segment = $2 AND body IS NOT NULL
+                 AND decided_at >= moment($3) - interval '1 day' AND decided_at < moment($3) + interval '2 days'"#,
+            scope.key(),
+            column(segment),
+            started_ms
+        );
+        let rows = rows.fetch_all(&mut *connection).await.map_err(database(SEGMENT))?;
+        let samples = Texts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
+        let event = |at_ms, packed: &Packed| {
+            let body = Body::read(&samples.unpack(SEGMENT, packed)?, SEGMENT)?;
+            let sequence = body.sequence();
+            let chunk = |bytes| LogChunk { segment, first_sequence: sequence, last_sequence: sequence, at_ms, bytes };
+            Ok(body.event.map(chunk))
+        };
+        let read = rows.into_iter().map(|row| event(row.at_ms, &Packed { sample: row.sample, bytes: row.body }));
+        read.filter_map(Result::transpose).collect()
     }
 
     pub(super) async fn let_go(&self, retention: &Retention) -> Result<Pruned, StoreError> {
@@ -151,26 +195,19 @@ impl PostgresStore {
         Ok(Pruned {
             ended: self.prune_ended(retention.ended.as_secs_f64()).await?,
             log: self.prune_log(retention.log).await?,
-            blobs: self.prune_blobs((retention.log + SEGMENT).as_secs_f64()).await?,
+            blobs: self.prune_blobs((retention.log + LONGEST_SEGMENT).as_secs_f64()).await?,
         })
     }
 
     async fn prune_ended(&self, seconds: f64) -> Result<u64, StoreError> {
-        let mut gone = 0;
+        let mut gone = self.prune_intents(seconds).await?;
         loop {
             let deleted = sqlx::query_scalar!(
-                r#"WITH old_intents AS (DELETE FROM intents WHERE ctid = ANY(ARRAY(
-                     SELECT ctid FROM intents WHERE closed_at < now() - make_interval(secs => $1) LIMIT $2))
-                     RETURNING scope, claim, attempt),
-                 old_requests AS (DELETE FROM launch_requests USING old_intents
-                     WHERE launch_requests.scope = old_intents.scope AND launch_requests.claim = old_intents.claim
-                       AND launch_requests.attempt = old_intents.attempt),
-                 old_instructions AS (DELETE FROM instructions WHERE ctid = ANY(ARRAY(
+                r#"WITH old_instructions AS (DELETE FROM instructions WHERE ctid = ANY(ARRAY(
                      SELECT ctid FROM instructions WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2)) RETURNING 1),
                  old_disruptions AS (DELETE FROM disruptions WHERE ctid = ANY(ARRAY(
                      SELECT ctid FROM disruptions WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2)) RETURNING 1)
-                 SELECT (SELECT count(*) FROM old_intents) + (SELECT count(*) FROM old_instructions)
-                        + (SELECT count(*) FROM old_disruptions) AS "gone!""#,
+                 SELECT (SELECT count(*) FROM old_instructions) + (SELECT count(*) FROM old_disruptions) AS "gone!""#,
                 seconds,
                 ROWS_AT_ONCE
             );
@@ -182,8 +219,35 @@ impl PostgresStore {
         }
     }
 
+    /// Looks through the launches by their places, once and a part at a time: an index by the moment of their end would be
+    /// written with every one of them, and read once an hour.
+    async fn prune_intents(&self, seconds: f64) -> Result<u64, StoreError> {
+        let pages = sqlx::query_scalar!(
+            r#"SELECT pg_relation_size('intents') / current_setting('block_size')::bigint AS "pages!""#
+        );
+        let pages = pages.fetch_one(&self.pool).await.map_err(database(PRUNE))?;
+        let mut gone = 0;
+        for first in (0..pages).step_by(usize::try_from(PAGES_AT_ONCE).unwrap_or(1)) {
+            let deleted = sqlx::query_scalar!(
+                r#"WITH old_intents AS (
+                     DELETE FROM intents WHERE ctid >= $2::text::tid AND ctid < $3::text::tid
+                        AND closed_at < now() - make_interval(secs => $1)
+                     RETURNING scope, claim, attempt, orders IS NULL AS apart),
+                 old_requests AS (DELETE FROM launch_requests USING old_intents
+                     WHERE apart AND launch_requests.scope = old_intents.scope
+                       AND launch_requests.claim = old_intents.claim AND launch_requests.attempt = old_intents.attempt)
+                 SELECT count(*) AS "gone!" FROM old_intents"#,
+                seconds,
+                format!("({first},0)"),
+                format!("({},0)", first + PAGES_AT_ONCE)
+            );
+            gone += deleted.fetch_one(&self.pool).await.map_err(database(PRUNE))?.unsigned_abs();
+        }
+        Ok(gone)
+    }
+
     async fn prune_log(&self, keep: Duration) -> Result<u64, StoreError> {
-        let (decisions, chunks) = (keep.as_secs_f64(), (keep + SEGMENT).as_secs_f64());
+        let (decisions, chunks) = (keep.as_secs_f64(), (keep + LONGEST_SEGMENT).as_secs_f64());
         let days = sqlx::query_scalar!(
             r#"SELECT drop_log_partitions('decisions', (now() - make_interval(secs => $1))::date)
                       + drop_log_partitions('log_chunks', (now() - make_interval(secs => $2))::date) AS "days!""#,
@@ -209,6 +273,21 @@ impl PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;
+        sqlx::query!(
+            "DELETE FROM lease_terms WHERE expires_at < now() - interval '1 day'
+                      AND NOT EXISTS (SELECT FROM leases WHERE term = number)"
+        )
+        .execute(&self.pool)
+        .await
+        .map_err(database(PRUNE))?;
+        sqlx::query!(
+            "DELETE FROM samples WHERE used_at < now() - make_interval(secs => $1)
+             AND number NOT IN (SELECT sample FROM intents WHERE sample IS NOT NULL)",
+            seconds
+        )
+        .execute(&self.pool)
+        .await
+        .map_err(database(PRUNE))?;
         let blobs = sqlx::query!("DELETE FROM blobs WHERE used_at < now() - make_interval(secs => $1)", seconds);
         Ok(blobs.execute(&self.pool).await.map_err(database(PRUNE))?.rows_affected())
     }
@@ -218,35 +297,25 @@ async fn write_decision(
     connection: &mut PgConnection,
     lease: &Lease,
     decision: &DecisionRow,
+    body: Packed,
 ) -> Result<(), StoreError> {
-    let replay = decision.replay.as_ref();
-    let hashes: Vec<Vec<u8>> = replay.into_iter().flat_map(Replay::hashes).map(|hash| hash.0.to_vec()).collect();
-    let catalogues: Option<Vec<Vec<u8>>> =
-        replay.map(|replay| replay.catalogues.iter().map(|hash| hash.0.to_vec()).collect());
-    let policy = replay.and_then(|replay| replay.policy).map(|hash| hash.0.to_vec());
-    // A content in use is noted twice a day at most: noting it each time would write it more often than the decision.
+    let hashes = decision.replay.iter().flat_map(Replay::hashes);
+    let hashes: Vec<Vec<u8>> = hashes.map(|hash| hash.0.to_vec()).collect();
+    // A content in use is noted twice a day at most: noting it each time would write it more often than the decision. What
+    // repeats a decision changes nothing, and nobody else writes for the scope meanwhile; a conflict would be found at a price.
     sqlx::query!(
-        "WITH used AS (UPDATE blobs SET used_at = now() WHERE hash = ANY($17) AND used_at < now() - interval '12 hours')
-         INSERT INTO decisions (scope, number, decided_at, epoch, kind, summary, report, segment, sequence, stance, plan,
-                                policy, catalogues, engine_version, input_digest, plan_digest)
-         VALUES ($1, $2, moment($3), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
-         ON CONFLICT (scope, number, decided_at) DO NOTHING",
+        "WITH used AS (UPDATE blobs SET used_at = now() WHERE hash = ANY($9) AND used_at < now() - interval '12 hours')
+         INSERT INTO decisions (scope, number, decided_at, epoch, kind, segment, sample, body)
+         SELECT $1, $2, moment($3), $4, $5, $6, $7, $8
+         WHERE NOT EXISTS (SELECT FROM decisions WHERE scope = $1 AND number = $2 AND decided_at = moment($3))",
         lease.scope.key(),
         column(decision.number),
         decision.decided_at_ms,
         column(lease.epoch),
         decision.kind,
-        decision.summary,
-        decision.report,
-        replay.map(|replay| column(replay.segment)),
-        replay.map(|replay| column(replay.sequence)),
-        replay.map(|replay| replay.stance.as_slice()),
-        replay.map(|replay| replay.plan.as_slice()),
-        policy,
-        catalogues.as_deref(),
-        replay.map(|replay| replay.engine_version.as_str()),
-        replay.map(|replay| replay.input_digest.as_slice()),
-        replay.map(|replay| replay.plan_digest.as_slice()),
+        decision.replay.as_ref().map(|replay| column(replay.segment)),
+        body.sample,
+        body.bytes,
         &hashes
     )
     .execute(connection)
@@ -271,17 +340,33 @@ async fn write_blobs(connection: &mut PgConnection, blobs: &[Blob]) -> Result<()
     Ok(())
 }
 
-async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
+/// Writes down that segments have begun, with the first of their events.
+async fn write_segments(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
     for chunk in chunks {
         sqlx::query!(
-            "WITH begun AS (INSERT INTO log_segments (scope, segment, epoch, started_at)
-                            VALUES ($1, $2, $3, moment($6)) ON CONFLICT (scope, segment) DO NOTHING)
-             INSERT INTO log_chunks (scope, segment, first_sequence, last_sequence, written_at, bytes)
-             VALUES ($1, $2, $4, $5, moment($6), $7)
-             ON CONFLICT (scope, segment, first_sequence, written_at) DO NOTHING",
+            "INSERT INTO log_segments (scope, segment, epoch, started_at) VALUES ($1, $2, $3, moment($4))
+             ON CONFLICT (scope, segment) DO NOTHING",
             lease.scope.key(),
             column(chunk.segment),
             column(lease.epoch),
+            chunk.at_ms
+        )
+        .execute(&mut *connection)
+        .await
+        .map_err(database("append to the log"))?;
+    }
+    Ok(())
+}
+
+async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
+    write_segments(connection, lease, chunks).await?;
+    for chunk in chunks {
+        sqlx::query!(
+            "INSERT INTO log_chunks (scope, segment, first_sequence, last_sequence, written_at, bytes)
+             VALUES ($1, $2, $3, $4, moment($5), $6)
+             ON CONFLICT (scope, segment, first_sequence, written_at) DO NOTHING",
+            lease.scope.key(),
+            column(chunk.segment),
             column(chunk.first_sequence),
             column(chunk.last_sequence),
             chunk.at_ms,
@@ -295,9 +380,24 @@ async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[Lo
 }
 
 impl Columns {
-    fn read(self) -> Result<StoredDecision, StoreError> {
+    fn read(self, samples: &Texts) -> Result<StoredDecision, StoreError> {
         let unreadable = |found: &str| StoreError::Unreadable { what: READ, found: found.to_owned() };
         let scope = Scope::parse(&self.scope).ok_or_else(|| unreadable(&self.scope))?;
+        let (number, epoch) = (self.number.unsigned_abs(), self.epoch.unsigned_abs());
+        let (decided_at_ms, kind) = (self.decided_at_ms, self.kind.clone());
+        let said = self.said(samples)?;
+        Ok(StoredDecision { scope, epoch, decision: DecisionRow { number, decided_at_ms, kind, ..said } })
+    }
+
+    /// What the row says beyond its own columns.
+    fn said(self, samples: &Texts) -> Result<DecisionRow, StoreError> {
+        let Some(bytes) = self.body else { return self.said_by_columns() };
+        let text = samples.unpack(READ, &Packed { sample: self.sample, bytes })?;
+        Body::read(&text, READ)?.decision(READ)
+    }
+
+    fn said_by_columns(self) -> Result<DecisionRow, StoreError> {
+        let hash = |bytes| bodies::hash(bytes, READ);
         let replay = match (self.segment, self.sequence) {
             (Some(segment), Some(sequence)) => {
                 let catalogues = self.catalogues.unwrap_or_default();
@@ -315,20 +415,7 @@ impl Columns {
             }
             _ => None,
         };
-        let decision = DecisionRow {
-            number: self.number.unsigned_abs(),
-            decided_at_ms: self.decided_at_ms,
-            kind: self.kind,
-            summary: self.summary,
-            report: self.report,
-            replay,
-        };
-        Ok(StoredDecision { scope, epoch: self.epoch.unsigned_abs(), decision })
+        let (summary, report) = (self.summary.unwrap_or_default(), self.report.unwrap_or_default());
+        Ok(DecisionRow { summary, report, replay, ..DecisionRow::default() })
     }
-}
-
-fn hash(bytes: Vec<u8>) -> Result<BlobHash, StoreError> {
-    let unreadable =
-        |bytes: Vec<u8>| StoreError::Unreadable { what: READ, found: format!("a hash of {} bytes", bytes.len()) };
-    bytes.try_into().map(BlobHash).map_err(unreadable)
 }

@@ -2,23 +2,41 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use sqlx::PgConnection;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
+use super::super::log::DecisionRow;
 use super::super::undertaking::{
     DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, IntentState, OpenIntent, PastAttempt,
     Settlement,
 };
+use super::bodies::Orders;
+use super::samples::{Packed, Sort, Texts};
 use super::{PostgresStore, column, commit, database};
 
+const PAST: &str = "read past launches";
+const OPEN: &str = "read open launches";
 const INTEND: &str = "write down launches";
 
 impl PostgresStore {
     pub(super) async fn write_attempt(&self, lease: &Lease, intent: &Intent) -> Result<(), StoreError> {
+        let intents = std::slice::from_ref(intent);
+        let orders = self.pack_orders(&lease.scope, intents).await?;
         let mut transaction = self.under(lease, INTEND).await?;
-        intend(&mut transaction, &lease.scope, std::slice::from_ref(intent)).await?;
+        intend(&mut transaction, &lease.scope, intents, orders, None).await?;
         commit(transaction, INTEND).await
+    }
+
+    /// What the launches order, as their rows hold it.
+    pub(super) async fn pack_orders(&self, scope: &Scope, intents: &[Intent]) -> Result<Vec<Packed>, StoreError> {
+        let mut packed = Vec::with_capacity(intents.len());
+        for intent in intents {
+            let orders = Orders { request: intent.request.clone(), claim_order: intent.claim_order.clone() };
+            packed.push(self.pack(scope, Sort::Launch, &orders.encode_to_vec()).await?);
+        }
+        Ok(packed)
     }
 
     pub(super) async fn end_attempt(
@@ -33,20 +51,33 @@ impl PostgresStore {
             Settlement::Launched { provider_id } => ("launched", Some(provider_id.as_str()), None),
             Settlement::Failed { why } => ("failed", None, Some(why.as_str())),
         };
+        let (scope, attempt) = (lease.scope.key(), attempt_column(attempt));
         let mut transaction = self.under(lease, WHAT).await?;
-        sqlx::query!(
+        let alive = sqlx::query!(
             "UPDATE intents SET state = $4, provider_id = $5, why = $6, settled_at = clock_timestamp()
-             WHERE scope = $1 AND claim = $2 AND attempt = $3 AND state = 'open'",
-            lease.scope.key(),
+             WHERE scope = $1 AND claim = $2 AND attempt = $3 AND state = 'open' AND closed_at IS NULL",
+            scope,
             claim,
-            attempt_column(attempt),
+            attempt,
             state,
             provider_id,
             why
-        )
-        .execute(&mut *transaction)
-        .await
-        .map_err(database(WHAT))?;
+        );
+        let settled = alive.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected();
+        if settled == 0 {
+            let over = sqlx::query!(
+                "UPDATE intents SET state = $4, provider_id = $5, why = $6, settled_at = clock_timestamp()
+                 WHERE scope = $1 AND claim = $2 AND attempt = $3 AND state = 'open'
+                   AND closed_at > now() - interval '1 hour'",
+                scope,
+                claim,
+                attempt,
+                state,
+                provider_id,
+                why
+            );
+            over.execute(&mut *transaction).await.map_err(database(WHAT))?;
+        }
         commit(transaction, WHAT).await
     }
 
@@ -66,37 +97,40 @@ impl PostgresStore {
     }
 
     pub(super) async fn read_intents(&self, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(database("read open launches"))?;
+        let mut connection = self.pool.acquire().await.map_err(database(OPEN))?;
         open_intents(&mut connection, scope).await
     }
 
     /// Both halves go by an index of their own.
     pub(super) async fn read_past(&self, scope: &Scope, within: Duration) -> Result<Vec<PastAttempt>, StoreError> {
-        const WHAT: &str = "read past launches";
-        let mut connection = self.pool.acquire().await.map_err(database(WHAT))?;
+        let mut connection = self.pool.acquire().await.map_err(database(PAST))?;
         let rows = sqlx::query!(
-            r#"SELECT past.claim AS "claim!", claim_order, state AS "state!",
+            r#"SELECT past.claim AS "claim!", sample, orders, claim_order AS "claim_order?", state AS "state!",
                       milliseconds(now()) - milliseconds(created_at) AS "begun_ago_ms!",
                       milliseconds(now()) - milliseconds(closed_at) AS closed_ago_ms
                FROM (SELECT * FROM intents WHERE scope = $1 AND closed_at IS NULL
                      UNION ALL
                      SELECT * FROM intents
                      WHERE scope = $1 AND closed_at > now() - $2::bigint * interval '1 millisecond') AS past
-               LEFT JOIN launch_requests ON launch_requests.scope = $1 AND launch_requests.claim = past.claim
-                         AND launch_requests.attempt = past.attempt
+               LEFT JOIN launch_requests ON orders IS NULL AND launch_requests.scope = $1
+                         AND launch_requests.claim = past.claim AND launch_requests.attempt = past.attempt
                ORDER BY past.claim, past.attempt"#,
             scope.key(),
             i64::try_from(within.as_millis()).unwrap_or(i64::MAX)
         );
-        let rows = rows.fetch_all(&mut *connection).await.map_err(database(WHAT))?;
-        let read = rows.into_iter().map(|row| PastAttempt {
-            claim: row.claim,
-            claim_order: row.claim_order.unwrap_or_default(),
-            launched: (row.state != "open").then_some(row.state == "launched"),
-            begun_ago_ms: row.begun_ago_ms,
-            closed_ago_ms: row.closed_ago_ms,
+        let rows = rows.fetch_all(&mut *connection).await.map_err(database(PAST))?;
+        let samples = Texts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
+        let read = rows.into_iter().map(|row| {
+            let orders = orders(&samples, PAST, (row.sample, row.orders), (None, row.claim_order))?;
+            Ok(PastAttempt {
+                claim: row.claim,
+                claim_order: orders.claim_order,
+                launched: (row.state != "open").then_some(row.state == "launched"),
+                begun_ago_ms: row.begun_ago_ms,
+                closed_ago_ms: row.closed_ago_ms,
+            })
         });
-        Ok(read.collect())
+        read.collect()
     }
 
     pub(super) async fn instruct(&self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {
@@ -149,8 +183,16 @@ impl PostgresStore {
     }
 }
 
-/// Writes attempts under a lease that is held.
-pub(super) async fn intend(connection: &mut PgConnection, scope: &Scope, intents: &[Intent]) -> Result<(), StoreError> {
+/// Writes attempts under a lease that is held, with what each orders. One that was written already stays as it is: those of a
+/// decision when the decision is there, and any that is alive or was closed within the hour, in which a write is repeated if it
+/// ever is. Nobody else writes for the scope meanwhile.
+pub(super) async fn intend(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    intents: &[Intent],
+    orders: Vec<Packed>,
+    decision: Option<&DecisionRow>,
+) -> Result<(), StoreError> {
     if intents.is_empty() {
         return Ok(());
     }
@@ -160,23 +202,26 @@ pub(super) async fn intend(connection: &mut PgConnection, scope: &Scope, intents
     let claims: Vec<String> = intents.iter().map(|intent| intent.claim.clone()).collect();
     let attempts: Vec<i32> = intents.iter().map(|intent| attempt_column(intent.attempt)).collect();
     let tokens: Vec<String> = intents.iter().map(|intent| intent.token.clone()).collect();
-    let requests: Vec<Vec<u8>> = intents.iter().map(|intent| intent.request.clone()).collect();
-    let orders: Vec<String> = intents.iter().map(|intent| intent.claim_order.clone()).collect();
+    let (samples, orders): (Vec<Option<i64>>, Vec<Vec<u8>>) =
+        orders.into_iter().map(|packed| (packed.sample, packed.bytes)).unzip();
     let written = sqlx::query!(
-        "WITH requests AS (
-             INSERT INTO launch_requests (scope, claim, attempt, request, claim_order)
-             SELECT $1, claim, attempt, request, claim_order
-             FROM unnest($2::text[], $3::integer[], $5::bytea[], $6::text[]) AS given (claim, attempt, request, claim_order)
-             ON CONFLICT (scope, claim, attempt) DO NOTHING)
-         INSERT INTO intents (scope, claim, attempt, token)
-         SELECT $1, claim, attempt, token FROM unnest($2::text[], $3::integer[], $4::text[]) AS given (claim, attempt, token)
-         ON CONFLICT (scope, claim, attempt) DO NOTHING",
+        "INSERT INTO intents (scope, claim, attempt, token, sample, orders)
+         SELECT $1, claim, attempt, token, sample, orders
+         FROM unnest($2::text[], $3::integer[], $4::text[], $5::bigint[], $6::bytea[])
+              AS given (claim, attempt, token, sample, orders)
+         WHERE NOT EXISTS (SELECT FROM intents AS alive WHERE alive.scope = $1 AND alive.claim = given.claim
+                                  AND alive.attempt = given.attempt AND alive.closed_at IS NULL)
+           AND NOT EXISTS (SELECT FROM intents AS past WHERE past.scope = $1 AND past.claim = given.claim
+                                  AND past.attempt = given.attempt AND past.closed_at > now() - interval '1 hour')
+           AND NOT EXISTS (SELECT FROM decisions WHERE decisions.scope = $1 AND number = $7 AND decided_at = moment($8))",
         scope.key(),
         &claims,
         &attempts,
         &tokens,
-        &requests,
-        &orders
+        &samples as &[Option<i64>],
+        &orders,
+        decision.map(|decision| column(decision.number)),
+        decision.map(|decision| decision.decided_at_ms)
     );
     match written.execute(connection).await {
         Ok(_) => Ok(()),
@@ -203,9 +248,12 @@ async fn succeed_failed(connection: &mut PgConnection, scope: &Scope, intents: &
            FROM unnest($2::text[], $3::integer[]) AS given (claim, attempt)
            WHERE NOT EXISTS (
                SELECT FROM intents
-               WHERE scope = $1 AND claim = given.claim
-                 AND (attempt = given.attempt
-                      OR (attempt = given.attempt - 1 AND state = 'failed' AND closed_at IS NULL)))
+               WHERE scope = $1 AND claim = given.claim AND closed_at IS NULL
+                 AND (attempt = given.attempt OR (attempt = given.attempt - 1 AND state = 'failed')))
+             AND NOT EXISTS (
+               SELECT FROM intents
+               WHERE scope = $1 AND claim = given.claim AND closed_at > now() - interval '1 hour'
+                 AND attempt = given.attempt)
            LIMIT 1"#,
         scope.key(),
         &claims,
@@ -238,23 +286,39 @@ fn attempt_column(attempt: u32) -> i32 {
 }
 
 pub(super) async fn open_intents(connection: &mut PgConnection, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
-    const WHAT: &str = "read open launches";
     let rows = sqlx::query!(
-        r#"SELECT intents.claim, intents.attempt, token, state, provider_id, why,
-                  coalesce(request, '') AS "request!", coalesce(claim_order, '') AS "claim_order!"
-           FROM intents LEFT JOIN launch_requests ON state <> 'launched' AND launch_requests.scope = intents.scope
+        r#"SELECT intents.claim, intents.attempt, token, state, provider_id, why, request AS "request?",
+                  claim_order AS "claim_order?", CASE WHEN state <> 'launched' THEN sample END AS sample,
+                  CASE WHEN state <> 'launched' THEN orders END AS orders
+           FROM intents LEFT JOIN launch_requests ON state <> 'launched' AND orders IS NULL
+                AND launch_requests.scope = intents.scope
                 AND launch_requests.claim = intents.claim AND launch_requests.attempt = intents.attempt
            WHERE intents.scope = $1 AND closed_at IS NULL ORDER BY intents.claim COLLATE "C""#,
         scope.key()
     );
-    let rows = rows.fetch_all(connection).await.map_err(database(WHAT))?;
+    let rows = rows.fetch_all(&mut *connection).await.map_err(database(OPEN))?;
+    let samples = Texts::read(connection, rows.iter().filter_map(|row| row.sample)).await?;
     let read = rows.into_iter().map(|row| {
         let state = state(&row.state, row.provider_id, row.why)?;
         let (claim, attempt, token) = (row.claim, row.attempt.unsigned_abs(), row.token);
-        let intent = Intent { claim, attempt, token, request: row.request, claim_order: row.claim_order };
+        let orders = orders(&samples, OPEN, (row.sample, row.orders), (row.request, row.claim_order))?;
+        let intent = Intent { claim, attempt, token, request: orders.request, claim_order: orders.claim_order };
         Ok(OpenIntent { intent, state })
     });
     read.collect()
+}
+
+/// What a launch orders: packed in its row, or as launches of the first two schemas have it.
+fn orders(
+    samples: &Texts,
+    what: &'static str,
+    (sample, bytes): (Option<i64>, Option<Vec<u8>>),
+    (request, claim_order): (Option<Vec<u8>>, Option<String>),
+) -> Result<Orders, StoreError> {
+    match bytes {
+        Some(bytes) => Orders::read(&samples.unpack(what, &Packed { sample, bytes })?, what),
+        None => Ok(Orders { request: request.unwrap_or_default(), claim_order: claim_order.unwrap_or_default() }),
+    }
 }
 
 fn state(name: &str, provider_id: Option<String>, why: Option<String>) -> Result<IntentState, StoreError> {
@@ -262,7 +326,7 @@ fn state(name: &str, provider_id: Option<String>, why: Option<String>) -> Result
         ("open", _, _) => Ok(IntentState::Open),
         ("launched", Some(provider_id), _) => Ok(IntentState::Settled(Settlement::Launched { provider_id })),
         ("failed", _, Some(why)) => Ok(IntentState::Settled(Settlement::Failed { why })),
-        _ => Err(StoreError::Unreadable { what: "read open launches", found: format!("state {name}") }),
+        _ => Err(StoreError::Unreadable { what: OPEN, found: format!("state {name}") }),
     }
 }
 

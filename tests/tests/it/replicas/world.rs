@@ -177,7 +177,7 @@ impl World {
 
     fn find_lease(&self, scope: &str) -> Option<Lease> {
         let row = self.postgres.ask(&format!(
-            "SELECT owner, epoch, extract(epoch FROM expires_at), extract(epoch FROM clock_timestamp()) FROM leases
+            "SELECT owner, epoch, extract(epoch FROM expires_at), extract(epoch FROM clock_timestamp()) FROM lease_ends
              WHERE scope = '{scope}'"
         ));
         let mut columns = row.split('|');
