@@ -117,7 +117,7 @@ pub struct DecisionFilter {
     pub before: Option<u64>,
 }
 
-/// Packed events of a segment. The first chunk of a segment begins with its snapshot.
+/// Events of a segment, packed unless they are small. The first chunk of a segment begins with its snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogChunk {
     /// The segment.
@@ -126,7 +126,7 @@ pub struct LogChunk {
     pub first_sequence: u64,
     /// Number of its last event.
     pub last_sequence: u64,
-    /// When it was packed, in milliseconds since 1970; the same when it is written again.
+    /// When it was made, in milliseconds since 1970; the same when it is written again.
     pub at_ms: i64,
     /// The events.
     pub bytes: Vec<u8>,

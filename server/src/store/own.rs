@@ -27,6 +27,9 @@ const SOCKET_FOLDER_MAX: usize = 90;
 /// How long PostgreSQL may take to come up: recovery after a crash reads what was written since the last checkpoint.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a lock that was let go may still be held: a process that was begun meanwhile has it until it runs its own program.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The port names the socket; several servers never share a folder.
 const SOCKET_PORT: u16 = 5432;
 
@@ -366,10 +369,16 @@ impl Drop for OwnServer {
 fn lock(folder: &Path) -> Result<File, OwnError> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(system("write", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OwnError::InUse { folder: folder.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(system("lock", &path)(source)),
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => return Err(OwnError::InUse { folder: folder.to_owned() }),
+            Err(TryLockError::Error(source)) => return Err(system("lock", &path)(source)),
+        }
     }
 }
 
