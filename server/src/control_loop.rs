@@ -14,6 +14,7 @@ mod records;
 mod region;
 pub(crate) mod replica;
 mod showcase;
+mod steps;
 mod traces;
 pub(crate) mod works;
 
@@ -43,6 +44,7 @@ pub(crate) use latency::Latencies;
 use latency::Stopwatch;
 use replica::{Call, Input, Output, Replica};
 use showcase::Showcase;
+use steps::Step;
 use traces::Traces;
 use works::Hands;
 
@@ -155,7 +157,11 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 Next::Stop => break,
                 Next::Happened(input) => running.happened(input).await,
                 Next::Time => running.time_passed().await,
-                Next::Show => running.showcase.publish(running.replica.controller(), clock::now()),
+                Next::Show => {
+                    let step = Step::begin("the view for people");
+                    running.showcase.publish(running.replica.controller(), clock::now());
+                    step.end();
+                }
             }
         }
         running.end().await;
@@ -198,7 +204,9 @@ impl<C: CloudProvider + 'static> Running<C> {
     async fn happened(&mut self, input: Input) {
         let now = clock::now();
         self.traces.ended(&input);
+        let step = Step::of(&input);
         let outputs = self.replica.handle(input, now);
+        step.end();
         self.stopwatch.look_at(&outputs, clock::now());
         for output in outputs {
             match output {

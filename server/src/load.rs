@@ -20,6 +20,8 @@
 //! Measured is what follows one whole round of bursts: the first decision of a cluster writes its whole input to the log,
 //! which happens again twice a day, and is told apart.
 //!
+//! Every phase is told when it ends ([`Told`]): a run takes a quarter of an hour, and one that is cut off has told something.
+//!
 //! Reading order: [`run`], [`clusters`] (what is there, and the bursts), [`ground`] (whom they connect to), [`balancer`] (how),
 //! [`gauges`] (what is read).
 
@@ -117,6 +119,19 @@ pub(crate) struct Upset {
     pub(crate) spell: Spell,
 }
 
+/// What is told as soon as it is known.
+#[derive(Debug)]
+pub(crate) enum Told<'r> {
+    /// Every cluster is decided for.
+    TakenIn(&'r Report),
+    /// The bursts have been measured.
+    Steady(&'r Report),
+    /// What was done to servers has been measured.
+    Upset(&'r Upset),
+    /// Everything is over.
+    Ended(&'r Report),
+}
+
 impl Report {
     /// Whether nothing happened that must never happen.
     pub(crate) fn is_well(&self) -> bool {
@@ -124,29 +139,39 @@ impl Report {
     }
 }
 
-/// Does it.
+/// Does it, and tells each phase when it ends.
 ///
 /// # Errors
-/// When something cannot be started or reached, or when not every cluster is taken in.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+/// When something cannot be started or reached, when not every cluster is taken in, or when nobody can be told.
+pub(crate) async fn run(
+    plan: &Plan,
+    tell: &mut impl FnMut(Told<'_>) -> std::io::Result<()>,
+) -> anyhow::Result<Report> {
     let mut ground = Ground::prepare(plan).await?;
     let begun = Instant::now();
     let clusters = Clusters::start(plan, &ground.target());
     let mut report = Report { taken_in: until_owned(plan, &ground, begun).await?, ..Report::default() };
-    info!(seconds = report.taken_in.as_secs_f64(), "the server decides for every cluster");
+    tell(Told::TakenIn(&report))?;
     clusters.burst();
     // The last cluster's first burst comes a period after the first one's, and what follows from it takes half of one.
     tokio::time::sleep(PERIOD + PERIOD / 2).await;
     report.whole_inputs = ground.whole_inputs().await?;
     report.steady = spell(&ground, &clusters, plan.lasts).await?;
+    tell(Told::Steady(&report))?;
     if plan.upsets {
-        upset(plan, &mut ground, &clusters, &mut report).await?;
+        upset(plan, &mut ground, &clusters, &mut |upset: Upset| {
+            tell(Told::Upset(&upset))?;
+            report.upsets.push(upset);
+            Ok(())
+        })
+        .await?;
     }
     clusters.rest();
     settle(&clusters, &mut report).await;
     report.unowned = plan.clusters.saturating_sub(owned(&ground).await);
     report.doubled = ground.doubled().await?;
     ground.stop().await;
+    tell(Told::Ended(&report))?;
     Ok(report)
 }
 
@@ -159,27 +184,30 @@ async fn spell(ground: &Ground, clusters: &Clusters, lasts: Duration) -> anyhow:
 }
 
 /// Kills servers and has them join and leave, while bursts go on.
-async fn upset(plan: &Plan, ground: &mut Ground, clusters: &Clusters, report: &mut Report) -> anyhow::Result<()> {
+async fn upset(
+    plan: &Plan,
+    ground: &mut Ground,
+    clusters: &Clusters,
+    note: &mut impl FnMut(Upset) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
     ground.kill(0).await?;
     let before = (Instant::now(), Account::take(ground).await?);
     ground.restart(0)?;
-    report.upsets.push(after("the only replica killed and started again", plan, ground, clusters, before).await?);
+    note(after("the only replica killed and started again", plan, ground, clusters, before).await?)?;
     let before = (Instant::now(), Account::take(ground).await?);
     ground.join(plan)?;
     ground.share();
-    report
-        .upsets
-        .push(after("a second replica joined, and every connection was cut", plan, ground, clusters, before).await?);
+    note(after("a second replica joined, and every connection was cut", plan, ground, clusters, before).await?)?;
     ground.kill(0).await?;
     let before = (Instant::now(), Account::take(ground).await?);
-    report.upsets.push(after("one of two replicas killed", plan, ground, clusters, before).await?);
+    note(after("one of two replicas killed", plan, ground, clusters, before).await?)?;
     ground.restart(0)?;
     ground.share();
     until_owned(plan, ground, Instant::now()).await?;
     tokio::time::sleep(PERIOD / 2).await;
     let before = (Instant::now(), Account::take(ground).await?);
     ground.leave(1).await?;
-    report.upsets.push(after("one of two replicas asked to leave", plan, ground, clusters, before).await?);
+    note(after("one of two replicas asked to leave", plan, ground, clusters, before).await?)?;
     Ok(())
 }
 

@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, in milliseconds; half as much again from one to the next, so that a percentile read from
-/// them is at most that much too high.
-const BOUNDS_MS: [u64; 20] =
-    [1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 75, 110, 170, 260, 400, 600, 1_000, 2_000, 5_000, 10_000];
+/// Upper bounds of the buckets, in milliseconds. A percentile that is read from them is too high by at most the step between two:
+/// half as much again or less below 25 ms, a quarter up to 400 ms, where decisions are meant to be, and a factor of 2.5 beyond.
+const BOUNDS_MS: [u64; 27] = [
+    1, 2, 3, 5, 8, 12, 18, 25, 32, 40, 45, 50, 60, 75, 90, 110, 140, 170, 210, 260, 320, 400, 600, 1_000, 2_000, 5_000,
+    10_000,
+];
 
 /// How often a duration fell into each bucket.
 #[derive(Debug, Default)]

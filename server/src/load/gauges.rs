@@ -186,9 +186,25 @@ fn used_by_family(pid: u32) -> Option<Used> {
     Some(all)
 }
 
+/// Seconds that processors of this machine were busy with anything, and those that they were there, since it was started.
+fn machine() -> Option<(f64, f64)> {
+    busy(&std::fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// From the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. What follows is counted among
+/// those.
+fn busy(stat: &str) -> Option<(f64, f64)> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let read: Option<Vec<f64>> = line.split_whitespace().take(8).map(|field| field.parse().ok()).collect();
+    let read = read.filter(|read| read.len() == 8)?;
+    let (all, idle) = (read.iter().sum::<f64>(), read[3] + read[4]);
+    Some(((all - idle) / TICKS, all / TICKS))
+}
+
 /// Everything at one moment.
 pub(super) struct Account {
     at: Instant,
+    machine: Option<(f64, f64)>,
     pages: BTreeMap<SocketAddr, [Durations; 2]>,
     servers: BTreeMap<u32, Used>,
     generator: Option<Used>,
@@ -214,6 +230,8 @@ pub(crate) struct Spell {
     pub(crate) cloud: Option<Usage>,
     /// PostgreSQL with all its processes, when it is ours.
     pub(crate) database: Option<Usage>,
+    /// How busy the whole machine was, with everything on it, as processors, and of how many; `None` when it does not tell.
+    pub(crate) machine: Option<(f64, f64)>,
     /// Rows and bytes that the database wrote per second; `None` when it is not known.
     pub(crate) written: Option<(f64, f64)>,
     /// The longest that a pod of a burst has waited so far until it ran, in milliseconds.
@@ -242,6 +260,7 @@ impl Account {
         }
         Ok(Self {
             at: Instant::now(),
+            machine: machine(),
             pages,
             servers: ground.servers().into_iter().filter_map(|pid| Some((pid, used(&pid.to_string())?))).collect(),
             generator: used("self"),
@@ -276,6 +295,9 @@ impl Account {
             generator: usage(self.generator, before.generator),
             cloud: usage(self.cloud, before.cloud),
             database: usage(self.database, before.database),
+            machine: self.machine.zip(before.machine).map(|((busy, all), (busy_before, all_before))| {
+                ((busy - busy_before) / seconds, ((all - all_before) / seconds).round())
+            }),
             written: written.map(|((rows, bytes), (rows_before, bytes_before))| {
                 ((rows - rows_before) as f64 / seconds, (bytes - bytes_before) as f64 / seconds)
             }),
@@ -317,6 +339,14 @@ mod tests {
         assert_eq!(anew.count(), 4);
         let both = Durations::default().and(&anew).and(&durations([1, 1, 2]));
         assert_eq!(both.0, durations([4, 5, 6]).0);
+    }
+
+    #[test]
+    fn a_machine_is_busy_with_all_that_is_neither_idle_nor_waiting() {
+        // In hundredths of a second: 100 + 50 + 30 + 5 + 5 + 10 = 200 busy, 700 idle and 100 waiting beside them.
+        let stat = "cpu  100 50 30 700 100 5 5 10 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(busy(stat), Some((2.0, 10.0)));
+        assert_eq!(busy("cpu  100 50\n"), None);
     }
 
     #[test]

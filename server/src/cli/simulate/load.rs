@@ -1,6 +1,7 @@
 //! `fleetwright simulate load`: many simulated clusters, and what they cost a server.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Upset, Usage};
+use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Told, Upset, Usage};
 use crate::telemetry;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
@@ -26,7 +27,8 @@ const WHOLE_INPUTS_A_DAY: f64 = 2.0;
 /// later it goes. Without --target everything is started here: a PostgreSQL, a simulated cloud, a server; after the
 /// measurement the server is killed and started again, a second replica joins, and one of the two is killed, then asked to
 /// leave. Latencies are the server's own, from its metrics: from the end of a batch window to the decision, and to the order
-/// that goes out once the decision is in the store. Exit status 1 means that at the end a cluster is decided for by nobody, a
+/// that goes out once the decision is in the store. Each phase is told when it ends: on standard output as a table, on standard
+/// error when the result is to be JSON. Exit status 1 means that at the end a cluster is decided for by nobody, a
 /// pod of a burst does not run, or a machine was bought twice by the cloud's own book.
 #[derive(Debug, Args)]
 pub(crate) struct LoadFlags {
@@ -87,29 +89,61 @@ pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
         seed: flags.seed,
         log: flags.log,
     };
+    let form = flags.output;
+    let mut tell = |told: Told<'_>| say(form, &phase(&plan, &told));
     let report = runtime.block_on(async {
         // Whoever is asked to stop ends what it has started.
         tokio::select! {
-            report = load::run(&plan) => report,
-            () = agent::asked_to_stop() => Err(anyhow!("it was asked to stop before it had measured anything")),
+            report = load::run(&plan, &mut tell) => report,
+            () = agent::asked_to_stop() => Err(anyhow!("it was asked to stop before it had measured everything")),
         }
     });
     let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
-    flags.output.print(|| table(&plan, &report), || document(&plan, &report))?;
+    // A table has been printed phase by phase.
+    form.print(String::new, || document(&plan, &report))?;
     Ok(if report.is_well() { Status::Done } else { Status::Leftover })
 }
 
-fn table(plan: &Plan, report: &Report) -> String {
-    let mut text = format!(
-        "{} clusters with {} nodes and {} pods each, taken in within {:.1} s; bursts of {} pods a minute\n\nsteady\n",
-        plan.clusters,
-        plan.nodes,
-        plan.pods,
-        report.taken_in.as_secs_f64(),
-        plan.burst,
+/// A table is printed as it comes to be; a document is one, and what is known before it goes to standard error. A reader that
+/// has gone away does not end what is being measured.
+fn say(form: Form, text: &str) -> io::Result<()> {
+    let said = match form {
+        Form::Table => {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        }
+        Form::Json => io::stderr().lock().write_all(text.as_bytes()),
+    };
+    said.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
+/// What is told of a phase, with an empty line before each but the first.
+fn phase(plan: &Plan, told: &Told<'_>) -> String {
+    let mut text = String::new();
+    match told {
+        Told::TakenIn(report) => tell_taken_in(&mut text, plan, report),
+        Told::Steady(report) => tell_steady(&mut text, plan, report),
+        Told::Upset(upset) => tell_upset(&mut text, upset),
+        Told::Ended(report) => tell_end(&mut text, report),
+    }
+    text
+}
+
+// Writing to a String cannot fail, here and below.
+
+fn tell_taken_in(text: &mut String, plan: &Plan, report: &Report) {
+    let Plan { clusters, nodes, pods, burst, .. } = plan;
+    let seconds = report.taken_in.as_secs_f64();
+    let _always = writeln!(
+        text,
+        "{clusters} clusters with {nodes} nodes and {pods} pods each, taken in within {seconds:.1} s; bursts of {burst} pods a \
+         minute, spread evenly over it"
     );
-    tell_spell(&mut text, &report.steady);
-    // Writing to a String cannot fail.
+}
+
+fn tell_steady(text: &mut String, plan: &Plan, report: &Report) {
+    text.push_str("\nsteady\n");
+    tell_spell(text, &report.steady);
     if let Some(whole) = report.whole_inputs {
         let each = whole as f64 / 1_000.0 / plan.clusters.max(1) as f64;
         let _always = writeln!(text, "  whole inputs      {each:.1} KB for each cluster, twice a day");
@@ -117,23 +151,25 @@ fn table(plan: &Plan, report: &Report) -> String {
     if let Some(bytes) = a_day(report) {
         let _always = writeln!(text, "  a day             {:.2} GB", bytes / GB);
     }
-    for upset in &report.upsets {
-        let _always = writeln!(text, "\n{}", upset.what);
-        let seconds = upset.owned_again.as_secs_f64();
-        let _always = writeln!(text, "  owned again       {seconds:.1} s until the last cluster");
-        tell_spell(&mut text, &upset.spell);
-    }
+}
+
+fn tell_upset(text: &mut String, upset: &Upset) {
+    let _always = writeln!(text, "\n{}", upset.what);
+    let seconds = upset.owned_again.as_secs_f64();
+    let _always = writeln!(text, "  owned again       {seconds:.1} s until the last cluster");
+    tell_spell(text, &upset.spell);
+}
+
+fn tell_end(text: &mut String, report: &Report) {
     let doubled = report.doubled.as_ref().map_or("not known".to_owned(), |doubled| doubled.len().to_string());
     let _always = writeln!(
         text,
         "\nat the end: {} clusters without a server, {} pods of bursts that do not run, {doubled} machines bought twice",
         report.unowned, report.waiting
     );
-    text
 }
 
 fn tell_spell(text: &mut String, spell: &Spell) {
-    // Writing to a String cannot fail.
     let _always = writeln!(text, "  measured          {:.0} s", spell.lasted.as_secs_f64());
     for (what, Percentiles { count, p50_ms, p99_ms }) in [("decided", spell.decided), ("ordered", spell.ordered)] {
         let _always = writeln!(
@@ -148,6 +184,9 @@ fn tell_spell(text: &mut String, spell: &Spell) {
             let (now, most) = (bytes as f64 / MIB, peak as f64 / MIB);
             let _always = writeln!(text, "  {who:<17} {now:.0} MiB ({most:.0} at most), {processors:.2} processors");
         }
+    }
+    if let Some((busy, all)) = spell.machine {
+        let _always = writeln!(text, "  whole machine     {busy:.2} of {all} processors busy, with whatever else runs on it");
     }
     if let Some((rows, bytes)) = spell.written {
         let _always = writeln!(text, "  written           {rows:.1} rows/s, {:.1} KB/s", bytes / 1_000.0);
@@ -215,6 +254,7 @@ fn spell_document(spell: &Spell) -> Value {
         "database": usage(spell.database),
         "simulatedCloud": usage(spell.cloud),
         "generator": usage(spell.generator),
+        "machine": spell.machine.map(|(busy, all)| json!({"processorsBusy": busy, "processors": all})),
         "rowsPerSecond": spell.written.map(|(rows, _)| rows),
         "bytesPerSecond": spell.written.map(|(_, bytes)| bytes),
     })
@@ -240,7 +280,8 @@ mod tests {
             seed: 1,
             log: String::new(),
         };
-        assert!(table(&plan, &report).contains("1 machines bought twice"), "{}", table(&plan, &report));
+        let end = phase(&plan, &Told::Ended(&report));
+        assert!(end.contains("1 machines bought twice"), "{end}");
         assert_eq!(document(&plan, &report)["doubled"][0], "blue/m0");
     }
 
