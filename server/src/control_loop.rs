@@ -159,7 +159,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 Next::Time => running.time_passed().await,
                 Next::Show => {
                     let step = Step::begin("the view for people");
-                    running.showcase.publish(running.replica.controller(), clock::now());
+                    running.showcase.go_on(running.replica.controller(), clock::now());
                     step.end();
                 }
             }

@@ -46,7 +46,7 @@ pub use machine::{Bought, Stage};
 pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
 pub use view::{ClusterView, MachineView};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::cluster::ClusterState;
 use crate::input::{PlanningInput, Policy};
@@ -136,6 +136,9 @@ impl Default for Settings {
     }
 }
 
+/// Clusters that one [`Event::Tick`] looks at, at most, when none of them is planned for: some milliseconds' work.
+const LOOKS: usize = 16;
+
 /// The owner of what is believed and what is under way, for all clusters that this process decides for. All of them buy
 /// from one account and region.
 #[derive(Debug)]
@@ -148,6 +151,9 @@ pub struct Controller {
     /// When each cluster needs attention although nothing happens; follows `wards`, so that the next of a thousand clusters
     /// is found without asking the others.
     wakes: BTreeSet<(Timestamp, ClusterId)>,
+    /// Those whose time has come, in the order in which it came. One that wants attention again lines up again, so that none
+    /// keeps another waiting for ever.
+    line: VecDeque<ClusterId>,
     offerings: OfferingMemory,
     rails: Rails,
     next_number: u64,
@@ -161,11 +167,14 @@ impl Controller {
     pub fn new(settings: Settings, planner: Planner) -> Self {
         let next_number = settings.first_number;
         let (offerings, rails, now) = (OfferingMemory::default(), Rails::default(), Timestamp::default());
-        let (wards, wakes) = (BTreeMap::new(), BTreeSet::new());
-        Self { settings, planner, memo: Memo::default(), wards, wakes, offerings, rails, next_number, now }
+        let (wards, wakes, line) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
+        Self { settings, planner, memo: Memo::default(), wards, wakes, line, offerings, rails, next_number, now }
     }
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
+    ///
+    /// The passing of time is a small step: at most one cluster is planned for, so that whoever carries out what comes of it, and
+    /// hears what happened meanwhile, need not wait until a thousand are. [`Controller::next_wakeup`] tells that more is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         if let Event::Released { cluster } = event {
             if let Some(wake) = self.wards.remove(&cluster).and_then(|ward| ward.wake) {
@@ -184,9 +193,10 @@ impl Controller {
             event => event,
         };
         let stirred = self.settle_rails(&event, now);
-        let due = self.due(cluster_of(&event, &self.wards), stirred, now);
+        let touched = cluster_of(&event, &self.wards);
+        let mut due = self.due(touched, stirred, now);
         let mut event = Some(event);
-        for cluster in due {
+        while let Some(cluster) = due.pop_front() {
             let ward = self.wards.entry(cluster.clone()).or_insert_with(|| Ward::new(cluster));
             let mut desk = Desk {
                 settings: &self.settings,
@@ -196,6 +206,7 @@ impl Controller {
                 rails: &mut self.rails,
                 next_number: &mut self.next_number,
                 effects: &mut effects,
+                planned: false,
                 now,
             };
             ward.state.hold_after_foreign_scale_up(desk.settings.hold_after_foreign_scale_up_ms);
@@ -208,6 +219,7 @@ impl Controller {
                 ward.take_in(event, &mut desk);
             }
             ward.advance(&mut desk);
+            let planned = desk.planned;
             if ward.wake != woke {
                 woke.map(|at| self.wakes.remove(&(at, ward.cluster.clone())));
                 self.wakes.extend(ward.wake.map(|at| (at, ward.cluster.clone())));
@@ -215,6 +227,9 @@ impl Controller {
             self.rails.machines.insert(ward.cluster.clone(), ward.standing());
             if stirred || (ward.outline(), ward.rails.outline()) != before {
                 effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
+            }
+            if planned && !stirred {
+                due.drain(..).rev().for_each(|cluster| self.line.push_front(cluster));
             }
         }
         effects.retain(|effect| rails::passes(&self.settings.rails, effect));
@@ -230,19 +245,28 @@ impl Controller {
         }
     }
 
-    /// The clusters to look at: the one that the event is about first, then those whose time has come, or all of them.
-    fn due(&self, touched: Option<ClusterId>, stirred: bool, now: Timestamp) -> Vec<ClusterId> {
+    /// The clusters to look at: the one that the event is about first; when time has passed, the first of those whose time has
+    /// come; when something has changed for all, all of them.
+    fn due(&mut self, touched: Option<ClusterId>, stirred: bool, now: Timestamp) -> VecDeque<ClusterId> {
         if stirred {
             let others = self.wards.keys().filter(|cluster| touched.as_ref() != Some(*cluster));
             return touched.iter().chain(others).cloned().collect();
         }
-        match touched {
-            Some(touched) => vec![touched],
-            None => {
-                let awake = self.wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, cluster)| cluster);
-                awake.collect::<BTreeSet<_>>().into_iter().cloned().collect()
-            }
+        if touched.is_some() {
+            return touched.into_iter().collect();
         }
+        if self.line.is_empty() {
+            let awake = self.wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, cluster)| cluster);
+            self.line.extend(awake.cloned());
+        }
+        let mut first = VecDeque::new();
+        while first.len() < LOOKS {
+            let Some(cluster) = self.line.pop_front() else { break };
+            // It may have got its attention meanwhile, or be somebody else's.
+            let wants = self.wards.get(&cluster).and_then(|ward| ward.wake).is_some_and(|wake| wake <= now);
+            first.extend(wants.then_some(cluster));
+        }
+        first
     }
 
     /// When [`Event::Tick`] is due at the latest, if nothing else happens; a moment in the past means at once.

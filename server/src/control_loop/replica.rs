@@ -35,6 +35,10 @@ const DRAIN_MS: i64 = 24 * 3_600_000;
 /// An agent whose connection flickers comes back sooner, and nothing moves.
 const HAND_OVER_MS: i64 = 5_000;
 
+/// Clusters that hear of a listing in one step. What a thousand make of one takes tenths of a second, in which no other is
+/// decided for.
+const HEARD_AT_ONCE: usize = 8;
+
 /// Something that happened to this process.
 #[derive(Debug)]
 pub(crate) enum Input {
@@ -129,6 +133,10 @@ pub(crate) struct Replica {
     executor: Executor,
     leases: BTreeMap<ClusterId, Lease>,
     region: Region,
+    /// What the cloud has listed and clusters have not heard yet.
+    listings: VecDeque<(ClusterId, Box<Listing>)>,
+    /// When these were listed.
+    listed_at: Timestamp,
     /// The command that waits for an agent's answer to an instruction.
     instructed: BTreeMap<InstructionId, CommandId>,
     /// What makes each cluster the one that it is, by the word of its agent.
@@ -160,6 +168,8 @@ impl Replica {
             executor,
             leases: BTreeMap::new(),
             region: Region::new(region),
+            listings: VecDeque::new(),
+            listed_at: Timestamp::default(),
             instructed: BTreeMap::new(),
             uids: BTreeMap::new(),
             silent: BTreeMap::new(),
@@ -233,7 +243,8 @@ impl Replica {
 
     /// When [`Input::Time`] is due at the latest.
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
-        let due = [self.controller.next_wakeup(), self.executor.next_wakeup(), self.admission.next_due()];
+        let listings = (!self.listings.is_empty()).then_some(self.listed_at);
+        let due = [self.controller.next_wakeup(), self.executor.next_wakeup(), self.admission.next_due(), listings];
         due.into_iter().flatten().min()
     }
 
@@ -337,14 +348,26 @@ impl Replica {
         given_up.into_iter().chain(self.collect(asked, complete, machines, now)).collect()
     }
 
-    /// Each cluster hears of its own machines.
+    /// Each cluster hears of its own machines, [`HEARD_AT_ONCE`] of them now and as many whenever time is looked at. What was
+    /// listed before and not heard is older than this.
     fn collect(&mut self, asked: Timestamp, complete: bool, machines: ByCluster, now: Timestamp) -> Vec<Output> {
-        let ours = machines.into_iter().filter(|(cluster, _)| self.leases.contains_key(cluster)).collect::<Vec<_>>();
-        let told = ours.into_iter().flat_map(|(cluster, instances)| {
-            let listing = Box::new(Listing { asked, complete, instances });
-            self.happened(Event::Listed { cluster, listing }, now)
-        });
-        told.collect()
+        self.listed_at = now;
+        self.listings = machines
+            .into_iter()
+            .map(|(cluster, instances)| (cluster, Box::new(Listing { asked, complete, instances })))
+            .collect();
+        self.hear_listings(now)
+    }
+
+    fn hear_listings(&mut self, now: Timestamp) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        for _ in 0..HEARD_AT_ONCE {
+            let Some((cluster, listing)) = self.listings.pop_front() else { break };
+            if self.leases.contains_key(&cluster) {
+                outputs.extend(self.happened(Event::Listed { cluster, listing }, now));
+            }
+        }
+        outputs
     }
 
     /// Takes in what a session or the cloud tells. The answer to an instruction ends its command first.
@@ -405,7 +428,9 @@ impl Replica {
     fn time_passed(&mut self, now: Timestamp) -> Vec<Output> {
         let mut steps = self.executor.tick(now);
         steps.extend(self.decide(Event::Tick, now));
-        self.follow(steps, now)
+        let mut outputs = self.follow(steps, now);
+        outputs.extend(self.hear_listings(now));
+        outputs
     }
 
     fn follow(&mut self, steps: Vec<Step>, now: Timestamp) -> Vec<Output> {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
+
 use super::around::Surroundings;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::promise::{Promises, Target};
@@ -9,7 +11,7 @@ use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodK
 use crate::control::LaunchedFacts;
 use crate::model::{Labels, Text, Timestamp};
 
-/// Everything that is believed about one cluster.
+/// Everything that is believed about one cluster. What is in hash tables is looked up and never iterated.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterState {
     version: u64,
@@ -21,7 +23,7 @@ pub struct ClusterState {
     daemons: BTreeMap<(Text, Text), DaemonRecord>,
     namespaces: BTreeMap<Text, Labels>,
     /// Pods that have a node and have not ended; follows `pods`.
-    pods_by_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    pods_by_node: FxHashMap<Text, BTreeSet<PodKey>>,
     /// Pods that no node was found for; follows `pods`. With those of nodes that go they are all that planning may have to
     /// place, however many run.
     unplaced: BTreeSet<PodKey>,
@@ -30,16 +32,16 @@ pub struct ClusterState {
     /// Pods that have ended; follows `pods`.
     ended: usize,
     /// How many pods that are not a DaemonSet's take room on each node; follows `pods`.
-    guests: BTreeMap<Text, usize>,
+    guests: FxHashMap<Text, usize>,
     /// Nodes and NodeClaims with a deletion timestamp; follow `nodes` and `claims`.
     deleting_nodes: BTreeSet<Text>,
     deleting_claims: BTreeSet<Text>,
     /// NodeClaims by provider id; follows `claims` and `expected`.
-    claim_by_provider: BTreeMap<Text, Text>,
+    claim_by_provider: FxHashMap<Text, Text>,
     /// Nodes by provider id; follows `nodes`.
-    node_by_provider: BTreeMap<Text, Text>,
+    node_by_provider: FxHashMap<Text, Text>,
     /// When a pod that is not a DaemonSet's last came, ended or left, or the node came into service; by node.
-    quiet_since: BTreeMap<Text, Timestamp>,
+    quiet_since: FxHashMap<Text, Timestamp>,
     /// NodeClaims that were decided and that the cluster has not shown yet; written by the controller.
     expected: BTreeMap<Text, ClaimRecord>,
     /// NodeClaims whose machines are about to go; written by the controller.
@@ -203,6 +205,8 @@ impl ClusterState {
         let count = self.guests.get(node).copied().unwrap_or(0).saturating_add_signed(by);
         if count == 0 {
             self.guests.remove(node);
+        } else if let Some(known) = self.guests.get_mut(node) {
+            *known = count;
         } else {
             self.guests.insert(node.clone(), count);
         }

@@ -1,7 +1,8 @@
 //! What has been said about objects, so that nothing is said twice.
 //!
 //! Statuses are computed at most once a second for each cluster, whatever happens in between, and written where they differ
-//! from what was written before. An object has one write under way at a time. A write that failed is tried again after a
+//! from what was written before. Machines in service whose NodeClaims say all there is to say are looked at more rarely: there
+//! are many of them, and all that can change is whether their pool would let them go. An object has one write under way at a time. A write that failed is tried again after a
 //! while; the world may have moved on.
 
 mod events;
@@ -9,7 +10,7 @@ mod health;
 mod statuses;
 mod zones;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::machine::Stage;
 use super::status::{Content, StatusOrder, Subject};
@@ -23,6 +24,8 @@ use zones::Zones;
 
 /// Between two looks at what is to be said, in milliseconds.
 const PASS_MS: i64 = 1_000;
+/// Between two looks at NodeClaims that have said all there is to say, in milliseconds.
+const WHOLE_PASS_MS: i64 = 10_000;
 /// After a write that failed, in milliseconds.
 const AGAIN_MS: i64 = 60_000;
 
@@ -41,9 +44,16 @@ struct Said {
 pub(super) struct Clerk {
     said: BTreeMap<Subject, Said>,
     asked: BTreeMap<InstructionId, Subject>,
+    /// NodeClaims of machines in service that have said all there is to say, as of the last look at all.
+    described: BTreeSet<Text>,
+    /// When the first of the writes that failed is tried again; follows `said`.
+    again: Option<Timestamp>,
     /// Something has happened since the last look.
     stale: bool,
     last: Option<Timestamp>,
+    /// Something has happened since the last look at all.
+    all_stale: bool,
+    last_of_all: Option<Timestamp>,
     /// Stages of machines as events have told them.
     stages: BTreeMap<Text, Stage>,
     /// The last decision that events have told of.
@@ -60,14 +70,39 @@ pub(super) struct Clerk {
 impl Clerk {
     /// Something happened that may change what is to be said.
     pub(super) fn rouse(&mut self) {
-        self.stale = true;
+        (self.stale, self.all_stale) = (true, true);
     }
 
     /// When there is something to look at, or to try again.
     pub(super) fn due(&self, now: Timestamp) -> Option<Timestamp> {
-        let pass = self.stale.then(|| self.last.map_or(now, |last| Timestamp(last.0.saturating_add(PASS_MS)).max(now)));
-        let again = self.said.values().filter_map(|said| said.failed).min();
-        [pass, again].into_iter().flatten().min()
+        let after = |last: Option<Timestamp>, wait: i64| {
+            last.map_or(now, |last| Timestamp(last.0.saturating_add(wait)).max(now))
+        };
+        let pass = self.stale.then(|| after(self.last, PASS_MS));
+        let whole = self.all_stale.then(|| after(self.last_of_all, WHOLE_PASS_MS));
+        [pass, whole, self.again].into_iter().flatten().min()
+    }
+
+    /// A look begins; at everything, if that is due.
+    fn begin(&mut self, now: Timestamp) {
+        (self.stale, self.last) = (false, Some(now));
+        if self.last_of_all.is_none_or(|last| now.millis_since(last) >= WHOLE_PASS_MS) {
+            (self.all_stale, self.last_of_all) = (false, Some(now));
+            self.described.clear();
+        }
+    }
+
+    /// Forgets what was said of objects that are there no more.
+    fn forget_all_but(&mut self, contents: &BTreeMap<Subject, Option<Content>>) {
+        let described = &self.described;
+        let is_described = |subject: &Subject| matches!(subject, Subject::Claim(claim) if described.contains(claim));
+        let stays = |subject: &Subject| is_described(subject) || contents.contains_key(subject);
+        self.said.retain(|subject, said| said.waits_for.is_some() || stays(subject));
+        self.count_failed();
+    }
+
+    fn count_failed(&mut self) {
+        self.again = self.said.values().filter_map(|said| said.failed).min();
     }
 
     /// A write was answered; says whether it was one of statuses.
@@ -77,6 +112,12 @@ impl Clerk {
             said.waits_for = None;
             said.failed = failed_until;
             self.stale = true;
+            if failed_until.is_some() {
+                if let Subject::Claim(claim) = &subject {
+                    self.described.remove(claim);
+                }
+                self.count_failed();
+            }
         }
         true
     }
@@ -106,10 +147,9 @@ impl Ward {
         if !self.is_ready() || !self.may_speak(desk) || self.clerk.due(desk.now).is_none_or(|due| due > desk.now) {
             return;
         }
-        self.clerk.stale = false;
-        self.clerk.last = Some(desk.now);
+        self.clerk.begin(desk.now);
         let contents = self.contents(desk);
-        self.clerk.said.retain(|subject, said| said.waits_for.is_some() || contents.contains_key(subject));
+        self.clerk.forget_all_but(&contents);
         for (subject, content) in contents {
             if let Some(content) = content.filter(|content| self.clerk.is_news(&subject, content, desk.now)) {
                 self.write(subject, content, desk);

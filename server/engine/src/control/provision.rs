@@ -34,6 +34,7 @@ impl Ward {
         for pool in &mut input.pools {
             pool.catalogue = desk.offerings.mark(&pool.catalogue);
         }
+        desk.planned = true;
         match (desk.planner)(&input, desk.memo) {
             Ok((mut plan, mut report)) => {
                 self.refused = None;

@@ -427,3 +427,47 @@ fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
     observe(&mut controller, 2_100, Observation::Delete(Key::Pod(pod("a", 500).key)));
     assert!(decided(&controller.handle(Event::Tick, Timestamp(3_000))).is_empty());
 }
+
+/// Connects clusters `c0` to `c2`, each with a pod that waits from 2 s on; their windows close at 3 s.
+fn three_that_wait() -> Controller {
+    let mut controller = Controller::new(Settings::default(), one_machine);
+    for cluster in ["c2", "c0", "c1"].map(text) {
+        controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp(0));
+        let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
+        let observation = Observation::Snapshot(Box::new(snapshot));
+        controller.handle(Event::Observed { cluster: cluster.clone(), observation }, Timestamp(0));
+    }
+    while controller.next_wakeup().is_some_and(|at| at <= Timestamp(1_500)) {
+        controller.handle(Event::Tick, Timestamp(1_500));
+    }
+    for (cluster, at) in [("c1", 2_002), ("c2", 2_000), ("c0", 2_001)] {
+        let observation = Observation::upsert(Object::Pod(pod("a", 500)));
+        controller.handle(Event::Observed { cluster: text(cluster), observation }, Timestamp(at));
+    }
+    controller
+}
+
+#[test]
+fn one_tick_plans_for_one_cluster_and_the_one_that_waited_longest_comes_first() {
+    let mut controller = three_that_wait();
+    let mut planned = Vec::new();
+    while controller.next_wakeup().is_some_and(|at| at <= Timestamp(3_010)) {
+        let effects = controller.handle(Event::Tick, Timestamp(3_010));
+        let decisions = decided(&effects);
+        assert!(decisions.len() <= 1, "{decisions:?}");
+        planned.extend(decisions.iter().map(|decision| decision.cluster.clone()));
+    }
+    // 2.000 s, 2.001 s and 2.002 s, each and a second.
+    assert_eq!(planned, ["c2", "c0", "c1"].map(text));
+}
+
+#[test]
+fn a_cluster_that_is_given_away_while_it_waits_for_its_turn_is_not_looked_at_again() {
+    let mut controller = three_that_wait();
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(3_010))).len(), 1);
+    controller.handle(Event::Released { cluster: text("c0") }, Timestamp(3_010));
+    let effects = controller.handle(Event::Tick, Timestamp(3_010));
+    let clusters: Vec<&ClusterId> = decided(&effects).into_iter().map(|decision| &decision.cluster).collect();
+    assert_eq!(clusters, [&text("c1")]);
+    assert!(!controller.clusters().any(|cluster| **cluster == *"c0"));
+}

@@ -29,6 +29,8 @@ pub(super) struct Desk<'c> {
     pub rails: &'c mut Rails,
     pub next_number: &'c mut u64,
     pub effects: &'c mut Vec<Effect>,
+    /// The planner was asked, which takes far longer than anything else.
+    pub planned: bool,
     pub now: Timestamp,
 }
 

@@ -175,3 +175,33 @@ fn an_agent_that_sends_no_snapshot_holds_the_others_up_for_ten_seconds() {
     assert!(leased_by(replica.handle(Input::Time, Timestamp(11_999))).is_empty());
     assert_eq!(leased_by(replica.handle(Input::Time, Timestamp(12_000))), [ClusterId::from("b")]);
 }
+
+/// A replica that decides for so many clusters, whose agents are there.
+fn replica_of(clusters: usize) -> Replica {
+    let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region());
+    replica.handle(Input::RegionTaken(granted(region())), Timestamp(0));
+    for number in 0..clusters {
+        let name = format!("c{number:03}");
+        let (cluster, answer) = (Text::from(name.as_str()), granted(Scope::cluster(&name)));
+        replica.handle(Input::Leased { cluster: cluster.clone(), answer, past: Vec::new() }, Timestamp(0));
+        happens(&mut replica, Event::AgentConnected { cluster }, 0);
+    }
+    replica
+}
+
+#[test]
+fn a_listing_is_heard_by_a_few_clusters_at_a_time_and_by_all_of_them_in_the_end() {
+    let mut replica = replica_of(20);
+    replica.handle(Input::ListingDue, Timestamp(1_000));
+    replica.handle(Input::Listed { asked: Timestamp(1_000), answer: Ok(Vec::new()) }, Timestamp(2_000));
+    assert_eq!(replica.listings.len(), 12, "8 of 20 have heard of it");
+    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp(2_000)), "the others hear of it at once");
+    // One of them is lost meanwhile, and hears of nothing.
+    let lost = vec![lease(Scope::cluster("c010"))];
+    replica.handle(Input::Renewed(Renewal { lost, wanted: Vec::new() }), Timestamp(2_000));
+    replica.handle(Input::Time, Timestamp(2_000));
+    assert_eq!(replica.listings.len(), 4);
+    replica.handle(Input::Time, Timestamp(2_000));
+    assert_eq!(replica.listings.len(), 0);
+    assert!(replica.controller.state("c010").is_none());
+}

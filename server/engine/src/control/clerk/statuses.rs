@@ -33,18 +33,33 @@ impl Ward {
             let classes = self.state.classes();
             contents.extend(classes.map(|class| (Subject::Class(class.name.clone()), self.class_content(class, desk))));
         }
-        for machine in self.machines.values().filter(|machine| self.state.has_seen_claim(&machine.claim)) {
-            contents.insert(Subject::Claim(machine.claim.clone()), self.claim_content(machine, desk));
+        let (mut described, mut passed_over) = (Vec::new(), 0);
+        for machine in self.machines.values() {
+            if machine.stage == Stage::InService && self.clerk.described.contains(&machine.claim) {
+                passed_over += 1;
+            } else if self.is_described(machine, desk) {
+                described.push(machine.claim.clone());
+            } else if self.state.has_seen_claim(&machine.claim) {
+                contents.insert(Subject::Claim(machine.claim.clone()), self.claim_content(machine, desk));
+            }
         }
+        if passed_over < self.clerk.described.len() {
+            let stays = |claim: &Text| self.machines.get(claim).is_some_and(|m| m.stage == Stage::InService);
+            self.clerk.described.retain(stays);
+        }
+        self.clerk.described.extend(described);
         contents
     }
 
     fn pool_content(&mut self, pool: &PoolRecord) -> Content {
         let generation = pool.meta.generation;
-        let mut usage = Resources::new();
+        let (mut usage, mut nodes) = (Resources::new(), 0);
         for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && !claim.provider_id.is_empty()) {
             usage.add(&claim.capacity);
-            usage.add(&Resources::from_iter([(NODES, 1)]));
+            nodes += 1;
+        }
+        if nodes > 0 {
+            usage.add(&Resources::from_iter([(NODES, nodes)]));
         }
         let conditions = vec![validation(pool), self.class_ready(pool), self.clerk.health.condition(pool)];
         let conditions = with_root(conditions, &["ValidationSucceeded", "NodeClassReady"], generation);
@@ -105,9 +120,6 @@ impl Ward {
             return None;
         }
         let node = self.state.node_of_claim(&machine.claim);
-        if node.is_some_and(|node| self.is_described(machine, node, desk)) {
-            return None;
-        }
         let before = self.clerk.last_said(&Subject::Claim(machine.claim.clone()));
         let mut conditions = vec![
             Condition::holds("Launched", 0),
@@ -132,11 +144,13 @@ impl Ward {
 
     /// Whether all that can be said of a machine in service stands there already. Most machines are in service, and most looks
     /// at them find nothing new.
-    fn is_described(&self, machine: &Machine, node: &NodeRecord, desk: &Desk<'_>) -> bool {
+    fn is_described(&self, machine: &Machine, desk: &Desk<'_>) -> bool {
         let goes = machine.stage != Stage::InService || self.clerk.reasons.contains_key(&machine.claim);
-        let Some(said) = self.clerk.settled(&Subject::Claim(machine.claim.clone())).filter(|_| !goes) else {
+        if goes || machine.waits_for.is_some() || !self.state.has_seen_claim(&machine.claim) {
             return false;
-        };
+        }
+        let Some(said) = self.clerk.settled(&Subject::Claim(machine.claim.clone())) else { return false };
+        let Some(node) = self.state.node_of_claim(&machine.claim) else { return false };
         let of = |kind: &str| said.conditions.iter().find(|condition| condition.kind == kind);
         let holds = |kind: &str| of(kind).is_some_and(|condition| condition.verdict == Verdict::True);
         let (verdict, reason, _) = self.consolidatable(machine, node, desk);

@@ -340,3 +340,47 @@ fn a_pool_that_is_deleted_launches_nothing_and_its_claims_go_as_the_garbage_coll
     world.tick(5_000);
     assert!(world.reasons().contains(&"DisruptionTerminating"), "{:?}", world.reasons());
 }
+
+#[test]
+fn a_machine_in_service_is_looked_at_every_ten_seconds_and_one_that_comes_into_service_at_the_next_look() {
+    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let m0 = Subject::Claim(text("m0"));
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
+    // Looks at everything are at 0, 10, 20 and 30 s; then 30 s have passed since the machine came into service.
+    for second in 1..30 {
+        world.see(second * 1_000, Observation::upsert(Object::Pod(pod("a", second))));
+    }
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+    world.see(29_000, Observation::upsert(Object::Claim(claim("m1"))));
+    world.see(29_000, Observation::upsert(Object::Node(node("m1"))));
+    world.tick(30_000);
+    world.tick(31_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
+    world.see(32_000, Observation::upsert(Object::Pod(on("m0", pod("b", 1)))));
+    world.tick(33_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable", "the next look at everything is at 40 s");
+    assert_eq!(world.conditions(&Subject::Claim(text("m1")))[1], "Initialized=True Initialized", "this one is at once");
+    let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp(41_000));
+    assert!(next.is_some(), "what has changed is looked at without another event");
+    world.tick(41_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+}
+
+#[test]
+fn what_was_refused_of_a_machine_in_service_is_tried_again_although_it_is_looked_at_rarely() {
+    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    world.mute = true;
+    world.see(40_000, Observation::upsert(Object::Pod(pod("a", 1))));
+    let m0 = Subject::Claim(text("m0"));
+    let writes = |world: &World| world.written.iter().filter(|(subject, _)| *subject == m0).count();
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
+    let before = writes(&world);
+    for instruction in std::mem::take(&mut world.unanswered) {
+        let reason = "the API server is away".to_owned();
+        world.handle(42_000, Event::InstructionFailed { cluster: text("c"), instruction, reason });
+    }
+    world.tick(101_999);
+    assert_eq!(writes(&world), before, "a minute after 42 s");
+    world.tick(102_000);
+    assert_eq!(writes(&world), before + 1);
+}

@@ -122,11 +122,13 @@ impl World {
 
     /// Lets time pass until `end`, in milliseconds.
     pub fn run_to(&mut self, end: i64) {
+        // Of several clusters that are due at one moment, each may take a tick of its own.
+        let mut ticks = 0;
         while let Some(next) = self.controller.next_wakeup().filter(|next| next.0 <= end) {
+            ticks = if next.0 > self.now { 0 } else { ticks + 1 };
             self.now = self.now.max(next.0);
-            let before = self.controller.next_wakeup();
             self.tell(Event::Tick);
-            assert!(self.controller.next_wakeup() != before || next.0 > self.now, "stuck at {next:?}");
+            assert!(ticks <= 2 * self.controller.clusters().count(), "stuck at {next:?}");
         }
         self.now = end;
         self.tell(Event::Tick);
