@@ -58,9 +58,13 @@ const LAST_CALLS: Duration = Duration::from_millis(500);
 /// leases that are not given back keep their clusters from everybody for far longer.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// How often it is asked at most what the passing of time brings. Events do not keep it from being asked, however many come;
-/// and it does not keep events waiting for longer than it takes, so that each get half of the time when there is too little.
-const TIME_PACE: Duration = Duration::from_millis(2);
+/// After it was asked what the passing of time brings, events that have come are taken in for as long as that took, within these
+/// bounds. However many events come, they do not keep it from being asked; and what it brings, a plan for one cluster at most,
+/// does not keep events waiting for long. When there is too little time for both, plans get more of it: people wait for them.
+const EVENTS_BETWEEN: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
+
+/// What is overdue and cannot be done yet is asked about again after this long, though nothing else happens.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Leases that are taken at one time. A thousand agents that come back at once wait here, and not for a connection, which the
 /// store gives up waiting for; and decisions are written meanwhile, since the store has more connections than that.
@@ -104,7 +108,9 @@ struct Running<C> {
     works: JoinSet<Input>,
     stopwatch: Stopwatch,
     traces: Traces,
-    /// When it may be asked again what the passing of time brings.
+    /// When it was last asked what the passing of time brings.
+    asked: Instant,
+    /// From when on that comes before events that have come.
     time_again: Instant,
     turns: Arc<Semaphore>,
 }
@@ -134,14 +140,15 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 running.happened(Input::RenewalDue).await;
             }
             let wakeup = running.wakeup();
-            if wakeup <= Instant::now() {
+            if wakeup.max(running.time_again) <= Instant::now() {
                 running.time_passed().await;
                 continue;
             }
+            // What comes rarely comes first, so that what comes often does not keep it waiting; time comes last, and its turn is
+            // above.
             let next = tokio::select! {
+                biased;
                 () = stop.cancelled() => Next::Stop,
-                Some(done) = running.works.join_next() => Next::Happened(done?),
-                Some(event) = heard.recv() => Next::Happened(Input::Heard(event)),
                 _ = polls.tick() => Next::Happened(Input::CloudPoll),
                 _ = renewals.tick() => Next::Happened(Input::RenewalDue),
                 // Somebody may want a lease; the next renewal tells.
@@ -151,6 +158,8 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 }
                 () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
                 () = running.showcase.due() => Next::Show,
+                Some(done) = running.works.join_next() => Next::Happened(done?),
+                Some(event) = heard.recv() => Next::Happened(Input::Heard(event)),
                 () = tokio::time::sleep_until(wakeup) => Next::Time,
             };
             match next {
@@ -182,23 +191,26 @@ impl<C: CloudProvider + 'static> Running<C> {
             works: JoinSet::new(),
             stopwatch: Stopwatch::new(latencies),
             traces: Traces::default(),
+            asked: Instant::now(),
             time_again: Instant::now(),
             turns: Arc::new(Semaphore::new(TURNS)),
         }
     }
 
-    /// When it is to be asked what the passing of time brings. What is overdue and cannot be done yet is asked about at a pace.
+    /// When it is to be asked what the passing of time brings.
     fn wakeup(&self) -> Instant {
         let wait = self.replica.next_wakeup().map_or(i64::MAX, |due| due.millis_since(clock::now()));
         // A longer sleep would not notice a clock that was set.
         let wait = Duration::from_millis(wait.max(0).unsigned_abs()).min(Duration::from_secs(1));
-        (Instant::now() + wait).max(self.time_again)
+        (Instant::now() + wait).max(self.asked + PAUSE)
     }
 
     async fn time_passed(&mut self) {
-        let asked = Instant::now();
+        let begun = Instant::now();
         self.happened(Input::Time).await;
-        self.time_again = Instant::now() + asked.elapsed().max(TIME_PACE);
+        self.asked = Instant::now();
+        let [least, most] = EVENTS_BETWEEN;
+        self.time_again = self.asked + begun.elapsed().clamp(least, most);
     }
 
     async fn happened(&mut self, input: Input) {

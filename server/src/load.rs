@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use tracing::info;
 
-use clusters::{Clusters, PERIOD};
+use clusters::Clusters;
 use gauges::{Account, Metrics};
 pub(crate) use gauges::{Percentiles, Spell, Usage};
 use ground::Ground;
@@ -68,12 +68,23 @@ pub(crate) struct Plan {
     pub(crate) database_url: Option<String>,
     /// How long is measured.
     pub(crate) lasts: Duration,
-    /// Whether servers are killed and join.
-    pub(crate) upsets: bool,
+    /// What is done to servers.
+    pub(crate) upsets: Upsets,
     /// Seed of everything that chance decides.
     pub(crate) seed: u64,
     /// What servers log on standard error.
     pub(crate) log: String,
+}
+
+/// What is done to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Upsets {
+    /// Nothing.
+    None,
+    /// The only one is killed and started again.
+    Restart,
+    /// Then a second joins, and one of the two is killed, and one is asked to leave.
+    All,
 }
 
 /// A server that runs.
@@ -143,10 +154,7 @@ impl Report {
 ///
 /// # Errors
 /// When something cannot be started or reached, when not every cluster is taken in, or when nobody can be told.
-pub(crate) async fn run(
-    plan: &Plan,
-    tell: &mut impl FnMut(Told<'_>) -> std::io::Result<()>,
-) -> anyhow::Result<Report> {
+pub(crate) async fn run(plan: &Plan, tell: &mut impl FnMut(Told<'_>) -> std::io::Result<()>) -> anyhow::Result<Report> {
     let mut ground = Ground::prepare(plan).await?;
     let begun = Instant::now();
     let clusters = Clusters::start(plan, &ground.target());
@@ -154,11 +162,11 @@ pub(crate) async fn run(
     tell(Told::TakenIn(&report))?;
     clusters.burst();
     // The last cluster's first burst comes a period after the first one's, and what follows from it takes half of one.
-    tokio::time::sleep(PERIOD + PERIOD / 2).await;
+    tokio::time::sleep(plan.period + plan.period / 2).await;
     report.whole_inputs = ground.whole_inputs().await?;
     report.steady = spell(&ground, &clusters, plan.lasts).await?;
     tell(Told::Steady(&report))?;
-    if plan.upsets {
+    if plan.upsets != Upsets::None {
         upset(plan, &mut ground, &clusters, &mut |upset: Upset| {
             tell(Told::Upset(&upset))?;
             report.upsets.push(upset);
@@ -194,6 +202,9 @@ async fn upset(
     let before = (Instant::now(), Account::take(ground).await?);
     ground.restart(0)?;
     note(after("the only replica killed and started again", plan, ground, clusters, before).await?)?;
+    if plan.upsets == Upsets::Restart {
+        return Ok(());
+    }
     let before = (Instant::now(), Account::take(ground).await?);
     ground.join(plan)?;
     ground.share();
@@ -204,7 +215,7 @@ async fn upset(
     ground.restart(0)?;
     ground.share();
     until_owned(plan, ground, Instant::now()).await?;
-    tokio::time::sleep(PERIOD / 2).await;
+    tokio::time::sleep(plan.period / 2).await;
     let before = (Instant::now(), Account::take(ground).await?);
     ground.leave(1).await?;
     note(after("one of two replicas asked to leave", plan, ground, clusters, before).await?)?;
@@ -221,7 +232,7 @@ async fn after(
 ) -> anyhow::Result<Upset> {
     let owned_again = until_owned(plan, ground, begun).await?;
     info!(what, seconds = owned_again.as_secs_f64(), "every cluster is decided for again");
-    tokio::time::sleep(PERIOD).await;
+    tokio::time::sleep(plan.period).await;
     let spell = Account::take(ground).await?.since(&before, clusters.longest_wait());
     Ok(Upset { what, owned_again, spell })
 }

@@ -20,6 +20,9 @@ const PACE: Duration = Duration::from_millis(200);
 /// After a view of the fleet comes so many times what it took, at least, before the next.
 const SHARE: u32 = 30;
 
+/// After a step comes so many times what it took, at least, before the next.
+const STEP_SHARE: u32 = 4;
+
 /// Clusters whose views are taken in one step: with a hundred machines each, a millisecond's work.
 const AT_ONCE: usize = 16;
 
@@ -38,7 +41,14 @@ pub(super) struct Showcase {
 
 impl Showcase {
     pub(super) fn new(publisher: Publisher) -> Self {
-        Self { publisher, view: FleetView::default(), changed: BTreeSet::new(), taking: Vec::new(), took: Duration::ZERO, next: Instant::now() }
+        Self {
+            publisher,
+            view: FleetView::default(),
+            changed: BTreeSet::new(),
+            taking: Vec::new(),
+            took: Duration::ZERO,
+            next: Instant::now(),
+        }
     }
 
     /// What people see of `cluster` has changed.
@@ -70,11 +80,12 @@ impl Showcase {
             self.view.taken_at = now;
             self.publisher.send_replace(Arc::new(self.view.clone()));
         }
-        self.took += begun.elapsed();
+        let step = begun.elapsed();
+        self.took += step;
         self.next = if self.taking.is_empty() {
             begun + PACE.max(std::mem::take(&mut self.took) * SHARE)
         } else {
-            begun
+            begun + step * (1 + STEP_SHARE)
         };
     }
 }

@@ -42,7 +42,9 @@ fn about(input: &Input) -> &'static str {
     match input {
         Input::Heard(SessionEvent::Greeted(_)) => "a greeting",
         Input::Heard(SessionEvent::Left { .. }) => "a departure",
-        Input::Heard(SessionEvent::Happened(Event::Observed { observation: Observation::Snapshot(_), .. })) => "a snapshot",
+        Input::Heard(SessionEvent::Happened(Event::Observed { observation: Observation::Snapshot(_), .. })) => {
+            "a snapshot"
+        }
         Input::Heard(SessionEvent::Happened(Event::Observed { .. })) => "a change in a cluster",
         Input::Heard(SessionEvent::Happened(_)) => "an agent's word",
         Input::Leased { .. } => "a lease",

@@ -23,9 +23,6 @@ use crate::clock;
 use crate::demo::SimulatedApi;
 use crate::demo::owner::{self, one_of};
 
-/// Between two bursts of a cluster; at the half of it the pods of the last one go.
-pub(super) const PERIOD: Duration = Duration::from_secs(60);
-
 /// How long ago the clusters came to be, in milliseconds: everything in them has settled.
 const AGE_MS: i64 = 3_600_000;
 
@@ -50,7 +47,7 @@ impl Clusters {
             let api = Arc::new(SimulatedApi::new(&name, first.copy(seed), manifests()));
             all.push(Arc::clone(&api));
             // Bursts are spread over the period, as minutes of different clusters are.
-            let offset = PERIOD.mul_f64(number as f64 / plan.clusters.max(1) as f64);
+            let offset = plan.period.mul_f64(number as f64 / plan.clusters.max(1) as f64);
             let target = Target {
                 server: target.to_owned(),
                 credentials: agent::config::Credentials::default(),
@@ -58,7 +55,8 @@ impl Clusters {
                 region: "us-east-1".to_owned(),
                 seed,
             };
-            tasks.spawn(live(api, target, offset, plan.burst, bursting.subscribe()));
+            let rhythm = Rhythm { offset, period: plan.period, pods: plan.burst };
+            tasks.spawn(live(api, target, rhythm, bursting.subscribe()));
         }
         Self { all, bursting, _tasks: tasks }
     }
@@ -92,33 +90,36 @@ impl Clusters {
     }
 }
 
-async fn live(
-    api: Arc<SimulatedApi>,
-    target: Target,
+/// When bursts come to a cluster.
+#[derive(Debug, Clone, Copy)]
+struct Rhythm {
+    /// Until the first.
     offset: Duration,
-    burst: usize,
-    bursting: watch::Receiver<Option<bool>>,
-) {
+    period: Duration,
+    pods: usize,
+}
+
+async fn live(api: Arc<SimulatedApi>, target: Target, rhythm: Rhythm, bursting: watch::Receiver<Option<bool>>) {
     tokio::select! {
         () = api.drive() => {}
-        () = bursts(&api, offset, burst, bursting) => {}
+        () = bursts(&api, rhythm, bursting) => {}
         _never = agent::run(Arc::clone(&api), target, std::future::pending()) => {}
     }
 }
 
 /// Bursts come and go as long as they may.
-async fn bursts(api: &SimulatedApi, offset: Duration, burst: usize, mut bursting: watch::Receiver<Option<bool>>) {
+async fn bursts(api: &SimulatedApi, rhythm: Rhythm, mut bursting: watch::Receiver<Option<bool>>) {
     if bursting.wait_for(Option::is_some).await.is_err() {
         return std::future::pending().await;
     }
     let mut ended = async move || bursting.wait_for(|wanted| *wanted == Some(false)).await.is_ok();
-    let mut wait = offset;
+    let mut wait = rhythm.offset;
     loop {
-        for replicas in [burst, 0] {
+        for replicas in [rhythm.pods, 0] {
             if tokio::time::timeout(wait, ended()).await.is_ok() {
                 return std::future::pending().await;
             }
-            wait = PERIOD / 2;
+            wait = rhythm.period / 2;
             api.with(|cluster| cluster.scale(&workload("burst", 2_000), replicas, clock::now()));
         }
     }
@@ -157,7 +158,7 @@ fn full(plan: &Plan) -> SimulatedCluster {
     cluster
 }
 
-/// A machine's whole life, from the pods that it is bought for until it is gone, fits into the time between two bursts.
+/// A machine's whole life, from the pods that it is bought for until it is gone, fits into the minute between two bursts.
 fn settings(seed: u64) -> ClusterSettings {
     ClusterSettings {
         seed,
@@ -237,10 +238,11 @@ mod tests {
             nodes: 3,
             pods: 60,
             burst: 10,
+            period: Duration::ZERO,
             given: None,
             database_url: None,
             lasts: Duration::ZERO,
-            upsets: false,
+            upsets: crate::load::Upsets::None,
             seed: 1,
             log: String::new(),
         };

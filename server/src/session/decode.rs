@@ -4,13 +4,14 @@
 //! records that this server does not know are passed over; what breaks the contract is a [`Fault`].
 //!
 //! Reading order: here (what a change becomes), [`shape`] (pod shapes, read by the code that reads manifests), [`record`]
-//! (single objects), [`storage`] (what volumes ask of nodes), [`pools`] (NodePools with what they may buy).
+//! (single objects), [`texts`] (what they have in common), [`storage`] (what volumes ask of nodes), [`pools`] (NodePools with what they may buy).
 
 mod around;
 pub mod pools;
 pub mod record;
 pub mod shape;
 mod storage;
+mod texts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use super::intern::Interner;
 use pools::{Manifest, ManifestKind, Manifests, ReadPools};
 use shape::ShapeReading;
 use storage::{Named, Storage};
+use texts::Texts;
 
 /// Bytes of a content hash on the wire.
 const HASH_BYTES: usize = 16;
@@ -124,6 +126,7 @@ pub struct Decoder {
     pools: BTreeMap<Text, PoolRecord>,
     classes: BTreeMap<Text, ClassRecord>,
     storage: Storage,
+    texts: Texts,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -148,6 +151,7 @@ impl Decoder {
             pools: BTreeMap::new(),
             classes: BTreeMap::new(),
             storage: Storage::default(),
+            texts: Texts::default(),
         }
     }
 
@@ -211,7 +215,7 @@ impl Decoder {
             Change::Pod(pod) => object(Object::Pod(self.pod(pod)?)),
             Change::Node(node) => self.node(&node)?,
             Change::DaemonSet(daemon) => object(Object::Daemon(self.daemon(&daemon)?)),
-            Change::NodeClaim(claim) => object(Object::Claim(record::claim(&claim)?)),
+            Change::NodeClaim(claim) => object(Object::Claim(self.texts.claim(record::claim(&claim)?))),
             Change::Namespace(namespace) => object(Object::Namespace(record::namespace(&namespace))),
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
@@ -230,7 +234,7 @@ impl Decoder {
     }
 
     fn node(&mut self, node: &v1::NodeRecord) -> Result<Decoded, Fault> {
-        let node = record::node(node)?;
+        let node = self.texts.node(record::node(node)?);
         self.storage.see_node(&node);
         Ok(object(Object::Node(node)))
     }
@@ -251,7 +255,8 @@ impl Decoder {
             [] => None,
             reference => Some(find(&self.volumes, reference, "volume claim set", object)?),
         };
-        Ok(self.storage.mount(record::pod(pod, shape, labels, reading.problem()), volumes))
+        let pod = self.texts.pod(record::pod(pod, shape, labels, reading.problem()));
+        Ok(self.storage.mount(pod, volumes))
     }
 
     fn daemon(&self, daemon: &v1::DaemonSetRecord) -> Result<engine::cluster::DaemonRecord, Fault> {

@@ -8,6 +8,7 @@ mod deploy;
 mod freeze;
 mod hostile;
 mod impostor;
+mod load;
 mod own_database;
 mod plan;
 mod replay;

@@ -126,13 +126,27 @@ impl ClusterState {
         let coming = self.claims().filter(|claim| self.node_of_claim(&claim.name).is_none());
         let mut nodes: Vec<Node> = joined.chain(coming.map(|claim| self.coming(claim))).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        for node in &mut nodes {
+        let bound = self.bound_pods(&nodes);
+        for (node, bound) in nodes.iter_mut().zip(bound) {
             let leaving = node.stage == NodeStage::Deleting;
-            let bound = self.pods_on(&node.name).map(|pod| (pod, leaving && pod.is_reschedulable()));
+            let bound = bound.into_iter().map(|pod| (pod, leaving && pod.is_reschedulable()));
             let due = promised.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
             node.pods = bound.chain(due).map(|(pod, leaving)| tables.bound(pod, leaving)).collect();
         }
         nodes
+    }
+
+    /// The pods that take room on each of these nodes, by namespace and name: one pass over all pods is much less than a search
+    /// for each of them.
+    fn bound_pods(&self, nodes: &[Node]) -> Vec<Vec<&PodRecord>> {
+        let places: FxHashMap<&Text, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.name, at)).collect();
+        let mut bound = vec![Vec::new(); nodes.len()];
+        for pod in self.pods().filter(|pod| !pod.is_terminal()) {
+            if let Some(at) = pod.node.as_ref().and_then(|node| places.get(node)) {
+                bound[*at].push(pod);
+            }
+        }
+        bound
     }
 
     fn joined(&self, node: &NodeRecord) -> Node {

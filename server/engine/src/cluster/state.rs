@@ -105,7 +105,19 @@ impl ClusterState {
         for object in objects {
             self.upsert(object, now);
         }
+        self.compact();
         self.synced = true;
+    }
+
+    /// Tables that have grown one by one, in their order, are half empty; made in one piece they are full. Most of what a snapshot
+    /// brings stays for long.
+    fn compact(&mut self) {
+        self.pods = std::mem::take(&mut self.pods).into_iter().collect();
+        self.nodes = std::mem::take(&mut self.nodes).into_iter().collect();
+        self.claims = std::mem::take(&mut self.claims).into_iter().collect();
+        for pods in self.pods_by_node.values_mut() {
+            *pods = std::mem::take(pods).into_iter().collect();
+        }
     }
 
     /// Everything that the cluster has shown, as one snapshot.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Told, Upset, Usage};
+use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Told, Upset, Upsets, Usage};
 use crate::telemetry;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
@@ -23,8 +23,7 @@ const WHOLE_INPUTS_A_DAY: f64 = 2.0;
 
 /// Connect many simulated clusters to a server, and tell what they cost it
 ///
-/// Every cluster begins with nodes full of pods; once a minute a burst of pods comes that fits nowhere, and half a minute
-/// later it goes. Without --target everything is started here: a PostgreSQL, a simulated cloud, a server; after the
+/// Every cluster begins with nodes full of pods; once in a period a burst of pods comes that fits nowhere, and goes after half of it. Without --target everything is started here: a PostgreSQL, a simulated cloud, a server; after the
 /// measurement the server is killed and started again, a second replica joins, and one of the two is killed, then asked to
 /// leave. Latencies are the server's own, from its metrics: from the end of a batch window to the decision, and to the order
 /// that goes out once the decision is in the store. Each phase is told when it ends: on standard output as a table, on standard
@@ -41,9 +40,12 @@ pub(crate) struct LoadFlags {
     /// Pods that run in each cluster
     #[arg(long, default_value_t = 2_000)]
     pods: usize,
-    /// Pods that come to each cluster once a minute
+    /// Pods that come to each cluster at one time
     #[arg(long, default_value_t = 10)]
     burst: usize,
+    /// Between two bursts of a cluster; those of different clusters are spread evenly over it
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
+    period: Duration,
     /// A server that runs already, as http://host:port; it is left alone
     #[arg(long, value_name = "URL", requires = "page")]
     target: Option<String>,
@@ -62,6 +64,9 @@ pub(crate) struct LoadFlags {
     /// Measure only: no server is killed, none joins
     #[arg(long)]
     steady: bool,
+    /// After the measurement only the one server is killed and started again
+    #[arg(long, conflicts_with = "steady")]
+    only_restart: bool,
     /// Seed of everything that chance decides
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -82,7 +87,12 @@ pub(crate) fn run(flags: LoadFlags) -> Result<Status, Failure> {
         nodes: flags.nodes,
         pods: flags.pods,
         burst: flags.burst,
-        upsets: given.is_none() && !flags.steady,
+        period: flags.period,
+        upsets: match () {
+            () if given.is_some() || flags.steady => Upsets::None,
+            () if flags.only_restart => Upsets::Restart,
+            () => Upsets::All,
+        },
         given,
         database_url: flags.database_url,
         lasts: flags.lasts,
@@ -132,12 +142,13 @@ fn phase(plan: &Plan, told: &Told<'_>) -> String {
 // Writing to a String cannot fail, here and below.
 
 fn tell_taken_in(text: &mut String, plan: &Plan, report: &Report) {
-    let Plan { clusters, nodes, pods, burst, .. } = plan;
+    let Plan { clusters, nodes, pods, burst, period, .. } = plan;
+    let period = period.as_secs_f64();
     let seconds = report.taken_in.as_secs_f64();
     let _always = writeln!(
         text,
-        "{clusters} clusters with {nodes} nodes and {pods} pods each, taken in within {seconds:.1} s; bursts of {burst} pods a \
-         minute, spread evenly over it"
+        "{clusters} clusters with {nodes} nodes and {pods} pods each, taken in within {seconds:.1} s; a burst of {burst} \
+         pods every {period} s, those of different clusters spread evenly over that"
     );
 }
 
@@ -186,7 +197,8 @@ fn tell_spell(text: &mut String, spell: &Spell) {
         }
     }
     if let Some((busy, all)) = spell.machine {
-        let _always = writeln!(text, "  whole machine     {busy:.2} of {all} processors busy, with whatever else runs on it");
+        let _always =
+            writeln!(text, "  whole machine     {busy:.2} of {all} processors busy, with whatever else runs on it");
     }
     if let Some((rows, bytes)) = spell.written {
         let _always = writeln!(text, "  written           {rows:.1} rows/s, {:.1} KB/s", bytes / 1_000.0);
@@ -218,6 +230,7 @@ fn document(plan: &Plan, report: &Report) -> Value {
         "nodes": plan.nodes,
         "pods": plan.pods,
         "burst": plan.burst,
+        "periodSeconds": plan.period.as_secs_f64(),
         "takenInSeconds": report.taken_in.as_secs_f64(),
         "steady": spell_document(&report.steady),
         "wholeInputBytes": report.whole_inputs,
@@ -273,10 +286,11 @@ mod tests {
             nodes: 1,
             pods: 1,
             burst: 1,
+            period: Duration::ZERO,
             given: None,
             database_url: None,
             lasts: Duration::ZERO,
-            upsets: false,
+            upsets: Upsets::None,
             seed: 1,
             log: String::new(),
         };

@@ -358,7 +358,11 @@ fn a_machine_in_service_is_looked_at_every_ten_seconds_and_one_that_comes_into_s
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
     world.see(32_000, Observation::upsert(Object::Pod(on("m0", pod("b", 1)))));
     world.tick(33_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable", "the next look at everything is at 40 s");
+    assert_eq!(
+        world.conditions(&m0)[0],
+        "Consolidatable=True Consolidatable",
+        "the next look at everything is at 40 s"
+    );
     assert_eq!(world.conditions(&Subject::Claim(text("m1")))[1], "Initialized=True Initialized", "this one is at once");
     let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp(41_000));
     assert!(next.is_some(), "what has changed is looked at without another event");
