@@ -60,8 +60,10 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     /// Pods that run in each.
     pub(crate) pods: usize,
-    /// Pods that come to each once a minute.
+    /// Pods that come to each cluster once in a period.
     pub(crate) burst: usize,
+    /// Between two bursts of a cluster; at the half of it the pods of the last one go.
+    pub(crate) period: Duration,
     /// A server that runs; without one, one is started.
     pub(crate) given: Option<Given>,
     /// The server's database; without one, and without a server, one is started.
