@@ -21,7 +21,7 @@ const SMALL: [&str; 13] = [
     "--burst",
     "3",
     "--period",
-    "12s",
+    "20s",
     "--for",
     "1s",
     "--only-restart",
