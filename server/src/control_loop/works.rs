@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, instance_id};
 use engine::control::offerings::Refusal;
 use engine::control::rails::recall::RECALLED_MS;
-use engine::control::{DecidedLaunch, Decision, LaunchOrder};
+use engine::control::{DecidedLaunch, Decision, LaunchFailure, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
 
@@ -209,7 +209,7 @@ impl<C: CloudProvider> Errand<'_, C> {
             return again(error);
         }
         if let Err(error) = self.store.begin_attempt(&self.lease, &intents::encode(decided)).await {
-            return again(error);
+            return not_begun(error);
         }
         if !self.fence.allows(&self.lease) {
             return again("the cluster's lease may have run out");
@@ -286,6 +286,19 @@ fn again(why: impl ToString) -> Outcome {
     Outcome::TryAgain { after_ms: None, why: why.to_string() }
 }
 
+/// An attempt that could not be written down. One that never can be has ended: it is the launch's end, or its NodeClaim would
+/// wait for a machine for ever.
+fn not_begun(error: StoreError) -> Outcome {
+    match error {
+        StoreError::AttemptRefused { .. } => Outcome::LaunchFailed(LaunchFailure::Refused {
+            code: "AttemptRefused".into(),
+            message: error.to_string(),
+            retryable: false,
+        }),
+        other => again(other),
+    }
+}
+
 /// What has happened by itself; nothing when the cloud does not say, which then tells it next time.
 async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
     cloud.events().await.unwrap_or_else(|error| {
@@ -301,5 +314,26 @@ fn offering(refusal: &Refusal) -> OfferingEntry {
         capacity_type: refusal.capacity_type.as_str().to_owned(),
         until_ms: refusal.until.0,
         reason: "the cloud had no capacity".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_can_never_be_written_down_ends_its_launch_and_a_store_that_is_away_does_not() {
+        let refused = StoreError::AttemptRefused {
+            scope: Scope::cluster("blue"),
+            claim: "web-1".to_owned(),
+            attempt: 2,
+            why: "the attempt before it has not failed".to_owned(),
+        };
+        let Outcome::LaunchFailed(LaunchFailure::Refused { message, retryable, .. }) = not_begun(refused) else {
+            panic!("it is sent again");
+        };
+        assert!(!retryable && message.contains("web-1"), "{message}");
+        let away = StoreError::Server { what: "begin an attempt", why: "cut".to_owned() };
+        assert!(matches!(not_begun(away), Outcome::TryAgain { .. }));
     }
 }
