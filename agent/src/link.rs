@@ -20,6 +20,10 @@ use ledger::{Ledger, Verdict};
 /// first keeps a dead agent from going unnoticed, the second the wire from filling with signs of life.
 const HEARTBEAT_BOUNDS_MS: (i64, i64) = (100, 60_000);
 
+/// A Hello without an answer for so long, in milliseconds, is heard by nobody. A server that has just started takes a thousand
+/// clusters in within a minute or two, and those who come last wait for the others.
+const UNHEARD_MS: i64 = 300_000;
+
 /// Definitions beyond those of the last snapshot after which a fresh snapshot is cheaper for both sides than remembering
 /// what no living pod uses: Jobs bring a label set of their own with each run. A definition is about 200 bytes, so this is some
 /// 20 MB on either side.
@@ -195,6 +199,9 @@ impl Link {
     /// Time has passed.
     pub fn tick(&mut self, now: i64) -> Vec<Output> {
         self.ledger.prune(now);
+        if self.phase == Phase::Greeting && now.saturating_sub(self.last_said) >= UNHEARD_MS {
+            return vec![Output::HangUp(format!("the server has not answered Hello for {} s", UNHEARD_MS / 1_000))];
+        }
         if !self.is_welcome() || now.saturating_sub(self.last_said) < self.heartbeat_ms {
             return Vec::new();
         }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
 use crate::causes::in_full;
@@ -29,6 +29,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A probe without an answer for this long ends the connection.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A stream that is not open after this long never will be. Probes end a connection whose other side is gone; a request that
+/// was lost between a connection that ends and the next would be waited for without end.
+const OPENING: Duration = Duration::from_secs(30);
+/// A message that nobody takes for this long is on no stream that lives. A server that takes many clusters in at once may be
+/// slow to read; it is never this slow.
+const TAKING: Duration = Duration::from_secs(300);
 /// Messages that wait for the wire; more of them hold up the reading of changes, which the cluster buffers.
 const OUTGOING: usize = 16;
 
@@ -198,8 +204,7 @@ impl<C: Cluster> Agent<C> {
 
     async fn try_converse(&mut self, endpoint: &Endpoint) -> Result<(), Parting> {
         let endpoint = credentials::encrypt(endpoint.clone(), &self.credentials)?;
-        let channel = endpoint.connect().await.map_err(|error| Parting::Connect(in_full(&error)))?;
-        let (say, mut hear) = self.open(channel).await?;
+        let (say, mut hear) = within(OPENING, "the stream was not open", self.open(&endpoint)).await?;
         let mut ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
         loop {
             let next = self.next(&mut hear, &mut ticks).await;
@@ -224,8 +229,9 @@ impl<C: Cluster> Agent<C> {
 
     async fn open(
         &mut self,
-        channel: Channel,
+        endpoint: &Endpoint,
     ) -> Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>), Parting> {
+        let channel = endpoint.connect().await.map_err(|error| Parting::Connect(in_full(&error)))?;
         let (say, said) = mpsc::channel(OUTGOING);
         let mut client = AgentServiceClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -258,7 +264,10 @@ impl<C: Cluster> Agent<C> {
         let mut queue = std::collections::VecDeque::from(outputs);
         while let Some(output) = queue.pop_front() {
             match output {
-                Output::Say(request) => say.send(request).await.map_err(|_| Parting::Ended)?,
+                Output::Say(request) => {
+                    let sent = async { say.send(request).await.map_err(|_| Parting::Ended) };
+                    within(TAKING, "the server took nothing", sent).await?;
+                }
                 Output::TakeSnapshot => {
                     let observed = self.cluster.observe().await?;
                     self.changes = Some(observed.changes);
@@ -282,6 +291,12 @@ impl<C: Cluster> Agent<C> {
             (id, done)
         });
     }
+}
+
+/// What `work` comes to, if it comes to anything in time.
+async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Result<T, Parting>>) -> Result<T, Parting> {
+    let late = |_| Parting::HungUp(format!("{what} after {limit:?}"));
+    tokio::time::timeout(limit, work).await.map_err(late)?
 }
 
 /// The next changes; never, while nothing is observed.
@@ -316,6 +331,14 @@ mod tests {
             region: String::new(),
             seed: 1,
         }
+    }
+
+    #[tokio::test]
+    async fn what_never_comes_about_is_given_up() {
+        let never = std::future::pending::<Result<(), Parting>>();
+        let late = within(Duration::from_millis(1), "the stream was not open", never).await.unwrap_err();
+        assert_eq!(late.to_string(), "the stream was not open after 1ms");
+        assert!(matches!(within(OPENING, "", async { Err::<(), _>(Parting::Ended) }).await, Err(Parting::Ended)));
     }
 
     #[test]

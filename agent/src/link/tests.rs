@@ -126,6 +126,16 @@ fn heartbeats_come_only_after_silence() {
 }
 
 #[test]
+fn a_hello_that_nobody_answers_is_said_again_on_another_stream() {
+    let mut link = link(0);
+    link.connected(1_000);
+    assert!(link.tick(300_999).is_empty(), "a server that takes many clusters in has a queue");
+    assert_eq!(words(&link.tick(301_000)), ["hang up"]);
+    link.disconnected();
+    assert!(link.tick(900_000).is_empty(), "there is no stream");
+}
+
+#[test]
 fn an_ended_watch_is_begun_again() {
     let mut link = following();
     assert_eq!(words(&link.lost_sight()), ["take"]);
