@@ -3,7 +3,7 @@
 mod board;
 mod folder;
 pub mod kubernetes;
-mod postgres;
+pub mod postgres;
 mod process;
 
 pub use board::Board;

@@ -6,6 +6,17 @@ use std::process::Command;
 
 use fleetwright::store::own::{self, OwnServer};
 
+/// The PostgreSQL of this machine; where there is none, `test` is told to have been skipped.
+#[must_use]
+pub fn installed(test: &str) -> Option<own::Binaries> {
+    let found = own::find();
+    if found.is_none() {
+        // Written past the test harness, which shows what a passing test prints only when asked.
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no PostgreSQL is installed on this machine");
+    }
+    found
+}
+
 /// A throw-away server, which ends with this value.
 #[derive(Debug)]
 pub struct Postgres {
@@ -20,12 +31,8 @@ impl Postgres {
     /// When a PostgreSQL that is installed does not start.
     #[must_use]
     pub fn start(test: &str) -> Option<Self> {
-        let started = OwnServer::throwaway().expect("a PostgreSQL that is installed starts");
-        let Some((server, binaries)) = started.zip(own::find()) else {
-            // Written past the test harness, which shows what a passing test prints only when asked.
-            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no PostgreSQL is installed on this machine");
-            return None;
-        };
+        let binaries = installed(test)?;
+        let server = OwnServer::throwaway().expect("a PostgreSQL that is installed starts")?;
         let debian = PathBuf::from(format!("/usr/lib/postgresql/{}/bin/psql", binaries.major));
         let psql = if debian.is_file() { debian } else { PathBuf::from("psql") };
         Some(Self { server, psql })

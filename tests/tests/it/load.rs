@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use e2e::Program;
+use e2e::postgres::installed;
 
 use crate::PROGRAM;
 
@@ -29,8 +30,7 @@ const SMALL: [&str; 13] = [
 
 #[test]
 fn eight_clusters_whose_only_server_is_killed_lose_no_pod_and_buy_nothing_twice() {
-    if fleetwright::store::own::find().is_none() {
-        eprintln!("skipped: no PostgreSQL is installed");
+    if installed("eight_clusters_whose_only_server_is_killed_lose_no_pod_and_buy_nothing_twice").is_none() {
         return;
     }
     let all = ["simulate", "load", "-o", "json"];

@@ -1,8 +1,8 @@
 //! `fleetwright serve` without a database: it runs one of its own, which outlives it when it is killed.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use e2e::postgres::installed;
 use e2e::{Folder, Program, Running};
 
 use crate::{PATIENCE, PROGRAM};
@@ -18,16 +18,6 @@ fn postmaster(data: &Path) -> Option<u32> {
     file.lines().next()?.trim().parse().ok()
 }
 
-/// Whether PostgreSQL is installed; says so when `test` is skipped, past the test harness, which shows what a passing test
-/// prints only when asked.
-fn installed(test: &str) -> bool {
-    let installed = std::fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut versions| versions.next().is_some());
-    if !installed {
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no PostgreSQL in /usr/lib/postgresql");
-    }
-    installed
-}
-
 /// A folder for the database of a server.
 fn data_in(folder: &Folder) -> PathBuf {
     PathBuf::from(folder.file("store/marker", "")).parent().expect("it has a parent").to_owned()
@@ -36,7 +26,7 @@ fn data_in(folder: &Folder) -> PathBuf {
 /// A server that is asked to stop as soon as it has a database, and long before it serves anybody.
 #[test]
 fn a_server_that_is_asked_to_stop_while_it_starts_ends_in_order() {
-    if !installed("a_server_that_is_asked_to_stop_while_it_starts_ends_in_order") {
+    if installed("a_server_that_is_asked_to_stop_while_it_starts_ends_in_order").is_none() {
         return;
     }
     let folder = Folder::new();
@@ -49,7 +39,8 @@ fn a_server_that_is_asked_to_stop_while_it_starts_ends_in_order() {
 
 #[test]
 fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order() {
-    if !installed("its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order") {
+    let test = "its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in_order";
+    if installed(test).is_none() {
         return;
     }
     let folder = Folder::new();
