@@ -338,8 +338,9 @@ impl Ward {
         desk.effects.push(Effect::Report { cluster: self.cluster.clone(), finding });
     }
 
-    /// Nothing is under way for `claim` any more: what was written down about it is closed.
-    pub fn close(&self, claim: &Text, desk: &mut Desk<'_>) {
+    /// Nothing is under way for `claim` any more: what was written down about it is closed, and nothing of it is left to take up.
+    pub fn close(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        self.legacy.launches.retain(|launch| launch.claim != *claim);
         desk.effects.push(Effect::Close { cluster: ClusterId::clone(&self.cluster), claim: claim.clone() });
     }
 }

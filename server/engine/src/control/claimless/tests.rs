@@ -1,5 +1,7 @@
 use super::super::tests::{instructions, one_machine};
-use super::super::{CollectSettings, Controller, Effect, Event, Instruction, ListedInstance, Settings};
+use super::super::{
+    CollectSettings, Controller, Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings,
+};
 use super::*;
 use crate::cluster::ClusterSnapshot;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
@@ -246,4 +248,34 @@ fn a_drain_that_waits_for_room_ends_no_machine_because_the_agent_shows_nothing_m
     assert_eq!(drained(&guarded.handle(Event::Tick, Timestamp(200_000))), ["m1 on n-m1"], "it is there, and drained");
     // Sabotage: without the guard it is given back with all that runs on it.
     assert_eq!(given_back(&goes_blind(true).1), ["aws:///z/i-m1"]);
+}
+
+#[test]
+fn machines_that_went_while_the_agent_showed_nothing_hold_up_no_adoption() {
+    let mut controller = controller(false, &NAMES);
+    let row = |name: &&str| OpenLaunch {
+        claim: text(name),
+        attempt: 1,
+        state: LaunchState::Launched { provider_id: Text::from(format!("aws:///z/i-{name}")) },
+        planned: None,
+    };
+    let again = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: NAMES.iter().map(row).collect() };
+    controller.handle(again, Timestamp(5_000));
+    let nothing =
+        || Observation::Snapshot(Box::new(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() }));
+    see(&mut controller, 6, nothing());
+    for name in ["m1", "m2", "m3"] {
+        let provider_id = Text::from(format!("aws:///z/i-{name}"));
+        let effects = controller.handle(Event::InstanceGone { cluster: text("c"), provider_id }, Timestamp(30_000));
+        let instruction = instructions(&effects)[0].0;
+        controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(30_000));
+    }
+    // The second picture agrees after a minute, and is believed.
+    see(&mut controller, 67, nothing());
+    // The NodeClaim of the fourth was taken away meanwhile.
+    let shown = ClusterSnapshot { claims: Vec::new(), ..snapshot(&["m0"]) };
+    see(&mut controller, 80, Observation::Snapshot(Box::new(shown)));
+    let listed = |controller: &mut Controller, second| list_these(controller, second, vec![instance("m0", "m0")]);
+    assert!(drained(&listed(&mut controller, 90)).is_empty());
+    assert_eq!(drained(&listed(&mut controller, 150)), ["m0 on n-m0"], "one of one, after the collection period");
 }
