@@ -372,11 +372,10 @@ impl Replica {
 
     /// Takes in what a session or the cloud tells. The answer to an instruction ends its command first.
     fn happened(&mut self, event: Event, now: Timestamp) -> Vec<Output> {
-        // Every replica hears people's word; it is for the one that decides.
-        if matches!(&event, Event::QuarantineReleased { cluster } if !self.leases.contains_key(cluster)) {
+        self.note_agent(&event, now);
+        if told_of(&event).is_some_and(|cluster| !self.leases.contains_key(cluster)) {
             return Vec::new();
         }
-        self.note_agent(&event, now);
         let steps = match &event {
             Event::InstructionAcked { instruction, .. } => self.answered(*instruction, Outcome::Done, now),
             Event::InstructionFailed { instruction, reason, .. } => {
@@ -398,7 +397,9 @@ impl Replica {
                 self.admission.welcomed(cluster, now);
             }
             Event::AgentDisconnected { cluster } => {
-                self.silent.insert(cluster.clone(), now);
+                if self.leases.contains_key(cluster) {
+                    self.silent.insert(cluster.clone(), now);
+                }
                 self.admission.left(cluster);
             }
             Event::Observed { cluster, observation: Observation::Snapshot(_) } => self.admission.arrived(cluster),
@@ -482,6 +483,22 @@ fn event_of(event: CloudEvent, now: Timestamp) -> Option<Event> {
         CloudEvent::Terminated(instance) => {
             Some(Event::InstanceGone { cluster: instance.cluster, provider_id: instance.provider_id })
         }
+    }
+}
+
+/// Of which cluster somebody else has told something. It is for whoever decides for that cluster: people's word and the cloud's
+/// reach every replica, and of a cluster that has passed on the last words of its agent may come late.
+fn told_of(event: &Event) -> Option<&ClusterId> {
+    match event {
+        Event::Observed { cluster, .. }
+        | Event::AgentConnected { cluster }
+        | Event::AgentDisconnected { cluster }
+        | Event::InstructionAcked { cluster, .. }
+        | Event::InstructionFailed { cluster, .. }
+        | Event::InstanceGone { cluster, .. }
+        | Event::Interrupted { cluster, .. }
+        | Event::QuarantineReleased { cluster } => Some(cluster),
+        _ => None,
     }
 }
 

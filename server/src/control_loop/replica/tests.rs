@@ -92,6 +92,12 @@ fn who_has_lost_its_leases_tells_the_agent_and_asks_the_cloud_no_more() {
     let refused = |output: &Output| matches!(output, Output::Refuse { cluster, .. } if &**cluster == "blue");
     assert!(outputs.iter().any(refused), "{outputs:?}");
     assert_eq!((replica.leases().count(), replica.controller().clusters().count()), (0, 0));
+    // What its agent and the cloud still say of it is for somebody else, and nobody is shown a cluster without an owner.
+    let cluster = || ClusterId::from("blue");
+    happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 1_500);
+    let gone = Event::InstanceGone { cluster: cluster(), provider_id: "aws:///z/i-1".into() };
+    assert!(happens(&mut replica, gone, 1_500).is_empty());
+    assert_eq!(replica.controller().clusters().count(), 0);
     let listing = replica.handle(Input::ListingDue, Timestamp(2_000));
     assert!(matches!(&listing[..], [Output::Call(Call::ReadListing { clusters, .. })] if clusters.is_empty()));
 }
