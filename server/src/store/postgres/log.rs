@@ -57,6 +57,7 @@ impl PostgresStore {
         let sort = if entry.decision.replay.is_some() { Sort::Plan } else { Sort::Word };
         let body = self.pack(&lease.scope, sort, &Body::of(&entry.decision, event).encode_to_vec()).await?;
         let mut transaction = self.under(lease, RECORD).await?;
+        self.confirm(&mut transaction, orders.iter().chain([&body])).await?;
         undertakings::intend(&mut transaction, &lease.scope, &entry.intents, orders, Some(&entry.decision)).await?;
         undertakings::disrupt(&mut transaction, &lease.scope, &entry.disruptions).await?;
         undertakings::write_instructions(&mut transaction, &lease.scope, &entry.instructions).await?;

@@ -9,6 +9,7 @@
 //! a day which ones it still uses.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -168,6 +169,24 @@ impl PostgresStore {
                 Ok(sample.pack(text))
             }
         }
+    }
+
+    /// Sees to it, in the transaction that writes them, that `packed` can be read. A database that lost its last commits (a
+    /// crash that it did not wait for its disk before, a stand-in that had not caught up) lacks samples that this process
+    /// remembers: they are forgotten, and the caller packs again.
+    pub(super) async fn confirm<'p>(
+        &self,
+        connection: &mut PgConnection,
+        packed: impl Iterator<Item = &'p Packed> + Clone,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "follow a sample of its rows";
+        let texts = Texts::read(connection, packed.clone().filter_map(|one| one.sample)).await?;
+        let lost: Vec<i64> =
+            packed.filter(|one| texts.unpack(WHAT, one).is_err()).filter_map(|one| one.sample).collect();
+        lost.iter().for_each(|number| self.samples.forget(*number));
+        let Some(number) = lost.first() else { return Ok(()) };
+        let why = format!("sample {number} was committed and is not there: the database has lost commits");
+        Err(StoreError::Database { what: WHAT, source: sqlx::Error::Io(io::Error::new(io::ErrorKind::NotFound, why)) })
     }
 
     async fn make_sample(&self, text: &[u8], alone: usize) -> Result<Sample, StoreError> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use prost::Message;
 use sqlx::PgConnection;
+use tracing::error;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
@@ -25,6 +26,7 @@ impl PostgresStore {
         let intents = std::slice::from_ref(intent);
         let orders = self.pack_orders(&lease.scope, intents).await?;
         let mut transaction = self.under(lease, INTEND).await?;
+        self.confirm(&mut transaction, orders.iter()).await?;
         intend(&mut transaction, &lease.scope, intents, orders, None).await?;
         commit(transaction, INTEND).await
     }
@@ -301,7 +303,12 @@ pub(super) async fn open_intents(connection: &mut PgConnection, scope: &Scope) -
     let read = rows.into_iter().map(|row| {
         let state = state(&row.state, row.provider_id, row.why)?;
         let (claim, attempt, token) = (row.claim, row.attempt.unsigned_abs(), row.token);
-        let orders = orders(&samples, OPEN, (row.sample, row.orders), (row.request, row.claim_order))?;
+        let orders = orders(&samples, OPEN, (row.sample, row.orders), (row.request, row.claim_order));
+        // One launch that nobody can read is reported, and left alone; the cluster needs somebody who decides for it.
+        let orders = orders.unwrap_or_else(|error| {
+            error!(%scope, claim, attempt, %error, "what a launch ordered is lost");
+            Orders::default()
+        });
         let intent = Intent { claim, attempt, token, request: orders.request, claim_order: orders.claim_order };
         Ok(OpenIntent { intent, state })
     });

@@ -150,6 +150,32 @@ async fn a_sample_stays_as_long_as_a_launch_follows_it() {
     assert_eq!(samples().await, 0, "nobody follows it");
 }
 
+#[tokio::test]
+async fn a_database_that_lost_commits_is_written_to_so_that_it_can_be_read() {
+    let Some(server) = throwaway("a_database_that_lost_commits_is_written_to_so_that_it_can_be_read") else { return };
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    let lease = leased(&store, "prod").await;
+    // Orders that are the same but for their number: all but the first follow a sample.
+    let launch = |number: u64| Intent {
+        request: [unlike(0).request, number.to_string().into_bytes()].concat(),
+        ..entry(number).intents.remove(0)
+    };
+    let lose = async || sqlx::query("DELETE FROM samples").execute(&store.pool).await.unwrap();
+    store.record(&lease, &Entry { intents: vec![launch(1)], ..entry(1) }).await.unwrap();
+    lose().await;
+    store.record(&lease, &Entry { intents: vec![launch(2)], ..entry(2) }).await.unwrap();
+    let open = store.open_intents(&lease.scope).await.unwrap();
+    assert_eq!(
+        open[0].intent.request,
+        Vec::<u8>::new(),
+        "what followed the lost sample is lost, and hides nothing else"
+    );
+    assert_eq!(open[1].intent, launch(2));
+    lose().await;
+    store.begin_attempt(&lease, &launch(3)).await.unwrap();
+    assert_eq!(store.open_intents(&lease.scope).await.unwrap()[2].intent, launch(3));
+}
+
 /// Orders that no packer foresees: 2,000 bytes, others for each number.
 fn unlike(number: u64) -> Intent {
     let mixed = |n: u64| {
