@@ -5,11 +5,12 @@
 //! complete [`PlanningInput`](crate::input::PlanningInput) whenever a decision is due.
 //!
 //! Reading order: [`record`] (the facts about single objects), [`observation`] (how facts arrive), [`state`] (the
-//! belief), [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `planning` (the belief as an
-//! input to planning), [`life`] (what a NodePool says about the end of its nodes) with [`cron`] (when it says so).
+//! belief), [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is kept for the pods
+//! of machines that go), `planning` (the belief as an input to planning), [`life`] (what a NodePool says about the end of its nodes) with [`cron`] (when it says so).
 
 pub mod around;
 pub mod cron;
+mod drain;
 pub mod life;
 pub mod observation;
 pub mod planning;

@@ -61,6 +61,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
             ..base.brake
         },
         replacement_wait_ms: millis(layers, "rails.replacement-wait")?,
+        keep_replacements: base.keep_replacements,
     })
 }
 

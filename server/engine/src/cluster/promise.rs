@@ -1,5 +1,6 @@
 //! Pods that a decision gave room to and that kube-scheduler has not bound yet. They are not planned again, and their
-//! room is taken, until they are bound, are gone, or the promise lapses.
+//! room is taken, until they are bound, are gone, or the promise lapses. Who is evicted from a machine that goes comes back
+//! under another name: where it had room, somebody is expected for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +46,8 @@ pub struct Promises {
     by_pod: BTreeMap<PodKey, Promise>,
     /// Who was promised room there; follows `by_pod`.
     by_target: BTreeMap<Target, BTreeSet<PodKey>>,
+    /// Where somebody comes in the place of a pod that had a promise, and until when that is expected.
+    successors: BTreeMap<Target, Timestamp>,
 }
 
 impl Promises {
@@ -53,6 +56,11 @@ impl Promises {
         self.settle(&pod);
         self.by_target.entry(target.clone()).or_default().insert(pod.clone());
         self.by_pod.insert(pod, Promise { target, until });
+    }
+
+    /// Where pods are expected: those with a promise, and whoever comes in the place of one that was evicted.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.by_target.keys().chain(self.successors.keys())
     }
 
     /// Whether anybody was promised room on `target`.
@@ -100,8 +108,22 @@ impl Promises {
         }
     }
 
+    /// The pod leaves a machine that goes: until `until` somebody is expected in its place.
+    pub fn pass_on(&mut self, pod: &PodKey, until: Timestamp) {
+        if let Some(target) = self.to(pod).map(|promise| promise.target.clone()) {
+            self.settle(pod);
+            self.successors.insert(target, until);
+        }
+    }
+
+    /// Expects nobody in the place of pods that were evicted.
+    pub fn expect_no_successors(&mut self) {
+        self.successors.clear();
+    }
+
     /// Takes back everything promised on `target`.
     pub fn withdraw(&mut self, target: &Target) {
+        self.successors.remove(target);
         if self.expected_by(target) {
             self.retain(|_, promise| promise.target != *target);
         }
@@ -115,17 +137,32 @@ impl Promises {
         }
     }
 
-    /// Drops promises that have lapsed by `now`; says whether there were any.
-    pub fn lapse(&mut self, now: Timestamp) -> bool {
-        let before = self.by_pod.len();
-        self.retain(|_, promise| promise.until.is_none_or(|until| until > now));
-        self.by_pod.len() < before
+    /// Pods whose promises lapse by `now`, by namespace and name.
+    pub fn due(&self, now: Timestamp) -> impl Iterator<Item = &PodKey> {
+        let due = self.by_pod.iter().filter(move |(_, promise)| promise.until.is_some_and(|until| until <= now));
+        due.map(|(pod, _)| pod)
     }
 
-    /// When the next promise lapses.
+    /// The promise to `pod` lapses at `until` and not before.
+    pub fn extend(&mut self, pod: &PodKey, until: Timestamp) {
+        if let Some(promise) = self.by_pod.get_mut(pod) {
+            promise.until = Some(until);
+        }
+    }
+
+    /// Drops what has lapsed by `now`; says whether there was anything.
+    pub fn lapse(&mut self, now: Timestamp) -> bool {
+        let before = self.by_pod.len() + self.successors.len();
+        self.retain(|_, promise| promise.until.is_none_or(|until| until > now));
+        self.successors.retain(|_, until| *until > now);
+        self.by_pod.len() + self.successors.len() < before
+    }
+
+    /// When something lapses next.
     #[must_use]
     pub fn next_lapse(&self) -> Option<Timestamp> {
-        self.by_pod.values().filter_map(|promise| promise.until).min()
+        let promises = self.by_pod.values().filter_map(|promise| promise.until);
+        promises.chain(self.successors.values().copied()).min()
     }
 
     /// Pods and promises, by pod.

@@ -193,7 +193,8 @@ impl ClusterState {
         }
         let settled = after.node.as_ref().is_some_and(|node| !self.is_going_node(node)) || !pod.is_reschedulable();
         if settled {
-            self.promises.settle(&pod.key);
+            let stood_on = before.and_then(|before| before.node);
+            self.settle_promise(&pod.key, stood_on.as_ref(), now);
         }
         let known = self.pods.remove(&pod.key);
         self.note_foreign(known.as_ref(), Some(&pod));
@@ -289,13 +290,15 @@ impl ClusterState {
     fn delete(&mut self, key: &Key, now: Timestamp) {
         match key {
             Key::Pod(key) => {
+                let mut stood_on = None;
                 if let Some(pod) = self.pods.remove(key) {
                     let before = self.presence(&pod);
                     self.move_pod(key, Some(&before), None, pod.daemon.is_some(), now);
                     self.note_foreign(Some(&pod), None);
                     self.index_pod(Some(&pod), None);
+                    stood_on = before.node;
                 }
-                self.promises.settle(key);
+                self.settle_promise(key, stood_on.as_ref(), now);
             }
             Key::Node(name) => {
                 if let Some(node) = self.nodes.remove(name) {

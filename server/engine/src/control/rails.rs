@@ -13,6 +13,7 @@
 //! | [`freeze`] | launches and voluntary removals, where a person said so | a person thaws it, or it ends |
 //! | [`mode`] | every effect but the record, in shadow mode | the setting changes |
 //! | replacement | a drain whose pods need room | their room is planned |
+//! | replacement | removal of what waits empty for the pods of a drain | the drain has ended |
 //!
 //! What was begun is completed: a NodeClaim that was ordered gets its machine, a drain goes on. Interruptions and objects
 //! that people delete are followed whatever the rails say; nothing about them is voluntary.

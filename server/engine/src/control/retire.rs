@@ -19,6 +19,10 @@ impl Ward {
         if self.next_pass.is_none_or(|pass| pass > desk.now) || !self.is_ready() {
             return;
         }
+        if let Some(plan) = self.awaited_plan(desk) {
+            self.next_pass = Some(plan);
+            return;
+        }
         let EmptyNodes { removals, again, held, held_pools } = empty_nodes(&self.state, &self.proposed(None), desk.now);
         self.clerk.held = held_pools;
         self.clerk.rouse();

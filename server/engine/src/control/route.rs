@@ -106,9 +106,7 @@ impl Ward {
 
     /// Everything that time and belief allow.
     pub fn advance(&mut self, desk: &mut Desk<'_>) {
-        if self.state.promises.lapse(desk.now) {
-            self.window.rouse(desk.now);
-        }
+        self.lapse_promises(desk);
         self.release_held(desk);
         self.ask_for_snapshot(desk);
         if self.rails.quarantine.is_none() && !self.is_shadow(desk) {

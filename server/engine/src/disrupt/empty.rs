@@ -1,6 +1,6 @@
 //! Nodes that hold nothing but DaemonSet pods (Karpenter: emptiness).
 //!
-//! A node goes when it is in service, nobody was promised room on it, nothing on it refuses disruption, its NodePool's
+//! A node goes when it is in service, nobody is expected on it, nothing on it refuses disruption, its NodePool's
 //! `consolidateAfter` has passed since the last pod event, and the pool's budgets allow it. Whatever the pool's
 //! consolidation policy says, empty nodes go.
 
@@ -76,7 +76,7 @@ fn promised_nodes(state: &ClusterState) -> BTreeSet<Text> {
         Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
     };
     let nominated = state.nominated_pods().filter_map(|pod| state.nominated_node(pod).cloned());
-    state.promises.iter().filter_map(|(_, promise)| name(&promise.target)).chain(nominated).collect()
+    state.promises.targets().filter_map(name).chain(nominated).collect()
 }
 
 fn is_empty(state: &ClusterState, node: &NodeRecord, now: Timestamp) -> bool {

@@ -1,10 +1,14 @@
 //! Room before removal: a machine that has to go although pods on it need a place is drained when their room is planned,
 //! not before. Planning takes a batch window; when it cannot be done at all, the drain waits no longer than the setting
 //! says.
+//!
+//! That room stays theirs until the drain has ended, which a PodDisruptionBudget may hold up for days: a machine that was bought
+//! for it and stands empty meanwhile is no empty node. Nor is any node while pods wait for a plan that may give them its room;
+//! a process that takes a cluster over promises anew what its predecessor had promised by the same plan.
 
 use crate::control::machine::Stage;
 use crate::control::ward::{Desk, Ward};
-use crate::model::Text;
+use crate::model::{Text, Timestamp};
 
 impl Ward {
     /// Drains the machine of `claim` now, or as soon as its pods are planned.
@@ -17,6 +21,27 @@ impl Ward {
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.not_before = until;
         }
+    }
+
+    /// Promises lapse by now, those to pods of drains apart.
+    pub fn lapse_promises(&mut self, desk: &mut Desk<'_>) {
+        if desk.settings.rails.keep_replacements {
+            self.state.extend_promises(desk.now);
+        } else {
+            self.state.promises.expect_no_successors();
+        }
+        if self.state.promises.lapse(desk.now) {
+            self.window.rouse(desk.now);
+            self.changed = true;
+        }
+    }
+
+    /// When pods are planned that wait for it: until then nobody knows which of the empty nodes they need.
+    pub fn awaited_plan(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+        let settings = desk.settings;
+        let plan = self.window.due(settings.batch_idle_ms, settings.batch_max_ms)?;
+        let awaited = settings.rails.keep_replacements && !self.state.demand(desk.now).is_empty();
+        awaited.then_some(plan)
     }
 
     fn has_demand_on(&self, claim: &Text, desk: &Desk<'_>) -> bool {

@@ -26,6 +26,8 @@ pub struct RailSettings {
     pub brake: BrakeRule,
     /// How long a drain waits at most for the plan that gives its pods room; 0 drains at once.
     pub replacement_wait_ms: i64,
+    /// Whether the room of its pods is kept for as long as a drain takes. Off for tests that show what follows.
+    pub keep_replacements: bool,
 }
 
 impl RailSettings {
@@ -55,6 +57,7 @@ impl Default for RailSettings {
             attempts: AttemptRule::default(),
             brake: BrakeRule::default(),
             replacement_wait_ms: 15_000,
+            keep_replacements: true,
         }
     }
 }

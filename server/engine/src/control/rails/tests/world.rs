@@ -8,7 +8,7 @@ use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::control::{
     ClaimOrder, Controller, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure,
-    LaunchOrder, Launched, Settings,
+    LaunchOrder, Launched, Planner, Settings,
 };
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
@@ -40,6 +40,12 @@ fn one_each(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), S
     Ok((Plan { nodes, order: pods, ..Plan::default() }, report))
 }
 
+/// The planner that servers run.
+pub(super) fn real(input: &PlanningInput, memo: &mut Memo) -> Result<(Plan, PlanReport), String> {
+    let decision = crate::decide::plan_with(input, memo).map_err(|violations| format!("{violations:?}"))?;
+    Ok((decision.plan, decision.report))
+}
+
 /// What has been done so far.
 #[derive(Debug, Default)]
 pub(super) struct Done {
@@ -62,21 +68,27 @@ pub(super) struct World {
     pub no_capacity: bool,
     /// Machines are launched and never join.
     pub never_joins: bool,
-    /// Drains of machines whose names begin so never come to an end.
+    /// Drains of machines whose names begin so do not come to an end before they are let go.
     pub stuck: Option<&'static str>,
     /// Decisions are durable when the store is told to answer.
     pub slow_store: bool,
     waiting: Vec<Decision>,
+    held: Vec<(Text, InstructionId)>,
     claims: BTreeMap<(Text, Text), ClaimRecord>,
 }
 
 impl World {
     /// A world without clusters.
     pub fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::planned_by(one_each, change)
+    }
+
+    /// A world without clusters, and with this planner.
+    pub fn planned_by(planner: Planner, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        let controller = Controller::new(settings, one_each);
-        let (waiting, claims) = (Vec::new(), BTreeMap::new());
+        let controller = Controller::new(settings, planner);
+        let (waiting, held, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self {
             controller,
             now: 0,
@@ -86,6 +98,7 @@ impl World {
             stuck: None,
             slow_store: false,
             waiting,
+            held,
             claims,
         }
     }
@@ -138,6 +151,13 @@ impl World {
     pub fn store_answers(&mut self) {
         for decision in std::mem::take(&mut self.waiting) {
             self.tell(Event::Recorded { decision: decision.id });
+        }
+    }
+
+    /// Drains that were held up come to their end.
+    pub fn let_drains_go(&mut self) {
+        for (cluster, instruction) in std::mem::take(&mut self.held) {
+            self.tell(Event::InstructionAcked { cluster, instruction });
         }
     }
 
@@ -224,6 +244,7 @@ impl World {
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
                 self.done.drained.push((Timestamp(self.now), claim));
                 if !empty {
+                    self.held.push((cluster, instruction));
                     return Vec::new();
                 }
             }
