@@ -67,7 +67,7 @@ fn an_agent_that_answers_before_it_has_made_a_claim_is_given_machines_for_none()
 
 #[test]
 fn without_tokens_machines_are_sold_twice() {
-    is_noticed("LaunchedTwice", 30);
+    is_noticed("LaunchedTwice", 160);
 }
 
 #[test]
