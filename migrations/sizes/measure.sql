@@ -36,6 +36,10 @@ FROM generate_series(1, :clusters) c, generate_series(0, 2) d;
 INSERT INTO log_chunks (scope, segment, first_sequence, last_sequence, written_at, bytes)
 SELECT 'cluster/c' || c, 3 - d, n * 10, n * 10 + 9, (now() - d * interval '1 day') - n * interval '5 second', sha512('a')
 FROM generate_series(1, :clusters) c, generate_series(0, 2) d, generate_series(1, 40) n;
+-- Ten replicas that have told something in each part of time for a day.
+INSERT INTO rail_shares
+SELECT 'fleetwright-' || p || '/1', n, now() - n * interval '10 s', 100, 1, 0, 1, 10000, 1, 10000
+FROM generate_series(1, 10) p, generate_series(0, 8639) n;
 VACUUM ANALYZE;
 
 \echo '== renew 500 leases of one of two replicas: look which are held, then write one row'
@@ -88,6 +92,22 @@ WHERE ctid >= '(0,0)'::text::tid AND ctid < '(4096,0)'::text::tid AND closed_at 
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT * FROM intents WHERE scope = 'cluster/c500' AND closed_at IS NULL
 UNION ALL SELECT * FROM intents WHERE scope = 'cluster/c500' AND closed_at > now() - interval '1 hour';
+\echo '== tell two parts of time, one of which is there'
+BEGIN;
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL)
+INSERT INTO rail_shares (process, machines, part, at, joined, failed, launched, launched_cost, removed, removed_cost)
+SELECT 'fleetwright-1/1', 100, part, now(), 1, 0, 1, 10000, 1, 10000 FROM unnest(ARRAY[0, -1]) AS given (part)
+ON CONFLICT (process, part) DO UPDATE SET machines = excluded.machines, joined = excluded.joined + 1;
+ROLLBACK;
+\echo '== hear what nine others saw within ten minutes, and how many machines they have'
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
+SELECT (milliseconds(now()) - milliseconds(at)) / 10000, sum(joined)::bigint, sum(failed)::bigint, sum(launched)::bigint,
+       sum(launched_cost)::bigint, sum(removed)::bigint, sum(removed_cost)::bigint
+FROM rail_shares WHERE at > now() - interval '10 min' AND process <> 'fleetwright-1/1' GROUP BY 1 ORDER BY 1 DESC;
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
+SELECT coalesce(sum(machines), 0)::bigint
+FROM (SELECT DISTINCT ON (process) machines FROM rail_shares
+      WHERE at > now() - interval '1 min' AND process <> 'fleetwright-1/1' ORDER BY process, at DESC, part DESC) AS last;
 \echo '== sizes'
 SELECT relname, n_live_tup AS rows, pg_size_pretty(pg_total_relation_size(relid)) AS with_indexes,
        pg_total_relation_size(relid) / greatest(n_live_tup, 1) AS bytes_a_row

@@ -5,8 +5,9 @@
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
 //! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`region`]
-//! (who asks the cloud for its machines), [`showcase`] (what people see), [`latency`] (how quick it is), [`traces`].
+//! (who asks the cloud for its machines), [`exchange`] (what replicas tell each other for the rails), [`showcase`] (what people see), [`latency`] (how quick it is), [`traces`].
 
+pub(crate) mod exchange;
 pub(crate) mod fence;
 mod intents;
 mod latency;
@@ -131,6 +132,8 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut wishes = changes.borrow_and_update().leases;
         let mut running = Running::new(self);
         let mut polls = tokio::time::interval(CLOUD_POLL);
+        let mut exchanges = tokio::time::interval(exchange::INTERVAL);
+        exchanges.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(renewal);
         // Two renewals at once prolong nothing that one does not.
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -156,6 +159,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                     wishes = number;
                     Next::Happened(Input::RenewalDue)
                 }
+                _ = exchanges.tick() => Next::Happened(Input::ExchangeDue),
                 () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
                 () = running.showcase.due() => Next::Show,
                 Some(done) = running.works.join_next() => Next::Happened(done?),
@@ -261,9 +265,18 @@ impl<C: CloudProvider + 'static> Running<C> {
         if tokio::time::timeout(LAST_CALLS, calls).await.is_err() {
             warn!("calls were still under way; their outcomes are asked for again by whoever comes next");
         }
+        if tokio::time::timeout(LAST_CALLS, self.last_words()).await.is_err() {
+            warn!("the store does not take what came and went lately; the other replicas do not count it");
+        }
         let leases: Vec<Lease> = self.replica.leases().cloned().collect();
         if tokio::time::timeout(LAST_WORD, self.hands.release(&leases)).await.is_err() {
             warn!("the store does not take the leases back; they run out by themselves");
+        }
+    }
+
+    async fn last_words(&mut self) {
+        if let Some(telling) = self.replica.last_words(clock::now()) {
+            self.hands.tell(self.replica.life(), &telling).await;
         }
     }
 }

@@ -15,7 +15,8 @@
 //! is old; [`packed`] makes rows small that repeat each other.
 //!
 //! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
-//! are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit).
+//! are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit), [`shares`] (what each process saw
+//! come and go).
 
 pub(crate) mod housekeeping;
 pub mod lease;
@@ -27,6 +28,7 @@ pub mod own;
 pub(crate) mod packed;
 pub mod postgres;
 pub mod rails;
+pub mod shares;
 pub mod undertaking;
 
 #[cfg(test)]
@@ -41,6 +43,7 @@ use lease::{Lease, LeaseAnswer, Renewal, Scope};
 use listing::{KeptListing, ListedMachine};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use shares::{Elsewhere, ShareRow};
 use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 
 /// Why the store did not do what it was asked.
@@ -253,6 +256,13 @@ pub trait Store: Archive {
 
     /// How often people have vouched for the agents of which clusters, by name.
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>>;
+
+    /// Keeps what `process` (one life of one replica) saw in these parts of time, whole, in place of what was kept of them, and
+    /// how many machines its clusters have. It tells what it saw itself, under whatever leases, and nobody else writes that.
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()>;
+
+    /// What all processes but `process` saw in the last `within`, summed up by parts of time.
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere>;
 
     /// Adds a line to the record of what people did.
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()>;

@@ -180,6 +180,7 @@ impl Controller {
             if let Some(wake) = self.wards.remove(&cluster).and_then(|ward| ward.wake) {
                 self.wakes.remove(&(wake, cluster.clone()));
             }
+            self.rails.machines.remove(&cluster);
             return vec![Effect::PublishView { cluster }];
         }
         let mut effects = Vec::new();
@@ -188,6 +189,10 @@ impl Controller {
         let event = match event {
             Event::OfferingsRefused { refusals } => {
                 self.offerings.learn(refusals);
+                Event::Tick
+            }
+            Event::Elsewhere { machines, parts } => {
+                self.rails.hear(machines, &parts);
                 Event::Tick
             }
             event => event,
@@ -281,6 +286,12 @@ impl Controller {
         self.offerings.take_news()
     }
 
+    /// What this process saw of its own clusters, for the rails of all others.
+    #[must_use]
+    pub fn told(&self) -> rails::share::Told {
+        self.rails.told(&self.settings.rails)
+    }
+
     /// What people see of a cluster.
     #[must_use]
     pub fn view(&self, cluster: &str) -> Option<ClusterView> {
@@ -322,7 +333,7 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         Event::Recorded { decision } => {
             wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
         }
-        Event::Tick | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } => None,
+        Event::Tick | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } | Event::Elsewhere { .. } => None,
     }
 }
 

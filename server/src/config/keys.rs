@@ -402,7 +402,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
         "2000",
         "200",
-        "Machines that may be launched for all clusters within the window; 0 for any number.",
+        "Machines that may be launched for all clusters within the window, whichever replicas decide for them; 0 for any number.",
     ),
     key(
         "rails.launch-dollars-per-cluster",
@@ -442,7 +442,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
         "1000",
         "100",
-        "Machines that may be removed from all clusters within the window; 0 for any number.",
+        "Machines that may be removed from all clusters within the window, whichever replicas decide for them; 0 for any number.",
     ),
     key(
         "rails.removal-percent-per-cluster",
@@ -482,7 +482,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
         "50",
         "30",
-        "Nothing is removed of free will in the whole fleet while at least this share of launches fails; 0 never stops removals.",
+        "Nothing is removed of free will in the whole fleet while at least this share of its launches fails, whichever replicas decide for their clusters; 0 never stops removals.",
     ),
     key(
         "rails.brake-release-percent",

@@ -17,12 +17,14 @@ use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
+use super::exchange::{Exchange, Telling};
 use super::intents;
 use super::region::{self, ByCluster, Region};
 use crate::session::{Greeting, SessionEvent};
 use crate::store::StoreError;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::listing::KeptListing;
+use crate::store::shares::Elsewhere;
 use crate::store::undertaking::PastAttempt;
 
 /// An instruction that no agent has taken up after this has failed, and the controller thinks again.
@@ -63,10 +65,14 @@ pub(crate) enum Input {
     Listed { asked: Timestamp, answer: Result<Vec<Instance>, String> },
     /// The store answered [`Call::ReadListing`], which was asked at that moment about these clusters.
     Overheard { asked: Timestamp, clusters: Vec<ClusterId>, answer: Result<Option<KeptListing>, StoreError> },
+    /// The store answered [`Call::Exchange`]: what it took, and what other processes told it.
+    Exchanged { taken: Option<Telling>, answer: Result<Elsewhere, StoreError> },
     /// A call came to its end that nobody waits for.
     Told,
     /// It is time to ask the cloud.
     CloudPoll,
+    /// It is time to hear what came and went in clusters of other replicas.
+    ExchangeDue,
     /// It is time to prolong every lease.
     RenewalDue,
     /// It is time to have the cloud list its machines.
@@ -113,6 +119,8 @@ pub(crate) enum Call {
     ReadListing { asked: Timestamp, scope: Scope, clusters: Vec<ClusterId> },
     /// Let every replica of this region know that these offerings are refused.
     Remember { region: String, refusals: Vec<Refusal> },
+    /// Tell the others what this life of this process saw come and go, and hear what they saw.
+    Exchange { life: u64, telling: Option<Telling>, within: std::time::Duration },
     /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
     Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
 }
@@ -146,6 +154,9 @@ pub(crate) struct Replica {
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
     renewing: Renewing,
+    exchange: Exchange,
+    /// What tells this life of the process from all others.
+    life: u64,
     admission: Admission,
 }
 
@@ -160,7 +171,7 @@ enum Renewing {
 }
 
 impl Replica {
-    /// A process that has just started and buys in `region`. `seed` spreads its retries.
+    /// A process that has just started and buys in `region`. `seed` spreads its retries, and is another in each of its lives.
     pub(crate) fn new(controller: Controller, seed: u64, region: Scope) -> Self {
         let executor = Executor::new(seed);
         Self {
@@ -175,6 +186,8 @@ impl Replica {
             silent: BTreeMap::new(),
             asking: false,
             renewing: Renewing::No,
+            exchange: Exchange::default(),
+            life: seed,
             admission: Admission::default(),
         }
     }
@@ -225,10 +238,18 @@ impl Replica {
                 let heard = self.region.overheard(asked, clusters, answer);
                 heard.map(|(asked, machines)| self.collect(asked, true, machines, now)).unwrap_or_default()
             }
+            Input::Exchanged { taken, answer } => {
+                let heard = self.exchange.done(taken.as_ref(), answer, now);
+                heard.map(|event| self.happened(event, now)).unwrap_or_default()
+            }
             Input::Told => Vec::new(),
             Input::CloudPoll => {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()
+            }
+            Input::ExchangeDue => {
+                let due = self.exchange.due(self.life, &self.controller.told(), now);
+                due.map(Output::Call).into_iter().collect()
             }
             Input::RenewalDue => {
                 self.renew().into_iter().chain(self.region.renewal_due(now)).map(Output::Call).collect()
@@ -256,6 +277,16 @@ impl Replica {
     /// The leases that this process takes itself to hold.
     pub(crate) fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.leases.values().chain(self.region.lease())
+    }
+
+    /// What is left to tell the others when this process ends.
+    pub(crate) fn last_words(&mut self, now: Timestamp) -> Option<Telling> {
+        self.exchange.last_words(&self.controller.told(), now)
+    }
+
+    /// What tells this life of the process from all others.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
     }
 
     /// An agent wants to speak: whoever decides for its cluster must hold its lease, which is taken when it is its turn.

@@ -53,6 +53,7 @@ fn about(input: &Input) -> &'static str {
         Input::Renewed(_) | Input::RenewalDue => "the renewal of leases",
         Input::RegionTaken(_) => "the lease of the region",
         Input::Listed { .. } | Input::Overheard { .. } | Input::ListingDue => "a listing of machines",
+        Input::Exchanged { .. } | Input::ExchangeDue => "what other replicas tell",
         Input::Told => "nothing",
         Input::CloudPoll => "asking the cloud",
         Input::Time => "the passing of time",

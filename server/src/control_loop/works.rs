@@ -10,6 +10,7 @@ use engine::control::{DecidedLaunch, Decision, LaunchFailure, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
 
+use super::exchange::Telling;
 use super::fence::Fence;
 use super::replica::{Call, Input};
 use super::{intents, records, region};
@@ -77,6 +78,13 @@ impl<C: CloudProvider + 'static> Hands<C> {
                 }
                 Input::Told
             }
+            Call::Exchange { life, telling, within } => {
+                let taken = match telling {
+                    Some(telling) if self.tell(life, &telling).await => Some(telling),
+                    _ => None,
+                };
+                Input::Exchanged { taken, answer: self.store.shares_elsewhere(&self.process(life), within).await }
+            }
             Call::Run { id, command, lease, .. } => {
                 let outcome = match lease.filter(|lease| self.fence.allows(lease)) {
                     Some(lease) => {
@@ -115,13 +123,27 @@ impl<C: CloudProvider + 'static> Hands<C> {
         Ok(all)
     }
 
+    /// A life of this process, as others tell it from all others.
+    fn process(&self, life: u64) -> String {
+        format!("{}/{life:x}", self.lease.owner)
+    }
+
+    /// Whether the store took what this process tells the others.
+    pub(crate) async fn tell(&self, life: u64, telling: &Telling) -> bool {
+        let told = self.store.tell_shares(&self.process(life), telling.machines, &telling.rows).await;
+        if let Err(error) = &told {
+            warn!(%error, "other replicas are not told what came and went here; telling it again");
+        }
+        told.is_ok()
+    }
+
     /// What was launched in the cluster lately. Without an answer the rails begin empty, which is better than nobody's
     /// deciding.
     async fn past(&self, cluster: &str) -> Vec<PastAttempt> {
         let within = Duration::from_millis(RECALLED_MS.unsigned_abs());
         let answer = self.store.past_attempts(&Scope::cluster(cluster), within).await;
         answer.unwrap_or_else(|error| {
-            warn!(%cluster, %error, "past launches cannot be read; caps and brake begin empty");
+            warn!(%cluster, %error, "past launches cannot be read; its caps begin empty");
             Vec::new()
         })
     }

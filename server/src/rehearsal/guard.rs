@@ -27,6 +27,8 @@ pub(crate) enum Guard {
     Caps,
     /// Nothing is removed while launches fail.
     Brake,
+    /// Every process hears of what came and went in clusters of the others.
+    Hearing,
     /// Every process hears of freezes.
     Freezes,
     /// NodePools have limits.

@@ -51,6 +51,8 @@ pub(crate) enum Violation {
     OverCap { cluster: Text, what: &'static str },
     /// A removal was decided by a process whose launches failed.
     RemovedWhileFailing { cluster: Text },
+    /// A removal was decided by a process that had heard how launches of others failed.
+    RemovedWhileOthersFail { cluster: Text },
     /// A NodeClaim was removed while its machine ran on.
     Orphaned { cluster: Text, claim: Text },
     /// A machine was given back while pods ran on it that nobody had evicted.
@@ -88,6 +90,7 @@ impl Violation {
             Self::PodBudgetBroken { .. } => "PodBudgetBroken",
             Self::OverCap { .. } => "OverCap",
             Self::RemovedWhileFailing { .. } => "RemovedWhileFailing",
+            Self::RemovedWhileOthersFail { .. } => "RemovedWhileOthersFail",
             Self::Orphaned { .. } => "Orphaned",
             Self::GivenBackInUse { .. } => "GivenBackInUse",
             Self::Stuck { .. } => "Stuck",
@@ -141,6 +144,9 @@ impl fmt::Display for Violation {
             Self::RemovedWhileFailing { cluster } => {
                 write!(f, "a removal was decided in {cluster} by a process whose launches fail")
             }
+            Self::RemovedWhileOthersFail { cluster } => {
+                write!(f, "a removal was decided in {cluster} by a process that had heard how launches of others fail")
+            }
             Self::Orphaned { cluster, claim } => {
                 write!(f, "NodeClaim {claim} of {cluster} was removed while its machine ran on")
             }
@@ -188,6 +194,8 @@ impl Rehearsal {
         self.violations.extend(frozen.into_iter().map(|cluster| Violation::DecidedFrozen { cluster }));
         let failing = std::mem::take(&mut self.stage.outside.books().removed_failing);
         self.violations.extend(failing.into_iter().map(|cluster| Violation::RemovedWhileFailing { cluster }));
+        let elsewhere = std::mem::take(&mut self.stage.outside.books().removed_failing_elsewhere);
+        self.violations.extend(elsewhere.into_iter().map(|cluster| Violation::RemovedWhileOthersFail { cluster }));
         let sold = self.stage.outside.cloud().book().sold();
         if sold != self.memory.sold {
             self.note_sales(sold - self.memory.sold);

@@ -70,6 +70,19 @@ pub(super) struct Held {
     pub(super) epoch: u64,
 }
 
+/// How a launch ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaunchEnd {
+    /// The process that was told.
+    pub(super) by: Incarnation,
+    /// When it was.
+    pub(super) at: Timestamp,
+    /// There is no machine.
+    pub(super) failed: bool,
+    /// Since when others can read of it.
+    pub(super) told: Option<Timestamp>,
+}
+
 /// What happened outside, for those who check.
 #[derive(Debug, Default)]
 pub(super) struct Books {
@@ -80,8 +93,12 @@ pub(super) struct Books {
     pub(super) store_troubled_until: Timestamp,
     /// Decisions to launch or to remove that were made although the fleet was frozen: by cluster.
     pub(super) decided_frozen: BTreeSet<ClusterId>,
+    /// How launches ended, as far as anybody was told.
+    pub(super) outcomes: Vec<LaunchEnd>,
     /// Clusters in which a removal was decided by a process whose launches failed.
     pub(super) removed_failing: BTreeSet<ClusterId>,
+    /// Clusters in which a removal was decided by a process that had heard how the launches of others fail.
+    pub(super) removed_failing_elsewhere: BTreeSet<ClusterId>,
     /// Decisions that were seen.
     pub(super) decided: BTreeSet<(Incarnation, u64)>,
     /// Clusters for which the store took a write under an epoch that was over.
@@ -130,6 +147,7 @@ impl Outside {
     /// The store forgets everything, once.
     pub(super) fn forget(&self) {
         self.forgot.store(1, Ordering::Relaxed);
+        self.books().outcomes.iter_mut().for_each(|ended| ended.told = None);
     }
 
     pub(super) fn now(&self) -> Timestamp {

@@ -14,7 +14,7 @@ use executor::{Command, Outcome};
 
 use super::clockwork::Work;
 use super::guard::Guard;
-use super::outside::Incarnation;
+use super::outside::{Incarnation, LaunchEnd};
 use super::port::{self, Port};
 use super::stage::{ForAgent, ForProcess, Stage};
 use crate::config::LeaseConfig;
@@ -151,8 +151,10 @@ pub(super) struct Server {
     interner: Arc<Interner>,
     /// It has read what is frozen, and listens.
     ready: bool,
-    /// How its launches ended, as far as it was told: when, and whether there was no machine.
-    outcomes: Vec<(Timestamp, bool)>,
+    /// When it last told others what it saw, and asked what they saw.
+    exchanged: Timestamp,
+    /// What others had told by then it has heard.
+    heard: Option<Timestamp>,
     /// When its failures stop removals.
     brake: BrakeRule,
     /// It does not hear of freezes.
@@ -193,7 +195,8 @@ impl Server {
             read_pools: blueprint.read_pools.clone(),
             interner: Arc::default(),
             ready: false,
-            outcomes: Vec::new(),
+            exchanged: stage.now(),
+            heard: None,
             brake: blueprint.settings.rails.brake,
             deaf: blueprint.off == Some(Guard::Freezes),
             paused_until: Timestamp(0),
@@ -234,6 +237,7 @@ impl Server {
                     let said = self.session(&cluster).tick(clock);
                     self.perform(&cluster, said, clock, offset_ms, stage);
                 }
+                self.happened(Input::ExchangeDue, clock, offset_ms, stage);
                 stage.send_process(BEAT_MS, self.me, ForProcess::Beat);
             }
             ForProcess::List => {
@@ -348,8 +352,13 @@ impl Server {
 
     /// Has a decision of its own accord looked at. A process that has just woken up cannot have heard of anything.
     fn note(&self, decision: &Decision, stage: &Stage) {
-        if decision.kind == DecisionKind::Empty && !decision.removals.is_empty() && self.launches_fail(stage.now()) {
-            stage.outside.books().removed_failing.insert(decision.cluster.clone());
+        if decision.kind == DecisionKind::Empty && !decision.removals.is_empty() {
+            let mut books = stage.outside.books();
+            if self.launches_fail(&books.outcomes, false, stage.now()) {
+                books.removed_failing.insert(decision.cluster.clone());
+            } else if self.launches_fail(&books.outcomes, true, stage.now()) {
+                books.removed_failing_elsewhere.insert(decision.cluster.clone());
+            }
         }
         let voluntary = decision.kind != DecisionKind::Interruption;
         let acts = !decision.machines.is_empty() || !decision.removals.is_empty();
@@ -359,21 +368,35 @@ impl Server {
     }
 
     /// Whether three of four launches failed lately, and nobody can think otherwise: failures are counted over less than the
-    /// brake's window, successes over more, and a process learns of a launch before it learns that the machine has joined.
-    fn launches_fail(&self, now: Timestamp) -> bool {
-        let count = |failed: bool, within_ms: i64| {
-            let is = |(at, how): &&(Timestamp, bool)| *how == failed && now.millis_since(*at) < within_ms;
-            self.outcomes.iter().filter(is).count()
-        };
+    /// brake's window and only as far as this process was told (by the others too, with `elsewhere`), successes over more and
+    /// everywhere, and a process learns of a launch before it learns that the machine has joined.
+    fn launches_fail(&self, outcomes: &[LaunchEnd], elsewhere: bool, now: Timestamp) -> bool {
         let BrakeRule { window_ms, least, .. } = self.brake;
-        let (failed, went_well) = (count(true, window_ms / 2), count(false, window_ms * 3 / 2));
+        let within = |outcome: &LaunchEnd, within_ms: i64| now.millis_since(outcome.at) < within_ms;
+        let heard =
+            |told: Option<Timestamp>| elsewhere && told.zip(self.heard).is_some_and(|(told, heard)| told <= heard);
+        let known = |outcome: &LaunchEnd| outcome.by == self.me || heard(outcome.told);
+        let failed = outcomes.iter().filter(|one| one.failed && within(one, window_ms / 2) && known(one)).count();
+        let went_well = outcomes.iter().filter(|one| !one.failed && within(one, window_ms * 3 / 2)).count();
         failed >= least && failed >= 3 * went_well
     }
 
-    fn note_outcome(&mut self, input: &Input, now: Timestamp) {
+    fn note_outcome(&mut self, input: &Input, stage: &Stage) {
+        let (by, at) = (self.me, stage.now());
+        let mut books = stage.outside.books();
+        let mut ended = |failed: bool| books.outcomes.push(LaunchEnd { by, at, failed, told: None });
         match input {
-            Input::Ran { outcome: Outcome::Launched { .. }, .. } => self.outcomes.push((now, false)),
-            Input::Ran { outcome: Outcome::LaunchFailed(_), .. } => self.outcomes.push((now, true)),
+            Input::Ran { outcome: Outcome::Launched { .. }, .. } => ended(false),
+            Input::Ran { outcome: Outcome::LaunchFailed(_), .. } => ended(true),
+            Input::Exchanged { taken, answer } => {
+                let mine = |one: &&mut LaunchEnd| one.by == by && one.at < self.exchanged && one.told.is_none();
+                if taken.is_some() {
+                    books.outcomes.iter_mut().filter(mine).for_each(|one| one.told = Some(at));
+                }
+                if answer.is_ok() {
+                    self.heard = Some(self.exchanged);
+                }
+            }
             _ => {}
         }
     }
@@ -384,6 +407,9 @@ impl Server {
             if let Command::Record(decision) = command {
                 self.note(decision, stage);
             }
+        }
+        if matches!(call, Call::Exchange { .. }) {
+            self.exchanged = stage.now();
         }
         let limit = call.limit();
         let hands = Arc::clone(&self.hands);
@@ -400,7 +426,7 @@ impl Server {
         match running.go_on(&stage.outside.clockwork) {
             Ok(input) => {
                 self.works.remove(&work);
-                self.note_outcome(&input, stage.now());
+                self.note_outcome(&input, stage);
                 self.ready |= matches!(&input, Input::Heard(SessionEvent::Happened(Event::FreezesChanged { .. })));
                 self.happened(input, clock, offset_ms, stage);
             }

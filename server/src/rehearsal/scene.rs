@@ -64,13 +64,10 @@ impl Setup {
             }
             Guard::Quarantine => small(blinding()),
             Guard::Caps => small(Vec::new()).capped(off),
-            Guard::Brake => {
-                let mut setup = small(vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })]);
-                // Few machines are launched here, so few have to fail, and again soon.
-                setup.blueprint.settings.sold_out_ms = 20_000;
-                let brake = &mut setup.blueprint.settings.rails.brake;
-                (brake.least, brake.window_ms) = (2, 2 * MINUTE);
-                setup
+            Guard::Brake => small(vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })]).braking_soon(),
+            Guard::Hearing => {
+                let faults = vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })];
+                Self::sized(seed, (2, 2), off, faults).braking_soon()
             }
             Guard::Freezes => Self::sized(seed, (2, 1), off, vec![at(1_000, Fault::Freeze { for_ms: 4 * MINUTE })]),
             Guard::Limits => Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT)),
@@ -78,6 +75,14 @@ impl Setup {
             Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
             Guard::Tokens | Guard::Budgets | Guard::PodBudgets | Guard::Answers => Self::faulty(seed, off),
         }
+    }
+
+    /// The run, with a brake that is soon felt: few machines are launched here, so few have to fail, and again soon.
+    fn braking_soon(mut self) -> Self {
+        let settings = &mut self.blueprint.settings;
+        settings.sold_out_ms = 20_000;
+        (settings.rails.brake.least, settings.rails.brake.window_ms) = (2, 2 * MINUTE);
+        self
     }
 
     /// The run, with bounds on how many machines come and go that are small enough to be felt.

@@ -7,6 +7,7 @@ mod leases;
 mod listings;
 mod log;
 mod rails;
+mod shares;
 mod undertakings;
 
 use std::time::Duration;
@@ -63,12 +64,13 @@ pub(super) fn skipped(test: &str) {
 
 async fn all(store: &dyn Store, run: &str) {
     store.ping().await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), 4, "the number of the newest file in migrations/");
+    assert_eq!(store.schema_version().await.unwrap(), 5, "the number of the newest file in migrations/");
     leases::all(store, run).await;
     undertakings::all(store, run).await;
     log::all(store, run).await;
     listings::all(store, run).await;
     rails::all(store, run).await;
+    shares::all(store, run).await;
 }
 
 /// A cluster that no other promise speaks of.

@@ -4,6 +4,7 @@ mod leases;
 mod listings;
 mod log;
 mod rails;
+mod shares;
 mod undertakings;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::shares::{Elsewhere, ShareRow};
 use super::undertaking::{
     DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
 };
@@ -50,6 +52,7 @@ struct Tables {
     audit: Vec<AuditEntry>,
     listings: BTreeMap<Scope, listings::Kept>,
     releases: BTreeMap<String, u64>,
+    shares: BTreeMap<(String, i64), shares::Kept>,
 }
 
 impl fmt::Debug for MemoryStore {
@@ -271,6 +274,15 @@ impl Store for MemoryStore {
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         let tables = self.tables();
         done(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
+    }
+
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
+        self.tables().tell_shares(process, machines, rows, self.now());
+        done(Ok(()))
+    }
+
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
+        done(Ok(self.tables().shares_elsewhere(process, milliseconds(within), self.now())))
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

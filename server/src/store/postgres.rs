@@ -20,6 +20,7 @@ mod rails;
 mod retry;
 mod samples;
 mod schema;
+mod shares;
 mod signals;
 mod undertakings;
 
@@ -35,6 +36,7 @@ use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::shares::{Elsewhere, ShareRow};
 use super::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 use super::{Answer, Archive, Store, StoreError};
 use retry::repeated;
@@ -142,6 +144,10 @@ async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str)
 
 fn database(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |source| StoreError::Database { what, source }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Numbers count changes of hands, events or milliseconds, and stay far below 2^63.
@@ -283,6 +289,14 @@ impl Store for PostgresStore {
 
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         repeated(move || self.read_releases())
+    }
+
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
+        repeated(move || self.write_shares(process, machines, rows))
+    }
+
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
+        repeated(move || self.read_shares(process, within))
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

@@ -32,9 +32,11 @@ const GAUGES: [Gauge; 15] = [
         u8::from(c.rails.mode == Mode::Shadow).to_string()
     }),
     ("fleetwright_rails_freezes", "Freezes that concern the cluster.", |c| c.rails.freezes.len().to_string()),
-    ("fleetwright_rails_brake", "Whether nothing is removed in the fleet because launches fail.", |c| {
-        u8::from(c.rails.brake.is_some()).to_string()
-    }),
+    (
+        "fleetwright_rails_brake",
+        "Whether nothing is removed in the whole fleet because launches fail, in clusters of this replica or of others.",
+        |c| u8::from(c.rails.brake.is_some()).to_string(),
+    ),
     ("fleetwright_rails_launches_held", "Whether launches were held back when last looked at.", |c| {
         u8::from(c.rails.held_launches.is_some()).to_string()
     }),

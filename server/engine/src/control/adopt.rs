@@ -316,7 +316,7 @@ impl Ward {
         let going: Vec<Text> = self.machines.keys().filter(drained).cloned().collect();
         for claim in going {
             if !desk.rails.removals.has(&self.cluster, &claim) {
-                desk.rails.removals.note(&self.cluster, &claim, MicroUsd(0), desk.now);
+                desk.rails.removals.recall(&self.cluster, &claim, MicroUsd(0), desk.now);
             }
             self.dismiss(&claim, &Text::from("its removal had begun"), None, desk);
         }

@@ -3,9 +3,10 @@
 use super::offerings::Refusal;
 use super::rails::Freeze;
 use super::rails::recall::PastLaunch;
+use super::rails::share::Share;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch};
 use crate::cluster::Observation;
-use crate::model::{CapacityType, Text};
+use crate::model::{CapacityType, Text, Timestamp};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +87,13 @@ pub enum Event {
     OfferingsRefused {
         /// Which, and until when they are left alone.
         refusals: Vec<Refusal>,
+    },
+    /// What all other processes of the fleet saw come and go lately, in place of what was heard of them before.
+    Elsewhere {
+        /// Machines that nobody has decided to remove, in clusters that others decide for.
+        machines: usize,
+        /// What was seen in each part of time, oldest first.
+        parts: Vec<(Timestamp, Share)>,
     },
     /// A person vouches for what the agent of a quarantined cluster tells.
     QuarantineReleased {

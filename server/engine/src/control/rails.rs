@@ -9,7 +9,7 @@
 //! | [`quarantine`] | everything in a cluster whose snapshot lost too much | a later snapshot agrees, or a person releases it |
 //! | [`caps`] | launches and voluntary removals beyond so many in a sliding window, by cluster and fleet | the window moves on |
 //! | [`attempts`] | launches for a pod that machines were launched for and that was never bound | a wait that doubles |
-//! | [`brake`] | voluntary removals in the whole fleet | launches succeed again |
+//! | [`brake`] | voluntary removals in the whole fleet, whichever replica's launches fail | launches succeed again |
 //! | [`freeze`] | launches and voluntary removals, where a person said so | a person thaws it, or it ends |
 //! | [`mode`] | every effect but the record, in shadow mode | the setting changes |
 //! | replacement | a drain whose pods need room | their room is planned |
@@ -23,11 +23,12 @@
 //! | what | where |
 //! |---|---|
 //! | freezes and when they end | rows, told again by [`Event::FreezesChanged`](super::Event::FreezesChanged) |
-//! | the windows of launches and removals, outcomes of launches (the brake), launches for each pod | the rows of launches, open and closed ([`recall`]); NodeClaims that no row tells of count by their creation time |
+//! | launches and removals of a cluster, launches for each pod | the rows of launches, open and closed ([`recall`]); NodeClaims that no row tells of count by their creation time |
+//! | launches and removals of the fleet, outcomes of launches (the brake) | what each process told the others, also of one that is gone ([`share`]) |
 //! | mode and bounds | the configuration |
 //! | quarantine | the rows of launches: the first snapshot after a restart is compared with the machines that were written down |
 //!
-//! Reading order: [`settings`], then the rails in the order above; `guard` puts them in the way of decisions, [`view`]
+//! Reading order: [`settings`], then the rails in the order above; [`share`] makes one fleet of many replicas, `guard` puts them in the way of decisions, [`view`]
 //! shows them.
 
 pub mod attempts;
@@ -41,6 +42,7 @@ pub mod recall;
 mod replacement;
 pub mod settings;
 mod shadow;
+pub mod share;
 pub mod tally;
 pub mod view;
 
@@ -49,7 +51,7 @@ pub use mode::Mode;
 pub use settings::RailSettings;
 pub use view::RailsView;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{ClusterId, Effect};
 use crate::model::{Text, Timestamp};
@@ -78,8 +80,8 @@ pub(super) struct Rails {
     pub freezes: Freezes,
     /// Machines of each cluster that nobody has decided to remove.
     pub machines: BTreeMap<ClusterId, usize>,
-    /// Clusters whose past launches the brake knows.
-    pub recalled: BTreeSet<ClusterId>,
+    /// The same, of clusters that other processes decide for.
+    pub machines_elsewhere: usize,
     /// The moment of the last event.
     pub now: Timestamp,
 }

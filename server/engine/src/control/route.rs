@@ -38,7 +38,11 @@ impl Ward {
             Event::Recalled { past, .. } => self.recall(past, desk),
             Event::Adopted { uid, launches, .. } => self.take_over(uid, launches),
             Event::Listed { listing, .. } => self.collect(&listing, desk),
-            Event::Tick | Event::Released { .. } | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } => {
+            Event::Tick
+            | Event::Released { .. }
+            | Event::FreezesChanged { .. }
+            | Event::OfferingsRefused { .. }
+            | Event::Elsewhere { .. } => {
                 return;
             }
         }

@@ -15,6 +15,7 @@ use crate::store::log::{
     Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
 };
 use crate::store::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use crate::store::shares::{Elsewhere, ShareRow};
 use crate::store::undertaking::{
     DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
 };
@@ -177,6 +178,20 @@ impl Store for Port {
 
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         self.ask("read releases", |store| store.quarantine_releases())
+    }
+
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
+        self.ask("tell what came and went", move |store| store.tell_shares(process, machines, rows))
+    }
+
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
+        self.ask("read what came and went elsewhere", move |store| {
+            async move {
+                let heard = store.shares_elsewhere(process, within).await;
+                if self.off == Some(Guard::Hearing) { Ok(Elsewhere::default()) } else { heard }
+            }
+            .boxed()
+        })
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

@@ -131,6 +131,11 @@ fn without_the_brake_machines_go_while_none_can_be_had() {
 }
 
 #[test]
+fn who_does_not_hear_of_the_others_lets_machines_go_while_their_launches_fail() {
+    is_noticed("RemovedWhileOthersFail", 40);
+}
+
+#[test]
 fn without_limits_pools_grow_beyond_them() {
     is_noticed("OverLimit", 10);
 }

@@ -8,6 +8,9 @@ use super::{Tables, milliseconds};
 /// Decisions that are kept for each scope: enough for the page, bounded for a server that runs for months.
 const DECISIONS_KEPT: usize = 1000;
 
+/// How long it is kept what processes told each other: longer than any window.
+const DAY_MS: i64 = 86_400_000;
+
 impl Tables {
     pub(super) fn record(&mut self, lease: &Lease, entry: &Entry, now: i64) -> Result<(), StoreError> {
         self.held(lease)?;
@@ -92,6 +95,7 @@ impl Tables {
         let gone = self.prune_intents(ended) + self.instructions.prune(ended) + self.disruptions.prune(ended);
         let pruned = Pruned { ended: gone, log: self.prune_log(log), blobs: self.blobs.len() as u64 };
         self.blobs.retain(|_, (_, used)| *used >= log);
+        self.prune_shares(now.saturating_sub(DAY_MS));
         Pruned { blobs: pruned.blobs - self.blobs.len() as u64, ..pruned }
     }
 

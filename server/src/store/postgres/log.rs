@@ -289,6 +289,10 @@ impl PostgresStore {
         .execute(&self.pool)
         .await
         .map_err(database(PRUNE))?;
+        sqlx::query!("DELETE FROM rail_shares WHERE at < now() - interval '1 day'")
+            .execute(&self.pool)
+            .await
+            .map_err(database(PRUNE))?;
         let blobs = sqlx::query!("DELETE FROM blobs WHERE used_at < now() - make_interval(secs => $1)", seconds);
         Ok(blobs.execute(&self.pool).await.map_err(database(PRUNE))?.rows_affected())
     }

@@ -160,17 +160,17 @@ async fn a_schema_of_another_release_is_named_or_brought_up_to_date() {
     let url = another(&server, "fleet").await;
     let forbidden = Settings { migrate: false, ..Settings::default() };
     let error = PostgresStore::connect_with(&url, &forbidden).await.unwrap_err();
-    assert!(matches!(error, StoreError::SchemaTooOld { found: 0, needed: 4 }), "{error}");
+    assert!(matches!(error, StoreError::SchemaTooOld { found: 0, needed: 5 }), "{error}");
     let store = PostgresStore::connect(&url).await.unwrap();
     PostgresStore::connect_with(&url, &forbidden).await.unwrap();
 
     let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-                 VALUES (5, 'of a later release', true, '', 0)";
+                 VALUES (6, 'of a later release', true, '', 0)";
     sqlx::query(later).execute(&store.pool).await.unwrap();
     PostgresStore::connect(&url).await.expect("a later schema that says it serves this program");
-    sqlx::query("UPDATE schema_compatibility SET oldest_program = 5").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE schema_compatibility SET oldest_program = 6").execute(&store.pool).await.unwrap();
     let error = PostgresStore::connect(&url).await.unwrap_err();
-    assert!(matches!(error, StoreError::SchemaTooNew { found: 5, oldest: 5, known: 4 }), "{error}");
+    assert!(matches!(error, StoreError::SchemaTooNew { found: 6, oldest: 6, known: 5 }), "{error}");
 }
 
 #[tokio::test]

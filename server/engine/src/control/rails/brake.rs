@@ -1,5 +1,5 @@
 //! Who cannot launch must not remove: while launches fail, or machines do not join their clusters, nothing leaves the
-//! fleet of free will. Engaging and releasing have different thresholds, so that a rate in between does not flap.
+//! fleet of free will, whichever replica it happens to. Engaging and releasing have different thresholds, so that a rate in between does not flap.
 
 use std::collections::VecDeque;
 
@@ -12,6 +12,8 @@ pub struct Brake {
     /// When, and whether it failed; oldest first.
     outcomes: VecDeque<(Timestamp, bool)>,
     failures: usize,
+    /// What other processes told: when, how many machines joined, how many launches failed; oldest first.
+    elsewhere: VecDeque<(Timestamp, usize, usize)>,
     engaged: Option<Timestamp>,
 }
 
@@ -27,11 +29,14 @@ impl Brake {
         self.failures += 1;
     }
 
-    /// A launch at a moment that may be before those which are known already.
-    pub fn recall(&mut self, at: Timestamp, failed: bool) {
-        let place = self.outcomes.partition_point(|(known, _)| *known <= at);
-        self.outcomes.insert(place, (at, failed));
-        self.failures += usize::from(failed);
+    /// What other processes told, in place of what they told before; oldest first.
+    pub fn hear(&mut self, told: impl Iterator<Item = (Timestamp, usize, usize)>) {
+        self.elsewhere = told.filter(|(_, joined, failed)| joined + failed > 0).collect();
+    }
+
+    /// What this process saw itself: when, and whether it failed.
+    pub fn own(&self) -> impl Iterator<Item = (Timestamp, bool)> {
+        self.outcomes.iter().copied()
     }
 
     /// Forgets what is past, and engages or releases; says whether it did either.
@@ -40,9 +45,12 @@ impl Brake {
             self.failures -= usize::from(*failed);
             self.outcomes.pop_front();
         }
-        let (failures, all) = (self.failures * 100, self.outcomes.len());
-        let engage = rule.engage_percent > 0 && all >= rule.least && failures >= rule.engage_percent * all;
-        let release = failures <= rule.release_percent * all;
+        while self.elsewhere.front().is_some_and(|(at, ..)| now.millis_since(*at) >= rule.window_ms) {
+            self.elsewhere.pop_front();
+        }
+        let (failures, all) = self.counts();
+        let engage = rule.engage_percent > 0 && all >= rule.least && failures * 100 >= rule.engage_percent * all;
+        let release = failures * 100 <= rule.release_percent * all;
         let before = self.engaged;
         match before {
             None if engage => self.engaged = Some(now),
@@ -52,11 +60,20 @@ impl Brake {
         before != self.engaged
     }
 
+    /// Launches that failed, and all whose outcome is known, in the whole fleet.
+    fn counts(&self) -> (usize, usize) {
+        let own = (self.failures, self.outcomes.len());
+        self.elsewhere
+            .iter()
+            .fold(own, |(failures, all), (_, joined, failed)| (failures + failed, all + joined + failed))
+    }
+
     /// When time alone may release it.
     #[must_use]
     pub fn next_change(&self, rule: &BrakeRule) -> Option<Timestamp> {
         self.engaged?;
-        let (oldest, _) = self.outcomes.front()?;
+        let own = self.outcomes.front().map(|(at, _)| *at);
+        let oldest = own.into_iter().chain(self.elsewhere.front().map(|(at, ..)| *at)).min()?;
         Some(Timestamp(oldest.0.saturating_add(rule.window_ms)))
     }
 
@@ -65,7 +82,8 @@ impl Brake {
     pub fn reason(&self, rule: &BrakeRule) -> Option<Text> {
         self.engaged?;
         Some(Text::from(format!(
-            "launches fail in the fleet: nothing is removed until at most {} % of those of the last {} min have failed",
+            "launches fail in the fleet, in clusters of this replica or of others: nothing is removed until at most {} % of \
+             those of the last {} min have failed",
             rule.release_percent,
             rule.window_ms / 60_000
         )))

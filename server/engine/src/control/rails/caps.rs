@@ -1,12 +1,14 @@
-//! Blast radius: how many machines may come or go within a while, in a cluster and in the fleet.
+//! Blast radius: how many machines may come or go within a while, in a cluster and in the fleet, whichever replicas decide for
+//! its clusters.
 //!
 //! Everything that is decided is noted; what is not carried out after all is forgotten again. What has no room waits, and
 //! goes on by itself as the window moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Held;
 use super::settings::{Bound, CapRule};
+use super::share::Machines;
 use super::tally::Tally;
 use crate::control::ClusterId;
 use crate::model::{MicroUsd, Text, Timestamp};
@@ -27,7 +29,7 @@ pub struct Crowd<'c> {
     pub cluster: &'c ClusterId,
     /// Its machines.
     pub machines: usize,
-    /// The machines of all clusters.
+    /// The machines of all clusters, whoever decides for them.
     pub fleet: usize,
 }
 
@@ -35,14 +37,49 @@ pub struct Crowd<'c> {
 #[derive(Debug, Clone, Default)]
 pub struct Caps {
     clusters: BTreeMap<ClusterId, Tally>,
-    fleet: Tally,
+    /// What this process decided, in all clusters.
+    own: Tally,
+    /// What other processes decided, oldest first.
+    elsewhere: VecDeque<(Timestamp, Machines)>,
+    /// When the oldest of what `clusters` has happened.
+    oldest: Option<Timestamp>,
+}
+
+/// What counts against a bound.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    machines: usize,
+    cost: i64,
+    oldest: Option<Timestamp>,
+}
+
+impl From<&Tally> for Used {
+    fn from(tally: &Tally) -> Self {
+        Self { machines: tally.len(), cost: tally.cost().0, oldest: tally.oldest() }
+    }
 }
 
 impl Caps {
-    /// A machine, named by its NodeClaim, comes or goes.
+    /// This process has decided that a machine, named by its NodeClaim, comes or goes.
     pub fn note(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+        self.recall(cluster, claim, price, at);
+        self.own.note(fleet_key(cluster, claim), price, at);
+    }
+
+    /// Another process had decided so, and has told it as its share of the fleet's.
+    pub fn recall(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
         self.clusters.entry(cluster.clone()).or_default().note(claim.clone(), price, at);
-        self.fleet.note(fleet_key(cluster, claim), price, at);
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
+    }
+
+    /// What other processes decided, in place of what they told before; oldest first.
+    pub fn hear(&mut self, told: impl Iterator<Item = (Timestamp, Machines)>) {
+        self.elsewhere = told.filter(|(_, machines)| machines.count > 0).collect();
+    }
+
+    /// What this process decided itself: when, and what the machine costs per hour.
+    pub fn own(&self) -> impl Iterator<Item = (Timestamp, MicroUsd)> {
+        self.own.each()
     }
 
     /// Whether it is noted that the machine of `claim` comes or goes.
@@ -56,32 +93,47 @@ impl Caps {
         if let Some(tally) = self.clusters.get_mut(cluster) {
             tally.forget(claim);
         }
-        self.fleet.forget(&fleet_key(cluster, claim));
+        self.own.forget(&fleet_key(cluster, claim));
     }
 
     /// Forgets what has left the window.
     pub fn forget_past(&mut self, window_ms: i64, now: Timestamp) {
-        // Whatever a cluster has noted, the fleet has: nothing leaves anywhere before it leaves there.
-        if self.fleet.is_empty() || self.fleet.next_leave(window_ms, now) > now {
+        let is_past = |at: Timestamp| now.millis_since(at) >= window_ms;
+        self.own.forget_past(window_ms, now);
+        while self.elsewhere.front().is_some_and(|(at, _)| is_past(*at)) {
+            self.elsewhere.pop_front();
+        }
+        if !self.oldest.is_some_and(is_past) {
             return;
         }
-        self.fleet.forget_past(window_ms, now);
         self.clusters.retain(|_, tally| {
             tally.forget_past(window_ms, now);
             !tally.is_empty()
         });
+        self.oldest = self.clusters.values().filter_map(Tally::oldest).min();
     }
 
     /// How many there were in the fleet within the window.
     #[must_use]
     pub fn in_fleet(&self) -> usize {
-        self.fleet.len()
+        self.fleet().machines
     }
 
     /// How many there were in the cluster within the window.
     #[must_use]
     pub fn in_cluster(&self, cluster: &ClusterId) -> usize {
         self.clusters.get(cluster).map_or(0, Tally::len)
+    }
+
+    /// What all processes decided.
+    fn fleet(&self) -> Used {
+        let mut used = Used::from(&self.own);
+        for (at, machines) in &self.elsewhere {
+            used.machines += machines.count;
+            used.cost = used.cost.saturating_add(machines.cost.0);
+            used.oldest = Some(used.oldest.map_or(*at, |oldest| oldest.min(*at)));
+        }
+        used
     }
 
     /// How many of the machines with these `prices`, in this order, there is room for, and why not for more.
@@ -94,20 +146,20 @@ impl Caps {
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
     ) -> (usize, Option<Held>) {
-        let none = Tally::default();
-        let own = self.clusters.get(crowd.cluster).unwrap_or(&none);
+        let own = self.clusters.get(crowd.cluster).map(Used::from).unwrap_or_default();
         let cluster_name = format!("cluster {}", crowd.cluster);
         let scopes = [
             (cluster_name.as_str(), own, rule.cluster, crowd.machines),
-            ("the fleet", &self.fleet, rule.fleet, crowd.fleet),
+            ("the fleet", self.fleet(), rule.fleet, crowd.fleet),
         ];
         let (mut taken, mut cost) = (0, 0_i64);
         for price in prices {
             cost = cost.saturating_add(price.0);
-            for (name, tally, bound, machines) in scopes {
-                if let Some(limit) = exceeded(bound, tally, machines, taken + 1, MicroUsd(cost)) {
+            for (name, used, bound, machines) in scopes {
+                if let Some(limit) = exceeded(bound, used, machines, taken + 1, MicroUsd(cost)) {
                     let reason = sentence(counted, name, &limit, rule.window_ms);
-                    let until = Some(tally.next_leave(rule.window_ms, now));
+                    let oldest = used.oldest.unwrap_or(now);
+                    let until = Some(Timestamp(oldest.0.saturating_add(rule.window_ms)));
                     return (taken, Some(Held { reason: Text::from(reason), until }));
                 }
             }
@@ -123,9 +175,9 @@ fn fleet_key(cluster: &ClusterId, claim: &Text) -> Text {
 
 /// The limit that `more` machines at `cost` together would exceed. A share is one of all machines that were there when the
 /// window began: those that are there and those that went.
-fn exceeded(bound: Bound, tally: &Tally, machines: usize, more: usize, cost: MicroUsd) -> Option<String> {
-    let count = tally.len() + more;
-    let before = machines + tally.len();
+fn exceeded(bound: Bound, used: Used, machines: usize, more: usize, cost: MicroUsd) -> Option<String> {
+    let count = used.machines + more;
+    let before = machines + used.machines;
     let share = (bound.percent * before).div_ceil(100).max(bound.free);
     if bound.machines > 0 && count > bound.machines {
         return Some(format!("{} machines", bound.machines));
@@ -133,7 +185,7 @@ fn exceeded(bound: Bound, tally: &Tally, machines: usize, more: usize, cost: Mic
     if bound.percent > 0 && count > share {
         return Some(format!("{} % of its machines ({} at least)", bound.percent, bound.free));
     }
-    let dear = tally.cost().0.saturating_add(cost.0) > bound.usd_per_hour.0;
+    let dear = used.cost.saturating_add(cost.0) > bound.usd_per_hour.0;
     (bound.usd_per_hour.0 > 0 && dear).then(|| format!("${} an hour of machines", bound.usd_per_hour))
 }
 

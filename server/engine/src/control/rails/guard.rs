@@ -169,7 +169,7 @@ impl Ward {
     }
 
     /// Machines that were found in the cluster just now and are younger than the window count as well: the process that
-    /// launched them may have been another.
+    /// launched them may have been another, which has told the fleet of them.
     pub fn recount_launches(&self, desk: &mut Desk<'_>) {
         let window = desk.settings.rails.launches.window_ms;
         for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == desk.now) {
@@ -178,7 +178,7 @@ impl Ward {
             let recent = |at: &Timestamp| !known && (0..window).contains(&desk.now.millis_since(*at));
             if let Some(at) = created.filter(recent) {
                 let price = machine.bought.as_ref().map_or(MicroUsd(0), |bought| bought.price);
-                desk.rails.launches.note(&self.cluster, &machine.claim, price, at);
+                desk.rails.launches.recall(&self.cluster, &machine.claim, price, at);
             }
         }
     }
@@ -254,7 +254,8 @@ impl Ward {
     fn crowd(&self, desk: &Desk<'_>) -> Crowd<'_> {
         let own = self.standing();
         let others = desk.rails.machines.iter().filter(|(cluster, _)| **cluster != self.cluster);
-        Crowd { cluster: &self.cluster, machines: own, fleet: own + others.map(|(_, count)| count).sum::<usize>() }
+        let others = others.map(|(_, count)| count).sum::<usize>() + desk.rails.machines_elsewhere;
+        Crowd { cluster: &self.cluster, machines: own, fleet: own + others }
     }
 
     /// Machines that nobody has decided to remove.

@@ -3,10 +3,11 @@
 //!
 //! | rail | what counts |
 //! |---|---|
-//! | launches | attempts that were begun within the window |
-//! | removals | machines that were there and whose launch was closed within it: they went, whoever wanted it |
-//! | brake | attempts within its window: those that failed, and those whose machine is there |
+//! | launches in the cluster | attempts that were begun within the window |
+//! | removals in the cluster | machines that were there and whose launch was closed within it: they went, whoever wanted it |
 //! | attempts for a pod | machines that were launched for it, if it still has no node when the cluster shows itself |
+//!
+//! What counts for the whole fleet is not recalled but heard of ([`share`](super::share)): whoever saw it has told it.
 
 use super::Rails;
 use super::guard::lacks_node;
@@ -42,24 +43,13 @@ impl Rails {
         for launch in past {
             let (claim, free) = (&launch.claim, MicroUsd(0));
             if within(launch.begun, settings.launches.window_ms) && !self.launches.has(cluster, claim) {
-                self.launches.note(cluster, claim, free, launch.begun);
+                self.launches.recall(cluster, claim, free, launch.begun);
             }
             let went = launch.closed.filter(|_| launch.launched == Some(true));
             if let Some(at) = went.filter(|at| within(*at, settings.removals.window_ms))
                 && !self.removals.has(cluster, claim)
             {
-                self.removals.note(cluster, claim, free, at);
-            }
-        }
-        // What this process learned itself of a cluster that comes back to it is known already.
-        if !self.recalled.insert(cluster.clone()) {
-            return;
-        }
-        for launch in past.iter().filter(|launch| within(launch.begun, settings.brake.window_ms)) {
-            match (launch.launched, launch.closed) {
-                (Some(false), _) => self.brake.recall(launch.begun, true),
-                (Some(true), None) => self.brake.recall(launch.begun, false),
-                _ => {}
+                self.removals.recall(cluster, claim, free, at);
             }
         }
     }

@@ -68,10 +68,14 @@ impl Tally {
         MicroUsd(self.cost)
     }
 
-    /// When the oldest of them leaves a window of this length; `now` and a whole window when there is none.
+    /// When the oldest of them happened.
     #[must_use]
-    pub fn next_leave(&self, window_ms: i64, now: Timestamp) -> Timestamp {
-        let oldest = self.entries.front().map_or(now, |entry| entry.at);
-        Timestamp(oldest.0.saturating_add(window_ms))
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.entries.front().map(|entry| entry.at)
+    }
+
+    /// When each happened, and what it cost per hour.
+    pub fn each(&self) -> impl Iterator<Item = (Timestamp, MicroUsd)> {
+        self.entries.iter().map(|entry| (entry.at, entry.price))
     }
 }

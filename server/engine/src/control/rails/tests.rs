@@ -5,4 +5,5 @@ mod freezes;
 mod pure;
 mod recall;
 mod runs;
+mod share;
 mod world;

@@ -5,6 +5,7 @@ use crate::control::rails::brake::Brake;
 use crate::control::rails::caps::{Caps, Counted, Crowd};
 use crate::control::rails::quarantine::{Extent, suspicion};
 use crate::control::rails::settings::{AttemptRule, Bound, BrakeRule, CapRule, QuarantineRule};
+use crate::control::rails::share::Machines;
 use crate::control::rails::tally::Tally;
 use crate::model::{MicroUsd, Timestamp};
 
@@ -17,7 +18,7 @@ fn a_tally_keeps_its_sum_as_entries_come_late_and_leave() {
     tally.note(text("a"), MicroUsd(10), Timestamp(100));
     tally.note(text("c"), MicroUsd(40), Timestamp(300));
     tally.forget(&text("b"));
-    assert_eq!((tally.len(), tally.cost(), tally.next_leave(1000, Timestamp(300))), (2, MicroUsd(50), Timestamp(1100)));
+    assert_eq!((tally.len(), tally.cost(), tally.oldest()), (2, MicroUsd(50), Some(Timestamp(100))));
     tally.forget_past(1000, Timestamp(1100));
     assert_eq!((tally.len(), tally.cost()), (1, MicroUsd(40)));
 }
@@ -65,6 +66,54 @@ fn the_brake_engages_at_one_share_and_releases_at_another() {
     // At 30 % again it stays released.
     (0..2).for_each(|n| brake.failed(at(31 + n)));
     assert!(!brake.settle(&rule, at(40)));
+}
+
+#[test]
+fn what_was_recalled_counts_in_its_cluster_and_what_was_heard_counts_in_the_fleet() {
+    let rule =
+        CapRule { window_ms: 600_000, cluster: Bound { machines: 4, ..OPEN }, fleet: Bound { machines: 9, ..OPEN } };
+    let cluster = text("c");
+    let crowd = || Crowd { cluster: &cluster, machines: 100, fleet: 300 };
+    let mut caps = Caps::default();
+    let room = |caps: &Caps, now: i64| {
+        let (room, held) = caps.room(&rule, Counted::Removals, crowd(), vec![MicroUsd(1); 20], Timestamp(now));
+        (room, held.and_then(|held| held.until).map_or(0, |until| until.0))
+    };
+    caps.recall(&cluster, &text("m0"), MicroUsd(0), Timestamp(1_000));
+    // One of four: 3 more, until 1,000 + 600,000.
+    assert_eq!((room(&caps, 5_000), caps.in_fleet()), ((3, 601_000), 0));
+    let seven = Machines { count: 7, cost: MicroUsd(70) };
+    caps.hear([(Timestamp(2_000), seven), (Timestamp(3_000), Machines::default())].into_iter());
+    // Seven of nine: 2 more in the fleet, until 602,000.
+    assert_eq!((room(&caps, 5_000), caps.in_fleet()), ((2, 602_000), 7));
+    caps.note(&cluster, &text("m1"), MicroUsd(1), Timestamp(5_000));
+    assert_eq!((room(&caps, 5_000), caps.in_fleet(), caps.in_cluster(&cluster)), ((1, 602_000), 8, 2));
+    caps.forget_past(600_000, Timestamp(601_000));
+    assert_eq!((caps.in_fleet(), caps.in_cluster(&cluster)), (8, 1));
+    caps.forget_past(600_000, Timestamp(602_000));
+    assert_eq!((caps.in_fleet(), caps.in_cluster(&cluster)), (1, 1));
+    caps.forget_past(600_000, Timestamp(605_000));
+    assert_eq!((caps.in_fleet(), caps.in_cluster(&cluster)), (0, 0));
+}
+
+#[test]
+fn the_brake_counts_what_others_told_once_however_often_they_tell_it() {
+    let rule = BrakeRule { window_ms: 600_000, least: 5, engage_percent: 50, release_percent: 20 };
+    let mut brake = Brake::default();
+    let at = |millis: i64| Timestamp(millis);
+    brake.failed(at(20_000));
+    let told = || [(at(10_000), 1, 1), (at(30_000), 0, 0)].into_iter();
+    for moment in 30_000..30_005 {
+        brake.hear(told());
+        assert!(!brake.settle(&rule, at(moment)), "two of three failed, and three say nothing");
+    }
+    brake.hear([(at(10_000), 1, 1), (at(30_000), 1, 1)].into_iter());
+    assert!(brake.settle(&rule, at(31_000)), "three of five failed");
+    // The oldest that was heard of is ten minutes old at 610,000.
+    assert_eq!(brake.next_change(&rule), Some(at(610_000)));
+    assert!(!brake.settle(&rule, at(610_000)), "two of three");
+    assert!(!brake.settle(&rule, at(620_000)), "one of two");
+    assert!(brake.settle(&rule, at(630_000)), "nothing is known any more");
 }
 
 #[test]

@@ -63,19 +63,6 @@ fn launches_from_before_the_restart_count() {
 }
 
 #[test]
-fn the_brake_stays_engaged_over_a_restart() {
-    // Five of six launches of the last 10 min failed, a minute ago: until 540 s.
-    let mut outcomes: Vec<PastLaunch> = (0..5).map(|number| past(number, 60, false, Some(50))).collect();
-    outcomes.push(past(5, 60, true, None));
-    let mut world = taken_over(outcomes, 0);
-    world.run_to(530_000);
-    assert!(world.drained().is_empty());
-    assert!(world.controller.view("c").unwrap().rails.brake.is_some());
-    world.run_to(700_000);
-    assert_eq!(world.drained().len(), 2);
-}
-
-#[test]
 fn a_pod_goes_on_waiting_for_which_machines_were_launched_in_vain() {
     // The third machine makes it wait for 120 s, and was launched 20 s ago.
     let mut world = World::new(|_| {});

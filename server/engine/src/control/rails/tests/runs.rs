@@ -279,8 +279,8 @@ fn nothing_is_removed_while_launches_fail() {
     let mut world = idle_while_launches_fail(50);
     assert_eq!(world.drained().len(), 0);
     let why = world.controller.view("c").and_then(|view| view.rails.brake);
-    let told =
-        "launches fail in the fleet: nothing is removed until at most 20 % of those of the last 10 min have failed";
+    let told = "launches fail in the fleet, in clusters of this replica or of others: nothing is removed until at most \
+                20 % of those of the last 10 min have failed";
     assert_eq!(why.as_deref(), Some(told));
     // Nobody wants anything any more; when the failures are ten minutes old the brake lets go by itself.
     for pod in pending(5) {
