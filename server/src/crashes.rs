@@ -3,8 +3,11 @@
 //! The cloud is a process of its own with calls that take their time, so that its book outlives every server. The clusters
 //! and their agents live here; their workloads come and go all the time, also while no server is there. Each kill is aimed
 //! at one of three windows in the life of a launch ([`windows`]); where it really fell is found out afterwards, from the
-//! cloud's book and the database's rows. At the end the load stops, and the verdict is drawn from the books alone: a machine
-//! that is paid for and has no NodeClaim is a leak, and so is a NodeClaim with two machines a double.
+//! cloud's book and the database's rows. At the end the load stops, and everything has to settle; then the server dies once
+//! more, and while it is dead each cluster loses a NodeClaim, removed by force as people do who find that a finalizer does not
+//! go: what a kill leaves is taken up by adoption, and a machine that nobody has is left to the collection. The verdict is
+//! drawn from the books alone: a machine that is paid for and has no NodeClaim is a leak, and a NodeClaim with two machines a
+//! double.
 //!
 //! Reading order: [`run`], [`clusters`] (the load), [`processes`], [`windows`], [`rows`] (what the database says).
 
@@ -93,6 +96,8 @@ pub(crate) struct Report {
     pub(crate) doubled: Vec<String>,
     /// NodeClaims whose machine is gone: cluster and name.
     pub(crate) hollow: Vec<String>,
+    /// NodeClaims that were removed by force while no server was there.
+    pub(crate) taken: usize,
     /// From kill to the next launch that reached the cloud, in milliseconds, each.
     pub(crate) resumed_ms: Vec<u64>,
     /// How long all took.
@@ -150,6 +155,10 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
         info!(number, windows = ?report.windows, "killed");
     }
     clusters.rest();
+    settle(&mut report, &mut shooter.client, &clusters).await?;
+    server.kill().await?;
+    report.taken = clusters.lose_claims();
+    server.restart()?;
     settle(&mut report, &mut shooter.client, &clusters).await?;
     (report.kills, report.took) = (kills.len(), begun.elapsed());
     server.stop().await;

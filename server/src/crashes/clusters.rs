@@ -74,6 +74,13 @@ impl Clusters {
         }
     }
 
+    /// In each cluster that has a machine somebody takes the finalizers of one NodeClaim off and deletes it; says how many went.
+    /// Servers take one or two for what they are: where most of a cluster's NodeClaims are missing they wait for a person's
+    /// word.
+    pub(super) fn lose_claims(&self) -> usize {
+        self.all.iter().filter(|cluster| cluster.lose_claim()).count()
+    }
+
     /// The load stops; every workload keeps the same number of pods from here on.
     pub(super) fn rest(&self) {
         for cluster in &self.all {
@@ -119,6 +126,13 @@ impl Cluster {
             let replicas = usize::try_from(replicas).unwrap_or(0);
             self.api.with(|api| api.scale(&workload(number), replicas, clock::now()));
         }
+    }
+
+    fn lose_claim(&self) -> bool {
+        self.api.with(|api| {
+            let launched = api.claims().find(|claim| !claim.provider_id.is_empty()).map(|claim| claim.name.clone());
+            launched.is_some_and(|claim| api.remove_claim(&claim))
+        })
     }
 
     async fn load(&self) {

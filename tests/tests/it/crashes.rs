@@ -26,7 +26,9 @@ fn twenty_kills_leak_no_machine_and_buy_none_twice() {
     let test = "twenty_kills_leak_no_machine_and_buy_none_twice";
     let Some(ended) = crashes(test, &["--times", "20", "--cut-every", "10"]) else { return };
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
-    for said in ["\"kills\": 20", "\"leaked\": []", "\"doubled\": []", "\"databaseCuts\": 2"] {
+    for said in
+        ["\"kills\": 20", "\"leaked\": []", "\"doubled\": []", "\"databaseCuts\": 2", "\"nodeClaimsRemoved\": 3"]
+    {
         assert!(ended.stdout.contains(said), "{said} is missing in:\n{}", ended.stdout);
     }
 }
@@ -37,4 +39,12 @@ fn with_a_cloud_that_ignores_tokens_the_same_kills_buy_machines_twice() {
     let Some(ended) = crashes(test, &["--times", "6", "--cut-every", "0", "--without-tokens"]) else { return };
     assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
     assert!(!ended.stdout.contains("\"doubled\": []"), "{}", ended.stdout);
+}
+
+#[test]
+fn without_collection_the_same_kills_leave_machines_that_nobody_has() {
+    let test = "without_collection_the_same_kills_leave_machines_that_nobody_has";
+    let Some(ended) = crashes(test, &["--times", "1", "--cut-every", "0", "--without-collection"]) else { return };
+    assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
+    assert!(!ended.stdout.contains("\"leaked\": []"), "{}", ended.stdout);
 }
