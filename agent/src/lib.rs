@@ -4,8 +4,9 @@
 //! and no quantity is computed.
 //!
 //! Reading order: [`port`] (what a cluster must be able to do for us), [`link`] (the conversation, without I/O), [`intern`]
-//! (how what many pods share is sent once), [`run`] (the task that connects the three with a network), [`config`]. The port's
-//! implementation for real clusters, and the program, are in `agent/kubernetes`, so that who only simulates clusters builds neither.
+//! (how what many pods share is sent once), [`run`] (the task that connects the three with a network), [`config`];
+//! [`in_full`] tells an error with everything beneath it. The port's implementation for real clusters, and the program, are in
+//! `agent/kubernetes`, so that who only simulates clusters builds neither.
 
 mod causes;
 pub mod config;
