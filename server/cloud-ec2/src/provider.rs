@@ -10,7 +10,7 @@ use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluen
 use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::provider::{
-    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, instance_id,
+    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
 use engine::model::{Text, Timestamp};
 
@@ -111,13 +111,13 @@ impl Ec2Cloud {
 }
 
 impl Ec2Cloud {
-    /// Whether the machine is `cluster`'s. One that has ended loses its tags some time.
-    async fn owned(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
+    /// Whether the machine is `owner`'s. One that has ended loses its tags some time.
+    async fn owned(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let instance = self.describe(id).await?;
         if instance.state == InstanceState::Terminated {
             return Err(CloudError::NotFound { id: instance.id });
         }
-        instance.owned_by(cluster)
+        instance.owned_by(owner)
     }
 }
 
@@ -157,10 +157,10 @@ impl CloudProvider for Ec2Cloud {
         }
     }
 
-    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
+    async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let id = instance_id(id);
         // EC2 ends whatever the account may end; only the tags say whose the machine is.
-        self.owned(id, cluster).await?;
+        self.owned(id, owner).await?;
         let sent = self.client.terminate_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
         let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));

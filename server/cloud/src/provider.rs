@@ -152,9 +152,9 @@ pub enum CloudError {
     Foreign {
         /// Instance id.
         id: Text,
-        /// The cluster that its tag names; empty when it has none.
+        /// The cluster that its tag names, with its UID when only that tells the two apart; empty when it has none.
         owner: Text,
-        /// The cluster for which it was to be given back.
+        /// The cluster for which it was to be given back, likewise.
         asked: Text,
     },
     /// The answer did not come. Whether anything was done is unknown; the same request must be sent again.
@@ -228,16 +228,32 @@ pub enum CloudEvent {
     Terminated(Instance),
 }
 
+/// A cluster, as machines are tagged with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner<'o> {
+    /// Its name.
+    pub cluster: &'o str,
+    /// Its UID: a cluster that is built anew may have the name of one whose machines still run. Empty when it is not known.
+    pub uid: &'o str,
+}
+
 impl Instance {
-    /// Whether the machine is `cluster`'s.
+    /// Whether the machine is `asked`'s. One without a UID was bought before anybody knew of one, or by another program: its
+    /// cluster's name is all that there is.
     ///
     /// # Errors
-    /// [`CloudError::Foreign`] when its tag names another cluster, or none.
-    pub fn owned_by(&self, cluster: &str) -> Result<(), CloudError> {
-        if self.cluster.as_ref() == cluster && !cluster.is_empty() {
+    /// [`CloudError::Foreign`] when its tags name another cluster, another one of that name, or none.
+    pub fn owned_by(&self, asked: Owner<'_>) -> Result<(), CloudError> {
+        let own = Owner { cluster: &self.cluster, uid: &self.cluster_uid };
+        let named = own.cluster == asked.cluster && !asked.cluster.is_empty();
+        if named && (own.uid == asked.uid || own.uid.is_empty() || asked.uid.is_empty()) {
             return Ok(());
         }
-        Err(CloudError::Foreign { id: self.id.clone(), owner: self.cluster.clone(), asked: Text::from(cluster) })
+        let tell = |owner: Owner<'_>| {
+            let Owner { cluster, uid } = owner;
+            if named { Text::from(format!("{cluster} (UID {uid})")) } else { Text::from(cluster) }
+        };
+        Err(CloudError::Foreign { id: self.id.clone(), owner: tell(own), asked: tell(asked) })
     }
 }
 
@@ -249,13 +265,13 @@ pub trait CloudProvider: Send + Sync {
     /// [`CloudError`]; only `RequestLimitExceeded` and `Unknown` leave it open whether the same request may still succeed.
     fn launch(&self, request: &LaunchRequest) -> impl Future<Output = Result<LaunchOutcome, CloudError>> + Send;
 
-    /// Gives a machine of `cluster` back. Success means that the cloud has begun; [`CloudProvider::describe`] says when it is
+    /// Gives a machine of `owner` back. Success means that the cloud has begun; [`CloudProvider::describe`] says when it is
     /// done. Whose a machine is follows from its tags: what an agent says of its cluster's NodeClaims may be a lie.
     ///
     /// # Errors
     /// [`CloudError::NotFound`] when it is gone already, [`CloudError::Foreign`] when it is not this cluster's, else why it could
     /// not be given back.
-    fn terminate(&self, id: &str, cluster: &str) -> impl Future<Output = Result<(), CloudError>> + Send;
+    fn terminate(&self, id: &str, owner: Owner<'_>) -> impl Future<Output = Result<(), CloudError>> + Send;
 
     /// One machine.
     ///

@@ -17,7 +17,8 @@ use engine::model::offering::SharedCatalogue;
 use engine::model::{CapacityType, MicroUsd, Text, Timestamp};
 
 use crate::provider::{
-    CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, instance_id,
+    CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
+    instance_id,
 };
 pub use book::{Book, BookEntry};
 pub use clocked::ClockedCloud;
@@ -195,12 +196,12 @@ impl SimulatedCloud {
         Ok(())
     }
 
-    /// The same for whoever speaks for `cluster`: a machine of another stays.
+    /// The same for whoever speaks for `owner`: a machine of another cluster stays.
     ///
     /// # Errors
     /// As [`CloudProvider::terminate`](crate::provider::CloudProvider::terminate).
-    pub fn terminate_of(&mut self, cluster: &str, id: &str, now: Timestamp) -> Result<(), CloudError> {
-        self.describe(id)?.owned_by(cluster)?;
+    pub fn terminate_of(&mut self, owner: Owner<'_>, id: &str, now: Timestamp) -> Result<(), CloudError> {
+        self.describe(id)?.owned_by(owner)?;
         self.terminate(id, now)
     }
 

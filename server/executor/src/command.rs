@@ -61,6 +61,8 @@ pub enum Command {
     Terminate {
         /// Where.
         cluster: ClusterId,
+        /// UID of the cluster; empty when it is not known.
+        cluster_uid: Text,
         /// NodeClaim.
         claim: Text,
         /// Provider id.

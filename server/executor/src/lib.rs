@@ -72,7 +72,9 @@ impl Executor {
             }
             Effect::Close { cluster, claim } => Command::Close { cluster, claim },
             Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },
-            Effect::Terminate { cluster, claim, provider_id } => Command::Terminate { cluster, claim, provider_id },
+            Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
+                Command::Terminate { cluster, cluster_uid, claim, provider_id }
+            }
         };
         self.enqueue(command, now).into_iter().collect()
     }

@@ -8,7 +8,8 @@ fn text(value: &str) -> Text {
 }
 
 fn terminate(claim: &str) -> Effect {
-    Effect::Terminate { cluster: text("c1"), claim: text(claim), provider_id: text("aws:///z/i-1") }
+    let (cluster, cluster_uid) = (text("c1"), text("uid-1"));
+    Effect::Terminate { cluster, cluster_uid, claim: text(claim), provider_id: text("aws:///z/i-1") }
 }
 
 fn delete(claim: &str, id: u64) -> Effect {

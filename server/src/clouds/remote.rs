@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};
 use fleetwright_proto::MAX_MESSAGE_BYTES;
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
@@ -67,8 +67,9 @@ impl CloudProvider for RemoteCloud {
         wire::read_launch_response(answer("the launch", called)?)
     }
 
-    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
-        let request = v1::TerminateRequest { id: id.to_owned(), cluster: cluster.to_owned() };
+    async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
+        let (cluster, cluster_uid) = (owner.cluster.to_owned(), owner.uid.to_owned());
+        let request = v1::TerminateRequest { id: id.to_owned(), cluster, cluster_uid };
         let called = self.client.clone().terminate(request).await;
         wire::refused(answer("the termination", called)?.failure)
     }

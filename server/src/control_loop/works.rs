@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, instance_id};
+use cloud::provider::{
+    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, Owner, instance_id,
+};
 use engine::control::offerings::Refusal;
 use engine::control::rails::recall::RECALLED_MS;
 use engine::control::{DecidedLaunch, Decision, LaunchFailure, LaunchOrder};
@@ -194,7 +196,9 @@ impl<C: CloudProvider> Errand<'_, C> {
             Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
             Command::Settle { claim, attempt, provider_id, .. } => self.bought(&claim, attempt, &provider_id).await,
             Command::Close { claim, .. } => self.close(&claim).await,
-            Command::Terminate { cluster, claim, provider_id } => self.terminate(&cluster, &claim, &provider_id).await,
+            Command::Terminate { cluster, cluster_uid, claim, provider_id } => {
+                self.terminate(Owner { cluster: &cluster, uid: &cluster_uid }, &claim, &provider_id).await
+            }
             // Instructions go through the sessions, which keep them until they are answered.
             Command::Instruct { .. } => again("an instruction is no errand"),
         }
@@ -283,8 +287,9 @@ impl<C: CloudProvider> Errand<'_, C> {
         }
     }
 
-    async fn terminate(&self, cluster: &str, claim: &str, provider_id: &str) -> Outcome {
-        match self.cloud.terminate(instance_id(provider_id), cluster).await {
+    async fn terminate(&self, owner: Owner<'_>, claim: &str, provider_id: &str) -> Outcome {
+        let cluster = owner.cluster;
+        match self.cloud.terminate(instance_id(provider_id), owner).await {
             Ok(()) => Outcome::Begun,
             Err(CloudError::NotFound { .. }) => Outcome::Done,
             Err(foreign @ CloudError::Foreign { .. }) => {

@@ -7,7 +7,9 @@ mod rows;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, instance_id};
+use cloud::provider::{
+    CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner, instance_id,
+};
 use engine::model::Text;
 use futures::future::FutureExt;
 
@@ -142,11 +144,11 @@ impl CloudProvider for Port {
         outcome
     }
 
-    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
+    async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let id = Text::from(instance_id(id));
-        self.note(&Text::from(cluster), Act::Terminate { id: id.clone() });
+        self.note(&Text::from(owner.cluster), Act::Terminate { id: id.clone() });
         self.reach_cloud().await?;
-        let done = self.outside.cloud().terminate_of(cluster, &id, self.outside.now());
+        let done = self.outside.cloud().terminate_of(owner, &id, self.outside.now());
         self.outside.travel(CLOUD_MS).await;
         if self.outside.strikes(Trouble::CloudLost) {
             self.outside.felt("terminations lost");

@@ -449,7 +449,9 @@ fn brief(command: &Command) -> String {
             format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.machines.len())
         }
         Command::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
-        Command::Terminate { cluster, claim, provider_id } => format!("terminate {provider_id}, {claim} of {cluster}"),
+        Command::Terminate { cluster, claim, provider_id, .. } => {
+            format!("terminate {provider_id}, {claim} of {cluster}")
+        }
         Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
         Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
         Command::Describe { cluster, provider_id, .. } => format!("look at {provider_id} of {cluster}"),

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud::provider::{CloudError, Instance};
+use cloud::provider::{CloudError, Instance, Owner};
 use cloud::simulated::{Bucket, ClockedCloud, Dice};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::simulated_cloud_service_server::SimulatedCloudService;
@@ -183,9 +183,10 @@ impl SimulatedCloudService for Service {
         &self,
         request: Request<v1::TerminateRequest>,
     ) -> Result<Response<v1::TerminateResponse>, Status> {
-        let (shared, v1::TerminateRequest { id, cluster }) = (Arc::clone(&self.shared), request.into_inner());
+        let (shared, asked) = (Arc::clone(&self.shared), request.into_inner());
         carried_out(async move {
-            let terminate = |shared: &Shared| shared.cloud.cloud().terminate_of(&cluster, &id, clock::now());
+            let owner = Owner { cluster: &asked.cluster, uid: &asked.cluster_uid };
+            let terminate = |shared: &Shared| shared.cloud.cloud().terminate_of(owner, &asked.id, clock::now());
             let ended = shared.ask("Terminate", terminate).await;
             v1::TerminateResponse { failure: ended.err().as_ref().map(wire::failure) }
         })

@@ -1,4 +1,4 @@
-use cloud::provider::{CloudError, CloudProvider, LaunchRequest, Override};
+use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest, Override, Owner};
 use cloud::simulated::Weather;
 use engine::model::{CapacityType, Text};
 use fleetwright_proto::simulation::v1;
@@ -47,6 +47,20 @@ async fn a_token_buys_one_machine_whoever_sends_it_and_the_book_knows_both_calls
     let book = client(&address).unwrap().book(v1::BookRequest {}).await.unwrap().into_inner();
     assert_eq!((book.sales.len(), book.launches.len()), (1, 2));
     assert!(book.launches.iter().all(|call| call.answered_us.is_some_and(|answered| answered >= call.arrived_us)));
+}
+
+#[tokio::test]
+async fn a_machine_is_given_back_for_its_own_cluster_and_not_for_another_of_that_name() {
+    let (address, _end) = cloud(Latency::default()).await;
+    let remote = RemoteCloud::at(&address).unwrap();
+    let id = remote.launch(&request("t-1")).await.unwrap().instance.id;
+    for stranger in [Owner { cluster: "green", uid: "uid-1" }, Owner { cluster: "blue", uid: "uid-2" }] {
+        let refused = remote.terminate(&id, stranger).await;
+        assert!(matches!(&refused, Err(CloudError::Foreign { id: of, .. }) if *of == id), "{refused:?}");
+    }
+    assert_eq!(remote.list("blue").await.unwrap().len(), 1);
+    remote.terminate(&id, Owner { cluster: "blue", uid: "uid-1" }).await.unwrap();
+    assert!(remote.list("blue").await.unwrap().iter().all(|one| one.state == InstanceState::ShuttingDown));
 }
 
 #[tokio::test]

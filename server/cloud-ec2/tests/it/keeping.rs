@@ -1,10 +1,13 @@
 //! What becomes of machines: listing, giving back, and what happens by itself.
 
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, Owner};
 use cloud_ec2::Ec2Cloud;
 use engine::model::{CapacityType, Text};
 
 use super::{NOW, both, order};
+
+/// The cluster that everything is bought for here.
+const C1: Owner<'_> = Owner { cluster: "c1", uid: "uid-1" };
 
 /// Buys machines `i-1`, `i-2`, … for claims of these names.
 async fn buy(cloud: &Ec2Cloud, names: &[&str]) {
@@ -57,13 +60,13 @@ async fn a_machine_is_described_as_it_was_bought() {
 async fn giving_back_may_be_repeated_until_the_machine_is_gone() {
     let (ec2, cloud) = both().await;
     buy(&cloud, &["a"]).await;
-    cloud.terminate("aws:///eu-west-1b/i-1", "c1").await.unwrap();
-    cloud.terminate("i-1", "c1").await.unwrap();
+    cloud.terminate("aws:///eu-west-1b/i-1", C1).await.unwrap();
+    cloud.terminate("i-1", C1).await.unwrap();
     assert_eq!(cloud.describe("i-1").await.unwrap().state, InstanceState::ShuttingDown);
     ec2.end("i-1");
     let gone = |id: &str| Err(CloudError::NotFound { id: Text::from(id) });
-    assert_eq!(cloud.terminate("i-1", "c1").await, gone("i-1"));
-    assert_eq!(cloud.terminate("i-9", "c1").await, gone("i-9"));
+    assert_eq!(cloud.terminate("i-1", C1).await, gone("i-1"));
+    assert_eq!(cloud.terminate("i-9", C1).await, gone("i-9"));
     assert_eq!(listed(&cloud, "c1").await, [""; 0]);
 }
 
@@ -71,10 +74,14 @@ async fn giving_back_may_be_repeated_until_the_machine_is_gone() {
 async fn a_machine_is_given_back_for_its_own_cluster_only() {
     let (ec2, cloud) = both().await;
     buy(&cloud, &["a"]).await;
-    let foreign = CloudError::Foreign { id: Text::from("i-1"), owner: Text::from("c1"), asked: Text::from("c2") };
-    assert_eq!(cloud.terminate("i-1", "c2").await, Err(foreign));
+    let foreign = |owner: &str, asked: &str| {
+        Err(CloudError::Foreign { id: Text::from("i-1"), owner: Text::from(owner), asked: Text::from(asked) })
+    };
+    let (other, anew) = (Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "c1", uid: "uid-2" });
+    assert_eq!(cloud.terminate("i-1", other).await, foreign("c1", "c2"));
+    assert_eq!(cloud.terminate("i-1", anew).await, foreign("c1 (UID uid-1)", "c1 (UID uid-2)"));
     assert!(ec2.heard().iter().all(|form| form["Action"] != "TerminateInstances"));
-    cloud.terminate("i-1", "c1").await.unwrap();
+    cloud.terminate("i-1", C1).await.unwrap();
 }
 
 #[tokio::test]

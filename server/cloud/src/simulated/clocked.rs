@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use engine::model::Timestamp;
 
 use super::SimulatedCloud;
-use crate::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest};
+use crate::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};
 
 /// A simulated cloud that several tasks may call.
 pub struct ClockedCloud {
@@ -43,8 +43,8 @@ impl CloudProvider for ClockedCloud {
         self.cloud().launch(request, self.now())
     }
 
-    async fn terminate(&self, id: &str, cluster: &str) -> Result<(), CloudError> {
-        self.cloud().terminate_of(cluster, id, self.now())
+    async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
+        self.cloud().terminate_of(owner, id, self.now())
     }
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {

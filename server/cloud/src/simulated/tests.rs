@@ -108,15 +108,28 @@ fn a_lost_answer_may_hide_a_machine_and_the_same_request_finds_it() {
 fn a_machine_is_given_back_for_its_own_cluster_only() {
     let mut cloud = cloud(Weather::default());
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
-    for stranger in ["c2", ""] {
+    let anew = Owner { cluster: "c1", uid: "uid-2" };
+    for stranger in [Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "", uid: "uid-1" }, anew] {
         let refused = cloud.terminate_of(stranger, &id, Timestamp(10)).unwrap_err();
-        let foreign = CloudError::Foreign { id: id.clone(), owner: Text::from("c1"), asked: Text::from(stranger) };
-        assert_eq!(refused, foreign);
-        assert!(refused.to_string().contains("belongs to cluster \"c1\""), "{refused}");
+        assert!(matches!(&refused, CloudError::Foreign { id: of, .. } if *of == id), "{refused}");
+        assert!(refused.to_string().contains("belongs to cluster \"c1"), "{refused}");
         assert_eq!(cloud.list("c1", Timestamp(10)).count(), 1);
     }
-    cloud.terminate_of("c1", &id, Timestamp(10)).unwrap();
+    let told = cloud.terminate_of(anew, &id, Timestamp(10)).unwrap_err().to_string();
+    assert!(told.contains("cluster \"c1 (UID uid-1)\", not to cluster \"c1 (UID uid-2)\""), "{told}");
+    cloud.terminate_of(Owner { cluster: "c1", uid: "uid-1" }, &id, Timestamp(10)).unwrap();
     assert_eq!(cloud.describe(&id).unwrap().state, InstanceState::ShuttingDown);
+}
+
+#[test]
+fn a_machine_or_a_caller_without_a_uid_goes_by_the_clusters_name() {
+    let mut cloud = cloud(Weather::default());
+    for (tagged, asked) in [("", "uid-1"), ("uid-1", "")] {
+        let order = LaunchRequest { cluster_uid: Text::from(tagged), ..request(&format!("t-{tagged}"), &["x"]) };
+        let id = cloud.launch(&order, Timestamp(0)).unwrap().instance.id;
+        assert!(cloud.terminate_of(Owner { cluster: "c2", uid: asked }, &id, Timestamp(10)).is_err());
+        cloud.terminate_of(Owner { cluster: "c1", uid: asked }, &id, Timestamp(10)).unwrap();
+    }
 }
 
 #[test]

@@ -137,8 +137,8 @@ impl Ward {
     fn end_orphan(&mut self, instance: &ListedInstance, desk: &mut Desk<'_>) {
         let provider_id = instance.provider_id.clone();
         if self.collection.ending.insert(provider_id.clone()) {
-            let (cluster, claim) = (self.cluster.clone(), instance.claim.clone());
-            desk.effects.push(Effect::Terminate { cluster, claim, provider_id });
+            let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
+            desk.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
         }
     }
 

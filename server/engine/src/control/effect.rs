@@ -28,6 +28,8 @@ pub enum Effect {
     Terminate {
         /// Where.
         cluster: ClusterId,
+        /// UID of the cluster, whose machines alone are given back; empty when it is not known.
+        cluster_uid: Text,
         /// The NodeClaim that it was launched for.
         claim: Text,
         /// Its provider id.

@@ -154,8 +154,9 @@ impl Ward {
     pub fn give_back(&mut self, claim: &Text, desk: &mut Desk<'_>) {
         self.enter(claim, Stage::Terminating, desk.now);
         let Some(machine) = self.machines.get(claim) else { return };
+        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         let provider_id = machine.provider_id.clone();
-        desk.effects.push(Effect::Terminate { cluster: self.cluster.clone(), claim: claim.clone(), provider_id });
+        desk.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
     }
 
     /// The machine of `claim` is gone, or never was: Node and NodeClaim are removed.

@@ -1,6 +1,6 @@
 //! Carrying commands out: on their way, at their goal, and back.
 
-use cloud::provider::{CloudError, LaunchOutcome, LaunchRequest};
+use cloud::provider::{CloudError, LaunchOutcome, LaunchRequest, Owner};
 use engine::control::{Instruction, LaunchOrder};
 use engine::model::Text;
 use executor::{Command, CommandId, Outcome};
@@ -47,7 +47,9 @@ impl Rehearsal {
             Command::Relaunch(decided) => Some(self.launch(&decided.machine.launch)),
             Command::Describe { provider_id, .. } => Some(self.describe(provider_id)),
             Command::Settle { .. } | Command::Close { .. } => Some(Outcome::Done),
-            Command::Terminate { cluster, provider_id, .. } => Some(self.terminate(cluster, provider_id)),
+            Command::Terminate { cluster, cluster_uid, provider_id, .. } => {
+                Some(self.terminate(Owner { cluster, uid: cluster_uid }, provider_id))
+            }
             Command::Instruct { cluster, instruction, .. } => self.instruct(id, cluster, instruction),
         };
         if let Some(outcome) = outcome {
@@ -89,8 +91,8 @@ impl Rehearsal {
         }
     }
 
-    fn terminate(&mut self, cluster: &str, provider_id: &str) -> Outcome {
-        match self.cloud.terminate_of(cluster, provider_id, self.now) {
+    fn terminate(&mut self, owner: Owner<'_>, provider_id: &str) -> Outcome {
+        match self.cloud.terminate_of(owner, provider_id, self.now) {
             Ok(()) => Outcome::Begun,
             Err(CloudError::NotFound { .. }) => Outcome::Done,
             Err(foreign @ CloudError::Foreign { .. }) => Outcome::Refused(foreign.to_string()),

@@ -41,7 +41,9 @@ fn listed(controller: &mut Controller, second: i64, complete: bool, instances: &
 
 fn ended(effects: &[Effect]) -> Vec<&str> {
     let ended = effects.iter().filter_map(|effect| match effect {
-        Effect::Terminate { provider_id, .. } => Some(provider_id.as_ref()),
+        Effect::Terminate { cluster_uid, provider_id, .. } if cluster_uid.as_ref() == "uid-1" => {
+            Some(provider_id.as_ref())
+        }
         _ => None,
     });
     ended.collect()
