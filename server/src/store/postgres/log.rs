@@ -11,7 +11,7 @@ use super::super::log::{
     Blob, BlobHash, DecisionFilter, DecisionRow, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision,
 };
 use super::bodies::{self, Body};
-use super::samples::{Packed, Sort, Texts};
+use super::samples::{Packed, Prepared, Sort, Texts};
 use super::{PostgresStore, column, commit, database, undertakings};
 
 const RECORD: &str = "record a decision";
@@ -302,7 +302,7 @@ async fn write_decision(
     connection: &mut PgConnection,
     lease: &Lease,
     decision: &DecisionRow,
-    body: Packed,
+    body: Prepared,
 ) -> Result<(), StoreError> {
     let hashes = decision.replay.iter().flat_map(Replay::hashes);
     let hashes: Vec<Vec<u8>> = hashes.map(|hash| hash.0.to_vec()).collect();
@@ -319,7 +319,7 @@ async fn write_decision(
         column(lease.epoch),
         decision.kind,
         decision.replay.as_ref().map(|replay| column(replay.segment)),
-        body.sample,
+        body.sample(),
         body.bytes,
         &hashes
     )

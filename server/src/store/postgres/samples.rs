@@ -4,15 +4,17 @@
 //! row that resembles nothing becomes a sample: a row of its own that never changes. Later ones are packed after it
 //! ([`packed`](super::super::packed)) and name it by its number.
 //!
-//! A process remembers its own samples and no others, so that a restart costs a few samples and no search. The store lets go
-//! of samples that were not noted as used for longer than decisions are kept and that no launch names; a process notes twice
-//! a day which ones it still uses.
+//! A process remembers its own samples and no others, so that a restart costs a few samples and no search. What it remembers
+//! the database may have lost, with its last commits: each write confirms its samples in its own transaction, by number and
+//! by content, since a number that was lost is given again. The store lets go of samples that were not noted as used for
+//! longer than decisions are kept and that no launch names; a process notes twice a day which ones it still uses.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 
 use super::super::StoreError;
@@ -59,6 +61,29 @@ pub(super) struct Packed {
     pub(super) bytes: Vec<u8>,
 }
 
+/// A text as a row is to hold it, once its sample is [confirmed](PostgresStore::confirm).
+#[derive(Debug)]
+pub(super) struct Prepared {
+    sample: Option<Arc<Sample>>,
+    /// The packed text.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Prepared {
+    /// The number of the sample that it follows.
+    pub(super) fn sample(&self) -> Option<i64> {
+        self.sample.as_ref().map(|sample| sample.number)
+    }
+
+    fn alone(text: &[u8]) -> Self {
+        Self { sample: None, bytes: packed::pack(&[], text) }
+    }
+
+    fn after(sample: &Arc<Sample>, text: &[u8]) -> Self {
+        Self { sample: Some(Arc::clone(sample)), bytes: packed::pack(&sample.text, text) }
+    }
+}
+
 /// The samples of this process.
 #[derive(Debug, Default)]
 pub(super) struct Samples(Mutex<Known>);
@@ -75,31 +100,27 @@ struct Known {
 struct Sample {
     number: i64,
     text: Vec<u8>,
+    /// SHA-256 of the bytes in its row.
+    hash: [u8; 32],
     /// Bytes that it takes without a sample.
     alone: usize,
     made: Instant,
     noted: Mutex<Instant>,
 }
 
-impl Sample {
-    fn pack(&self, text: &[u8]) -> Packed {
-        Packed { sample: Some(self.number), bytes: packed::pack(&self.text, text) }
-    }
-}
-
 /// A text after the sample that suits it best.
-type Fit = (Arc<Sample>, Packed);
+type Fit = (Arc<Sample>, Prepared);
 
 fn best(text: &[u8], samples: impl Iterator<Item = Arc<Sample>>) -> Option<Fit> {
     let fits = samples.map(|sample| {
-        let packed = sample.pack(text);
-        (sample, packed)
+        let prepared = Prepared::after(&sample, text);
+        (sample, prepared)
     });
-    fits.min_by_key(|(_, packed)| packed.bytes.len())
+    fits.min_by_key(|(_, prepared)| prepared.bytes.len())
 }
 
-fn suits((sample, packed): &Fit) -> bool {
-    packed.bytes.len() * PART <= sample.alone
+fn suits((sample, prepared): &Fit) -> bool {
+    prepared.bytes.len() * PART <= sample.alone
 }
 
 impl Samples {
@@ -144,11 +165,10 @@ impl Samples {
 }
 
 impl PostgresStore {
-    /// `text` as a row of `scope` holds it. A sample that it follows is in the database before the row is.
-    pub(super) async fn pack(&self, scope: &Scope, sort: Sort, text: &[u8]) -> Result<Packed, StoreError> {
-        let alone = || Packed { sample: None, bytes: packed::pack(&[], text) };
+    /// `text` as a row of `scope` is to hold it. A sample that it follows is in the database before the row is.
+    pub(super) async fn pack(&self, scope: &Scope, sort: Sort, text: &[u8]) -> Result<Prepared, StoreError> {
         if text.len() > LARGEST_AFTER {
-            return Ok(alone());
+            return Ok(Prepared::alone(text));
         }
         let key = (scope.clone(), sort);
         let own = self.samples.own(&key);
@@ -158,66 +178,76 @@ impl PostgresStore {
             found = best(text, self.samples.shared(sort).into_iter().chain(found.map(|(own, _)| own)));
         }
         match found {
-            Some(fit) if (suits(&fit) || fit.0.alone < SHORT || young >= PACE.0) && self.is_there(&fit.0).await? => {
+            Some(fit) if suits(&fit) || fit.0.alone < SHORT || young >= PACE.0 => {
+                self.note_used(&fit.0).await?;
                 self.samples.used(&key, &fit.0);
-                Ok(shorter(alone, fit))
+                Ok(shorter(text, fit))
             }
             _ => {
-                let sample = Arc::new(self.make_sample(text, alone().bytes.len()).await?);
+                let sample = Arc::new(self.make_sample(text).await?);
                 self.samples.share(sort, &sample);
                 self.samples.used(&key, &sample);
-                Ok(sample.pack(text))
+                Ok(Prepared::after(&sample, text))
             }
         }
     }
 
-    /// Sees to it, in the transaction that writes them, that `packed` can be read. A database that lost its last commits (a
+    /// Sees to it, in the transaction that writes them, that `prepared` can be read. A database that lost its last commits (a
     /// crash that it did not wait for its disk before, a stand-in that had not caught up) lacks samples that this process
-    /// remembers: they are forgotten, and the caller packs again.
+    /// remembers, or has others under their numbers: they are forgotten, and the caller packs again.
     pub(super) async fn confirm<'p>(
         &self,
         connection: &mut PgConnection,
-        packed: impl Iterator<Item = &'p Packed> + Clone,
+        prepared: impl Iterator<Item = &'p Prepared>,
     ) -> Result<(), StoreError> {
         const WHAT: &str = "follow a sample of its rows";
-        let texts = Texts::read(connection, packed.clone().filter_map(|one| one.sample)).await?;
-        let lost: Vec<i64> =
-            packed.filter(|one| texts.unpack(WHAT, one).is_err()).filter_map(|one| one.sample).collect();
+        let followed: BTreeMap<i64, Vec<u8>> = prepared
+            .filter_map(|one| one.sample.as_ref())
+            .map(|sample| (sample.number, sample.hash.to_vec()))
+            .collect();
+        if followed.is_empty() {
+            return Ok(());
+        }
+        let (numbers, hashes): (Vec<i64>, Vec<Vec<u8>>) = followed.into_iter().unzip();
+        let there = sqlx::query_scalar!(
+            "SELECT samples.number FROM unnest($1::bigint[], $2::bytea[]) AS followed (number, hash)
+             JOIN samples ON samples.number = followed.number AND sha256(samples.bytes) = followed.hash",
+            &numbers,
+            &hashes
+        );
+        let there: BTreeSet<i64> = there.fetch_all(connection).await.map_err(database(WHAT))?.into_iter().collect();
+        let lost: Vec<i64> = numbers.into_iter().filter(|number| !there.contains(number)).collect();
         lost.iter().for_each(|number| self.samples.forget(*number));
         let Some(number) = lost.first() else { return Ok(()) };
         let why = format!("sample {number} was committed and is not there: the database has lost commits");
         Err(StoreError::Database { what: WHAT, source: sqlx::Error::Io(io::Error::new(io::ErrorKind::NotFound, why)) })
     }
 
-    async fn make_sample(&self, text: &[u8], alone: usize) -> Result<Sample, StoreError> {
-        let made =
-            sqlx::query_scalar!("INSERT INTO samples (bytes) VALUES ($1) RETURNING number", packed::pack(&[], text));
+    async fn make_sample(&self, text: &[u8]) -> Result<Sample, StoreError> {
+        let bytes = packed::pack(&[], text);
+        let made = sqlx::query_scalar!("INSERT INTO samples (bytes) VALUES ($1) RETURNING number", bytes);
         let number = made.fetch_one(&self.pool).await.map_err(database("keep a sample of its rows"))?;
-        let now = Instant::now();
-        Ok(Sample { number, text: text.to_vec(), alone, made: now, noted: Mutex::new(now) })
+        let (now, hash) = (Instant::now(), Sha256::digest(&bytes).into());
+        Ok(Sample { number, text: text.to_vec(), hash, alone: bytes.len(), made: now, noted: Mutex::new(now) })
     }
 
-    /// Whether rows may go on naming it; notes now and then that they do.
-    async fn is_there(&self, sample: &Sample) -> Result<bool, StoreError> {
+    /// Notes now and then that rows go on naming it.
+    async fn note_used(&self, sample: &Sample) -> Result<(), StoreError> {
         if sample.noted.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < NOTED {
-            return Ok(true);
+            return Ok(());
         }
         let noted = sqlx::query!("UPDATE samples SET used_at = now() WHERE number = $1", sample.number);
-        let noted = noted.execute(&self.pool).await.map_err(database("note that a sample is used"))?;
-        if noted.rows_affected() == 0 {
-            self.samples.forget(sample.number);
-            return Ok(false);
-        }
+        noted.execute(&self.pool).await.map_err(database("note that a sample is used"))?;
         *sample.noted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        Ok(true)
+        Ok(())
     }
 }
 
-fn shorter(alone: impl FnOnce() -> Packed, fit: Fit) -> Packed {
+fn shorter(text: &[u8], fit: Fit) -> Prepared {
     if suits(&fit) {
         return fit.1;
     }
-    let alone = alone();
+    let alone = Prepared::alone(text);
     if alone.bytes.len() <= fit.1.bytes.len() { alone } else { fit.1 }
 }
 

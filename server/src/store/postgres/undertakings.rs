@@ -14,7 +14,7 @@ use super::super::undertaking::{
     Settlement,
 };
 use super::bodies::Orders;
-use super::samples::{Packed, Sort, Texts};
+use super::samples::{Packed, Prepared, Sort, Texts};
 use super::{PostgresStore, column, commit, database};
 
 const PAST: &str = "read past launches";
@@ -31,8 +31,8 @@ impl PostgresStore {
         commit(transaction, INTEND).await
     }
 
-    /// What the launches order, as their rows hold it.
-    pub(super) async fn pack_orders(&self, scope: &Scope, intents: &[Intent]) -> Result<Vec<Packed>, StoreError> {
+    /// What the launches order, as their rows are to hold it.
+    pub(super) async fn pack_orders(&self, scope: &Scope, intents: &[Intent]) -> Result<Vec<Prepared>, StoreError> {
         let mut packed = Vec::with_capacity(intents.len());
         for intent in intents {
             let orders = Orders { request: intent.request.clone(), claim_order: intent.claim_order.clone() };
@@ -192,7 +192,7 @@ pub(super) async fn intend(
     connection: &mut PgConnection,
     scope: &Scope,
     intents: &[Intent],
-    orders: Vec<Packed>,
+    orders: Vec<Prepared>,
     decision: Option<&DecisionRow>,
 ) -> Result<(), StoreError> {
     if intents.is_empty() {
@@ -205,7 +205,7 @@ pub(super) async fn intend(
     let attempts: Vec<i32> = intents.iter().map(|intent| attempt_column(intent.attempt)).collect();
     let tokens: Vec<String> = intents.iter().map(|intent| intent.token.clone()).collect();
     let (samples, orders): (Vec<Option<i64>>, Vec<Vec<u8>>) =
-        orders.into_iter().map(|packed| (packed.sample, packed.bytes)).unzip();
+        orders.into_iter().map(|prepared| (prepared.sample(), prepared.bytes)).unzip();
     let written = sqlx::query!(
         "INSERT INTO intents (scope, claim, attempt, token, sample, orders)
          SELECT $1, claim, attempt, token, sample, orders

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::store::packed;
 
 #[tokio::test]
 async fn leases_that_are_renewed_together_are_renewed_by_one_row() {
@@ -174,6 +175,11 @@ async fn a_database_that_lost_commits_is_written_to_so_that_it_can_be_read() {
     lose().await;
     store.begin_attempt(&lease, &launch(3)).await.unwrap();
     assert_eq!(store.open_intents(&lease.scope).await.unwrap()[2].intent, launch(3));
+    // What comes after lost commits may get their numbers.
+    let others = sqlx::query("UPDATE samples SET bytes = $1").bind(packed::pack(&[], b"of somebody else"));
+    others.execute(&store.pool).await.unwrap();
+    store.begin_attempt(&lease, &launch(4)).await.unwrap();
+    assert_eq!(store.open_intents(&lease.scope).await.unwrap()[3].intent, launch(4));
 }
 
 /// Orders that no packer foresees: 2,000 bytes, others for each number.
