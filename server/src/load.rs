@@ -11,11 +11,15 @@
 //!
 //! | figure | what it is |
 //! |---|---|
-//! | taken in | from the first agent's start until every cluster's snapshot is believed |
+//! | taken in | from the first agent's start until the last cluster's snapshot is believed |
 //! | decided | from the end of a batch window until the plan is made and has passed its check, by the server's clock |
 //! | ordered | from the same moment until the decision is in the store and the NodeClaim is on its way to the agent |
 //! | written | rows and bytes of the write-ahead log, by PostgreSQL's account |
-//! | owned again | from the end of a process until every cluster is connected to a replica that holds its lease and believes its snapshot |
+//! | owned again | from the end of a process, or of every connection, until the last cluster is connected to a replica that holds its lease and believes its snapshot |
+//! | meanwhile | what processes used until then |
+//!
+//! When a snapshot came, servers tell ([`Metrics::synced`]): what they showed before something was done to them is no answer
+//! to it.
 //!
 //! Measured is what follows one whole round of bursts: the first decision of a cluster writes its whole input to the log,
 //! which happens again twice a day, and is told apart.
@@ -30,17 +34,18 @@ mod clusters;
 mod gauges;
 mod ground;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tracing::info;
-
 use clusters::Clusters;
+use engine::model::Timestamp;
 use gauges::{Account, Metrics};
 pub(crate) use gauges::{Percentiles, Spell, Usage};
 use ground::Ground;
+
+use crate::clock;
 
 /// How long all clusters may take until a server decides for them.
 const OWNED: Duration = Duration::from_secs(900);
@@ -104,7 +109,7 @@ pub(crate) struct Given {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// From the first agent's start until the server decided for every cluster.
-    pub(crate) taken_in: Duration,
+    pub(crate) taken_in: Intake,
     /// Bytes of whole inputs that the first decisions wrote to the log, in all.
     pub(crate) whole_inputs: Option<i64>,
     /// Bursts, and nothing else.
@@ -127,9 +132,41 @@ pub(crate) struct Upset {
     /// What.
     pub(crate) what: &'static str,
     /// Until the last cluster was decided for again.
-    pub(crate) owned_again: Duration,
+    pub(crate) owned_again: Intake,
     /// From then on, and one round of bursts longer.
     pub(crate) spell: Spell,
+}
+
+/// How every cluster came to be decided for.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    /// Until the last one was.
+    pub(crate) took: Duration,
+    /// What happened meanwhile.
+    pub(crate) meanwhile: Spell,
+}
+
+/// When something was done.
+struct Begun {
+    at: Instant,
+    /// The same, as servers tell moments.
+    clock: Timestamp,
+    account: Account,
+}
+
+impl Begun {
+    async fn take(ground: &Ground) -> anyhow::Result<Self> {
+        Ok(Self { at: Instant::now(), clock: clock::now(), account: Account::take(ground).await? })
+    }
+}
+
+/// Which clusters are decided for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// Every one whose snapshot some server believes: those that nothing was done to keep theirs.
+    Any,
+    /// Those whose snapshot came after that: something was done to all.
+    Since,
 }
 
 /// What is told as soon as it is known.
@@ -158,9 +195,10 @@ impl Report {
 /// When something cannot be started or reached, when not every cluster is taken in, or when nobody can be told.
 pub(crate) async fn run(plan: &Plan, tell: &mut impl FnMut(Told<'_>) -> std::io::Result<()>) -> anyhow::Result<Report> {
     let mut ground = Ground::prepare(plan).await?;
-    let begun = Instant::now();
+    let begun = Begun::take(&ground).await?;
     let clusters = Clusters::start(plan, &ground.target());
-    let mut report = Report { taken_in: until_owned(plan, &ground, begun).await?, ..Report::default() };
+    let taken_in = until_owned(plan, &ground, &clusters, &begun, Counts::Any).await?;
+    let mut report = Report { taken_in, ..Report::default() };
     tell(Told::TakenIn(&report))?;
     clusters.burst();
     // The last cluster's first burst comes a period after the first one's, and what follows from it takes half of one.
@@ -178,7 +216,7 @@ pub(crate) async fn run(plan: &Plan, tell: &mut impl FnMut(Told<'_>) -> std::io:
     }
     clusters.rest();
     settle(&clusters, &mut report).await;
-    report.unowned = plan.clusters.saturating_sub(owned(&ground).await);
+    report.unowned = plan.clusters.saturating_sub(believed(&ground).await.len());
     report.doubled = ground.doubled().await?;
     ground.stop().await;
     tell(Told::Ended(&report))?;
@@ -201,27 +239,36 @@ async fn upset(
     note: &mut impl FnMut(Upset) -> std::io::Result<()>,
 ) -> anyhow::Result<()> {
     ground.kill(0).await?;
-    let before = (Instant::now(), Account::take(ground).await?);
+    let begun = Begun::take(ground).await?;
     ground.restart(0)?;
-    note(after("the only replica killed and started again", plan, ground, clusters, before).await?)?;
+    let what = "the only replica killed and started again";
+    note(after(what, plan, ground, clusters, &begun, Counts::Since).await?)?;
     if plan.upsets == Upsets::Restart {
         return Ok(());
     }
-    let before = (Instant::now(), Account::take(ground).await?);
     ground.join(plan)?;
-    ground.share();
-    note(after("a second replica joined, and every connection was cut", plan, ground, clusters, before).await?)?;
+    let begun = share(ground).await?;
+    let what = "a second replica joined, and every connection was cut";
+    note(after(what, plan, ground, clusters, &begun, Counts::Since).await?)?;
     ground.kill(0).await?;
-    let before = (Instant::now(), Account::take(ground).await?);
-    note(after("one of two replicas killed", plan, ground, clusters, before).await?)?;
+    let begun = Begun::take(ground).await?;
+    note(after("one of two replicas killed", plan, ground, clusters, &begun, Counts::Any).await?)?;
     ground.restart(0)?;
-    ground.share();
-    until_owned(plan, ground, Instant::now()).await?;
+    let begun = share(ground).await?;
+    until_owned(plan, ground, clusters, &begun, Counts::Since).await?;
     tokio::time::sleep(plan.period / 2).await;
-    let before = (Instant::now(), Account::take(ground).await?);
+    let begun = Begun::take(ground).await?;
     ground.leave(1).await?;
-    note(after("one of two replicas asked to leave", plan, ground, clusters, before).await?)?;
+    note(after("one of two replicas asked to leave", plan, ground, clusters, &begun, Counts::Any).await?)?;
     Ok(())
+}
+
+/// Cuts every connection as soon as every server is there, so that each gets its share of the agents.
+async fn share(ground: &Ground) -> anyhow::Result<Begun> {
+    ground.ready().await?;
+    let begun = Begun::take(ground).await?;
+    ground.share();
+    Ok(begun)
 }
 
 /// Waits until every cluster is decided for again and a round of bursts is over.
@@ -230,38 +277,54 @@ async fn after(
     plan: &Plan,
     ground: &Ground,
     clusters: &Clusters,
-    (begun, before): (Instant, Account),
+    begun: &Begun,
+    counts: Counts,
 ) -> anyhow::Result<Upset> {
-    let owned_again = until_owned(plan, ground, begun).await?;
-    info!(what, seconds = owned_again.as_secs_f64(), "every cluster is decided for again");
+    let owned_again = until_owned(plan, ground, clusters, begun, counts).await?;
     tokio::time::sleep(plan.period).await;
-    let spell = Account::take(ground).await?.since(&before, clusters.longest_wait());
+    let spell = Account::take(ground).await?.since(&begun.account, clusters.longest_wait());
     Ok(Upset { what, owned_again, spell })
 }
 
-async fn until_owned(plan: &Plan, ground: &Ground, begun: Instant) -> anyhow::Result<Duration> {
+/// Waits until every cluster is decided for. How long it took, servers of our own tell by this machine's clock; by that of
+/// another machine, what matters is when they show it.
+async fn until_owned(
+    plan: &Plan,
+    ground: &Ground,
+    clusters: &Clusters,
+    begun: &Begun,
+    counts: Counts,
+) -> anyhow::Result<Intake> {
     loop {
-        let owned = owned(ground).await;
-        if owned >= plan.clusters {
-            return Ok(begun.elapsed());
+        let mut owned = believed(ground).await;
+        owned.retain(|_, since| counts == Counts::Any || *since >= begun.clock);
+        if owned.len() >= plan.clusters {
+            let last = owned.into_values().max().filter(|_| ground.is_ours());
+            let told = last.map(|last| Duration::from_millis(last.millis_since(begun.clock).max(0).unsigned_abs()));
+            let took = told.unwrap_or_else(|| begun.at.elapsed());
+            let meanwhile = Account::take(ground).await?.since(&begun.account, clusters.longest_wait());
+            return Ok(Intake { took, meanwhile });
         }
-        if begun.elapsed() > OWNED {
-            let waited = OWNED.as_secs();
+        if begun.at.elapsed() > OWNED {
+            let (waited, owned) = (OWNED.as_secs(), owned.len());
             return Err(anyhow!("after {waited} s somebody decides for {owned} of {} clusters", plan.clusters));
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Clusters that some replica decides for. A replica that does not answer decides for none.
-async fn owned(ground: &Ground) -> usize {
-    let mut owned: BTreeSet<String> = BTreeSet::new();
+/// Clusters whose snapshot some replica believes, and when it came. A replica that does not answer believes none.
+async fn believed(ground: &Ground) -> BTreeMap<String, Timestamp> {
+    let mut believed: BTreeMap<String, Timestamp> = BTreeMap::new();
     for page in ground.pages() {
         if let Ok(metrics) = Metrics::read(page).await {
-            owned.extend(metrics.synced().map(str::to_owned));
+            for (cluster, since) in metrics.synced() {
+                let known = believed.entry(cluster.to_owned()).or_insert(since);
+                *known = since.max(*known);
+            }
         }
     }
-    owned.len()
+    believed
 }
 
 /// Waits until every pod of a burst runs, or until there has been time enough.

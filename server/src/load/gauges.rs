@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use engine::model::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,10 +38,15 @@ impl Metrics {
         Ok(Self(answer.with_context(|| format!("cannot read http://{page}/metrics"))?))
     }
 
-    /// Clusters whose snapshot is believed.
-    pub(super) fn synced(&self) -> impl Iterator<Item = &str> {
-        let value = |line| str::strip_prefix(line, "fleetwright_cluster_synced{cluster=\"");
-        self.0.lines().filter_map(value).filter_map(|line| line.strip_suffix("\"} 1"))
+    /// Clusters whose snapshot is believed, and when it came.
+    pub(super) fn synced(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        let value = |line| {
+            let line = str::strip_prefix(line, "fleetwright_cluster_synced_timestamp_seconds{cluster=\"")?;
+            let (cluster, seconds) = line.split_once("\"} ")?;
+            let seconds = seconds.trim().parse::<f64>().ok().filter(|seconds| *seconds > 0.0)?;
+            Some((cluster, Timestamp((seconds * 1_000.0).round() as i64)))
+        };
+        self.0.lines().filter_map(value)
     }
 
     /// Durations of the histogram `name`.
@@ -353,9 +359,10 @@ mod tests {
     fn metrics_are_read_as_they_are_rendered() {
         let histogram = crate::measure::Histogram::default();
         histogram.note(Duration::from_millis(4));
-        let synced = "fleetwright_cluster_synced{cluster=\"a\"} 1\nfleetwright_cluster_synced{cluster=\"b\"} 0\n";
-        let metrics = Metrics(histogram.render(DECIDED, "Something.") + synced);
-        assert_eq!(metrics.synced().collect::<Vec<_>>(), ["a"]);
+        let name = "fleetwright_cluster_synced_timestamp_seconds";
+        let synced = format!("{name}{{cluster=\"a\"}} 1763765432.005\n{name}{{cluster=\"b\"}} 0.000\n");
+        let metrics = Metrics(histogram.render(DECIDED, "Something.") + &synced);
+        assert_eq!(metrics.synced().collect::<Vec<_>>(), [("a", Timestamp(1_763_765_432_005))]);
         let decided = metrics.durations(DECIDED);
         assert_eq!(decided.0.iter().find(|(_, count)| *count > 0), Some(&(5.0, 1)));
         assert_eq!(decided.percentile(0.99), 5.0);

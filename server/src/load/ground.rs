@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use fleetwright_proto::simulation::v1;
 
 use super::balancer::Balancer;
-use super::gauges::Database;
-use super::{Given, Plan};
+use super::gauges::{Database, Metrics};
+use super::{Given, LOOK, Plan};
 use crate::clouds::remote::{self, Client};
 use crate::processes::{Cloud, Server, without_bounds};
 use crate::store::own::{self, OwnServer, Purpose};
+
+/// How long a server may take until it answers.
+const STARTED: Duration = Duration::from_secs(60);
 
 /// What there is beside the clusters.
 pub(super) struct Ground {
@@ -94,6 +98,25 @@ impl Ground {
             Whose::Given(given) => vec![given.page],
             Whose::Ours(ours) => ours.servers.iter().map(|server| server.http).collect(),
         }
+    }
+
+    /// Whether servers run on this machine, and tell moments by its clock.
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self.whose, Whose::Ours(_))
+    }
+
+    /// Waits until every server answers: agents that come before would all go to those that do.
+    pub(super) async fn ready(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + STARTED;
+        for page in self.pages() {
+            while let Err(error) = Metrics::read(page).await {
+                if Instant::now() > deadline {
+                    return Err(error.context(format!("a server is not there after {} s", STARTED.as_secs())));
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        Ok(())
     }
 
     /// Processes of servers that run.

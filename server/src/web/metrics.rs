@@ -5,19 +5,25 @@ use std::fmt::Write;
 
 use engine::control::rails::Mode;
 use engine::control::view::ClusterView;
+use engine::model::Timestamp;
 
 use crate::views::FleetView;
 
 /// One gauge: its name, what it means, and its value in a cluster.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 15] = [
+const GAUGES: [Gauge; 16] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
     }),
     ("fleetwright_cluster_synced", "Whether the cluster's agent is connected and its snapshot is believed.", |c| {
         u8::from(c.connected && c.synced).to_string()
     }),
+    (
+        "fleetwright_cluster_synced_timestamp_seconds",
+        "When the snapshot came that is believed, in seconds since 1970; 0 while there is none.",
+        |c| seconds(c.synced_since.filter(|_| c.connected).unwrap_or_default()),
+    ),
     ("fleetwright_pods", "Pods that have not ended.", |c| c.pods.to_string()),
     ("fleetwright_pods_pending", "Pods without a node for which a machine may be bought.", |c| c.pending.to_string()),
     ("fleetwright_nodes", "Nodes in the cluster, ours and others.", |c| c.nodes.to_string()),
@@ -50,6 +56,10 @@ const GAUGES: [Gauge; 15] = [
         c.rails.launched.to_string()
     }),
 ];
+
+fn seconds(at: Timestamp) -> String {
+    format!("{}.{:03}", at.0.div_euclid(1_000), at.0.rem_euclid(1_000))
+}
 
 /// Every gauge of every cluster.
 pub(super) fn render(view: &FleetView) -> String {

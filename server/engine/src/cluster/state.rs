@@ -15,7 +15,8 @@ use crate::model::{Labels, Text, Timestamp};
 #[derive(Debug, Clone, Default)]
 pub struct ClusterState {
     version: u64,
-    synced: bool,
+    /// Since when, if a snapshot was seen since the agent connected.
+    synced: Option<Timestamp>,
     pods: BTreeMap<PodKey, PodRecord>,
     nodes: BTreeMap<Text, NodeRecord>,
     claims: BTreeMap<Text, ClaimRecord>,
@@ -62,12 +63,18 @@ impl ClusterState {
     /// Whether a snapshot was seen since the agent connected.
     #[must_use]
     pub fn is_synced(&self) -> bool {
+        self.synced.is_some()
+    }
+
+    /// When the last snapshot came, if one did since the agent connected.
+    #[must_use]
+    pub fn synced_since(&self) -> Option<Timestamp> {
         self.synced
     }
 
     /// The agent is gone: what is believed grows stale until the next snapshot.
     pub fn lose_sync(&mut self) {
-        self.synced = false;
+        self.synced = None;
     }
 
     /// Takes a fact in. Pod events are dated `now`.
@@ -106,7 +113,7 @@ impl ClusterState {
             self.upsert(object, now);
         }
         self.compact();
-        self.synced = true;
+        self.synced = Some(now);
     }
 
     /// Tables that have grown one by one, in their order, are half empty; made in one piece they are full. Most of what a snapshot

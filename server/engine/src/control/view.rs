@@ -20,6 +20,8 @@ pub struct ClusterView {
     pub connected: bool,
     /// Whether its state is known since the agent connected.
     pub synced: bool,
+    /// Since when, if it is.
+    pub synced_since: Option<Timestamp>,
     /// Version of the state.
     pub version: u64,
     /// Pods, those that have ended apart.

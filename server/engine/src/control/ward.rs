@@ -151,6 +151,7 @@ impl Ward {
             cluster: self.cluster.clone(),
             connected: self.connected,
             synced: self.state.is_synced(),
+            synced_since: self.state.synced_since(),
             version: self.state.version(),
             pods: self.state.live_pods(),
             pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::load::{self, Given, Percentiles, Plan, Report, Spell, Told, Upset, Upsets, Usage};
+use crate::load::{self, Given, Intake, Percentiles, Plan, Report, Spell, Told, Upset, Upsets, Usage};
 use crate::telemetry;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
@@ -144,12 +144,13 @@ fn phase(plan: &Plan, told: &Told<'_>) -> String {
 fn tell_taken_in(text: &mut String, plan: &Plan, report: &Report) {
     let Plan { clusters, nodes, pods, burst, period, .. } = plan;
     let period = period.as_secs_f64();
-    let seconds = report.taken_in.as_secs_f64();
+    let seconds = report.taken_in.took.as_secs_f64();
     let _always = writeln!(
         text,
         "{clusters} clusters with {nodes} nodes and {pods} pods each, taken in within {seconds:.1} s; a burst of {burst} \
          pods every {period} s, those of different clusters spread evenly over that"
     );
+    tell_meanwhile(text, &report.taken_in);
 }
 
 fn tell_steady(text: &mut String, plan: &Plan, report: &Report) {
@@ -166,9 +167,22 @@ fn tell_steady(text: &mut String, plan: &Plan, report: &Report) {
 
 fn tell_upset(text: &mut String, upset: &Upset) {
     let _always = writeln!(text, "\n{}", upset.what);
-    let seconds = upset.owned_again.as_secs_f64();
+    let seconds = upset.owned_again.took.as_secs_f64();
     let _always = writeln!(text, "  owned again       {seconds:.1} s until the last cluster");
+    tell_meanwhile(text, &upset.owned_again);
     tell_spell(text, &upset.spell);
+}
+
+fn tell_meanwhile(text: &mut String, intake: &Intake) {
+    let used = users(&intake.meanwhile).into_iter().filter_map(|(who, used)| {
+        used.map(|used| format!("{who} {:.1}", used.processors * intake.meanwhile.lasted.as_secs_f64()))
+    });
+    let used: Vec<String> = used.collect();
+    let lasted = intake.meanwhile.lasted.as_secs_f64();
+    if !used.is_empty() {
+        let _always =
+            writeln!(text, "  meanwhile         seconds of processor time within {lasted:.1} s: {}", used.join(", "));
+    }
 }
 
 fn tell_end(text: &mut String, report: &Report) {
@@ -231,7 +245,8 @@ fn document(plan: &Plan, report: &Report) -> Value {
         "pods": plan.pods,
         "burst": plan.burst,
         "periodSeconds": plan.period.as_secs_f64(),
-        "takenInSeconds": report.taken_in.as_secs_f64(),
+        "takenInSeconds": report.taken_in.took.as_secs_f64(),
+        "takingIn": spell_document(&report.taken_in.meanwhile),
         "steady": spell_document(&report.steady),
         "wholeInputBytes": report.whole_inputs,
         "bytesPerDay": a_day(report),
@@ -247,7 +262,8 @@ fn document(plan: &Plan, report: &Report) -> Value {
 fn upset_document(upset: &Upset) -> Value {
     json!({
         "what": upset.what,
-        "ownedAgainSeconds": upset.owned_again.as_secs_f64(),
+        "ownedAgainSeconds": upset.owned_again.took.as_secs_f64(),
+        "owningAgain": spell_document(&upset.owned_again.meanwhile),
         "spell": spell_document(&upset.spell),
     })
 }
