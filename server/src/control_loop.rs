@@ -154,10 +154,9 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 () = stop.cancelled() => Next::Stop,
                 _ = polls.tick() => Next::Happened(Input::CloudPoll),
                 _ = renewals.tick() => Next::Happened(Input::RenewalDue),
-                // Somebody may want a lease; the next renewal tells.
                 Ok(number) = new_wishes(&mut changes, wishes) => {
                     wishes = number;
-                    Next::Happened(Input::RenewalDue)
+                    Next::Happened(Input::Wished)
                 }
                 _ = exchanges.tick() => Next::Happened(Input::ExchangeDue),
                 () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),

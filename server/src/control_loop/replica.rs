@@ -2,11 +2,13 @@
 //! to do comes out. The loop around it has tasks and sockets; a rehearsal has a virtual clock and many replicas.
 //!
 //! Deciding is the controller's, order and retries are the executor's. What is here: which lease covers which call, and
-//! whether an agent is welcome, and when ([`admission`]).
+//! whether an agent is welcome, and when ([`admission`], [`elsewhere`]).
 
 mod admission;
+mod elsewhere;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use cloud::provider::{CloudEvent, Instance};
 use engine::cluster::Observation;
@@ -17,7 +19,9 @@ use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
+use self::elsewhere::Elsewhere;
 use super::exchange::{Exchange, Telling};
+
 use super::intents;
 use super::region::{self, ByCluster, Region};
 use crate::session::{Greeting, SessionEvent};
@@ -34,8 +38,13 @@ const INSTRUCTION_MS: i64 = 10 * 60_000;
 const DRAIN_MS: i64 = 24 * 3_600_000;
 
 /// How long a cluster's agent must have been gone before its lease is handed to a replica that asks for it, in milliseconds.
-/// An agent whose connection flickers comes back sooner, and nothing moves.
-const HAND_OVER_MS: i64 = 5_000;
+/// That replica asks because the agent has come to it, and forgets the wish when the lease is taken anew; so this is for an
+/// agent that has gone from there as well and is on its way back.
+const HAND_OVER_MS: i64 = 500;
+
+/// After a renewal another one that follows from wishes comes after so long at the earliest, in milliseconds: a thousand
+/// wishes that come one after the other are heard in a few renewals.
+const WISHES_MS: i64 = 250;
 
 /// Clusters that hear of a listing in one step. What a thousand make of one takes tenths of a second, in which no other is
 /// decided for.
@@ -75,6 +84,8 @@ pub(crate) enum Input {
     ExchangeDue,
     /// It is time to prolong every lease.
     RenewalDue,
+    /// Some replica may want a lease of somebody's, or have given one back.
+    Wished,
     /// It is time to have the cloud list its machines.
     ListingDue,
     /// Time passed.
@@ -147,17 +158,36 @@ pub(crate) struct Replica {
     listed_at: Timestamp,
     /// The command that waits for an agent's answer to an instruction.
     instructed: BTreeMap<InstructionId, CommandId>,
-    /// What makes each cluster the one that it is, by the word of its agent.
-    uids: BTreeMap<ClusterId, Text>,
+    /// What the last agent of each cluster said.
+    hellos: BTreeMap<ClusterId, Said>,
     /// Clusters of ours without an agent, since when.
     silent: BTreeMap<ClusterId, Timestamp>,
+    /// Clusters of ours that another replica wants.
+    wanted: BTreeMap<ClusterId, Lease>,
+    /// When the first of them may be handed over, if its agent has gone.
+    hand_over_at: Option<Timestamp>,
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
     renewing: Renewing,
     exchange: Exchange,
     /// What tells this life of the process from all others.
     life: u64,
+    /// When leases are to be renewed because of wishes.
+    renew_at: Option<Timestamp>,
+    /// When they were renewed last.
+    renewed_at: Option<Timestamp>,
     admission: Admission,
+    elsewhere: Elsewhere,
+}
+
+/// What an agent said when it came.
+#[derive(Debug)]
+struct Said {
+    /// What makes the cluster the one that it is.
+    uid: Text,
+    highest_epoch: u64,
+    /// Whether it is here still.
+    here: bool,
 }
 
 /// Whether the store is prolonging leases. It is asked by one call at a time: two that are under way at once may each wait for
@@ -182,13 +212,18 @@ impl Replica {
             listings: VecDeque::new(),
             listed_at: Timestamp::default(),
             instructed: BTreeMap::new(),
-            uids: BTreeMap::new(),
+            hellos: BTreeMap::new(),
             silent: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            hand_over_at: None,
             asking: false,
             renewing: Renewing::No,
             exchange: Exchange::default(),
             life: seed,
+            renew_at: None,
+            renewed_at: None,
             admission: Admission::default(),
+            elsewhere: Elsewhere::default(),
         }
     }
 
@@ -212,7 +247,7 @@ impl Replica {
                 Vec::new()
             }
             Input::Heard(SessionEvent::Left { cluster }) => {
-                self.admission.left(&cluster);
+                self.gone(&cluster);
                 Vec::new()
             }
             Input::Heard(SessionEvent::Happened(event)) => self.happened(event, now),
@@ -254,6 +289,11 @@ impl Replica {
             Input::RenewalDue => {
                 self.renew().into_iter().chain(self.region.renewal_due(now)).map(Output::Call).collect()
             }
+            Input::Wished => {
+                let earliest = self.renewed_at.map_or(now, |at| Timestamp(at.0.saturating_add(WISHES_MS)).max(now));
+                self.renew_at = earlier(self.renew_at, earliest);
+                self.region.renewal_due(now).map(Output::Call).into_iter().collect()
+            }
             Input::ListingDue => {
                 let due = self.region.listing_due(self.leases.keys(), now);
                 due.map(Output::Call).into_iter().collect()
@@ -265,8 +305,9 @@ impl Replica {
     /// When [`Input::Time`] is due at the latest.
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
         let listings = (!self.listings.is_empty()).then_some(self.listed_at);
-        let due = [self.controller.next_wakeup(), self.executor.next_wakeup(), self.admission.next_due(), listings];
-        due.into_iter().flatten().min()
+        let arrivals = [self.admission.next_due(), self.elsewhere.next_due()];
+        let due = [self.controller.next_wakeup(), self.executor.next_wakeup(), listings];
+        due.into_iter().chain(arrivals).chain([self.renew_at, self.hand_over_at]).flatten().min()
     }
 
     /// What is believed and decided.
@@ -291,8 +332,19 @@ impl Replica {
 
     /// An agent wants to speak: whoever decides for its cluster must hold its lease, which is taken when it is its turn.
     fn greeted(&mut self, greeting: Greeting) {
-        self.uids.insert(greeting.cluster.clone(), Text::from(greeting.cluster_uid));
-        self.admission.greeted(greeting.cluster, greeting.highest_epoch);
+        let Greeting { cluster, cluster_uid, highest_epoch, .. } = greeting;
+        self.elsewhere.over(&cluster);
+        self.hellos.insert(cluster.clone(), Said { uid: Text::from(cluster_uid), highest_epoch, here: true });
+        self.admission.greeted(cluster, highest_epoch);
+    }
+
+    /// The agent has left, or is turned away.
+    fn gone(&mut self, cluster: &ClusterId) {
+        if let Some(said) = self.hellos.get_mut(cluster) {
+            said.here = false;
+        }
+        self.admission.left(cluster);
+        self.elsewhere.over(cluster);
     }
 
     fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>, now: Timestamp) -> Vec<Output> {
@@ -302,26 +354,42 @@ impl Replica {
                 let epoch = lease.epoch;
                 self.leases.insert(cluster.clone(), lease);
                 self.silent.insert(cluster.clone(), now);
-                let uid = self.uids.get(&cluster).cloned().unwrap_or_default();
+                // Who takes a lease takes back what was wished of it.
+                self.wanted.remove(&cluster);
+                self.elsewhere.over(&cluster);
+                let uid = self.hellos.get(&cluster).map(|said| said.uid.clone()).unwrap_or_default();
                 let launches = open.intents.into_iter().map(intents::decode).collect();
                 let mut outputs = self.happened(Event::Adopted { cluster: cluster.clone(), uid, launches }, now);
                 outputs.push(Output::Accept { cluster, epoch });
                 outputs
             }
-            Ok(LeaseAnswer::Held { owner, .. }) => {
-                self.admission.left(&cluster);
-                let reason = format!("the replica {owner} decides for it");
-                vec![Output::Call(Call::AskFor(Scope::cluster(&cluster))), Output::Refuse { cluster, reason }]
-            }
+            Ok(LeaseAnswer::Held { owner, expires_in }) => self.held(cluster, &owner, expires_in, now),
             Err(error) => {
                 error!(%cluster, %error, "the lease of a cluster could not be taken");
-                self.admission.left(&cluster);
+                self.gone(&cluster);
                 vec![Output::Refuse { cluster, reason: error.to_string() }]
             }
         }
     }
 
-    /// Forgets the clusters whose leases are lost, and hands over those that another replica wants and whose agent is gone.
+    /// Another replica decides for the cluster, and is told that its agent has come here.
+    fn held(&mut self, cluster: ClusterId, owner: &str, expires_in: Duration, now: Timestamp) -> Vec<Output> {
+        self.admission.left(&cluster);
+        let Some(seen) = self.hellos.get(&cluster).filter(|said| said.here).map(|said| said.highest_epoch) else {
+            return Vec::new();
+        };
+        let mut outputs = vec![Output::Call(Call::AskFor(Scope::cluster(&cluster)))];
+        let reason = format!("the replica {owner} decides for it");
+        if self.elsewhere.held(&cluster, seen, expires_in, now) {
+            info!(%cluster, reason, "an agent waits until this replica may decide for its cluster");
+        } else {
+            self.gone(&cluster);
+            outputs.push(Output::Refuse { cluster, reason });
+        }
+        outputs
+    }
+
+    /// Has every lease prolonged, which tells what was lost and who wants what.
     fn renew(&mut self) -> Option<Call> {
         if self.renewing != Renewing::No {
             self.renewing = Renewing::OnceMore;
@@ -335,18 +403,39 @@ impl Replica {
 
     fn renewed(&mut self, renewal: &Renewal, now: Timestamp) -> Vec<Output> {
         let again = std::mem::replace(&mut self.renewing, Renewing::No) == Renewing::OnceMore;
+        self.renewed_at = Some(now);
         let mut outputs: Vec<Output> = renewal.lost.iter().flat_map(|lease| self.give_up(lease, now)).collect();
         for (lease, by) in &renewal.wanted {
             self.region.is_wanted(lease);
             let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
-            let silent = self.silent.get(&cluster).is_some_and(|since| now.millis_since(*since) >= HAND_OVER_MS);
-            if silent && self.leases.get(&cluster) == Some(lease) {
-                info!(%cluster, by, "its agent has gone there: the cluster is handed over");
-                outputs.extend(self.give_up(lease, now));
-                outputs.push(Output::Call(Call::Release(vec![lease.clone()])));
+            if self.leases.get(&cluster) == Some(lease) {
+                debug!(%cluster, by, "another replica would decide for the cluster");
+                self.wanted.insert(cluster, lease.clone());
             }
         }
+        outputs.extend(self.hand_over(now));
         outputs.extend(again.then(|| self.renew()).flatten().map(Output::Call));
+        outputs
+    }
+
+    /// Gives back the clusters that another replica wants and whose agents have gone.
+    fn hand_over(&mut self, now: Timestamp) -> Vec<Output> {
+        let (mut due, mut next) = (Vec::new(), None);
+        for (cluster, lease) in &self.wanted {
+            let Some(since) = self.silent.get(cluster) else { continue };
+            let at = Timestamp(since.0.saturating_add(HAND_OVER_MS));
+            if at > now {
+                next = earlier(next, at);
+            } else {
+                info!(%cluster, "its agent has gone to another replica: the cluster is handed over");
+                due.push(lease.clone());
+            }
+        }
+        self.hand_over_at = next;
+        let mut outputs: Vec<Output> = due.iter().flat_map(|lease| self.give_up(lease, now)).collect();
+        if !due.is_empty() {
+            outputs.push(Output::Call(Call::Release(due)));
+        }
         outputs
     }
 
@@ -359,6 +448,7 @@ impl Replica {
         warn!(%cluster, epoch = lease.epoch, "this replica decides for the cluster no more");
         self.leases.remove(&cluster);
         self.silent.remove(&cluster);
+        self.wanted.remove(&cluster);
         self.executor.forget(&cluster);
         let executor = &self.executor;
         self.instructed.retain(|_, command| executor.awaits(*command));
@@ -431,7 +521,10 @@ impl Replica {
                 if self.leases.contains_key(cluster) {
                     self.silent.insert(cluster.clone(), now);
                 }
-                self.admission.left(cluster);
+                if self.wanted.contains_key(cluster) {
+                    self.hand_over_at = earlier(self.hand_over_at, Timestamp(now.0.saturating_add(HAND_OVER_MS)));
+                }
+                self.gone(cluster);
             }
             Event::Observed { cluster, observation: Observation::Snapshot(_) } => self.admission.arrived(cluster),
             _ => {}
@@ -462,6 +555,16 @@ impl Replica {
         steps.extend(self.decide(Event::Tick, now));
         let mut outputs = self.follow(steps, now);
         outputs.extend(self.hear_listings(now));
+        for (cluster, seen) in self.elsewhere.due(now) {
+            self.admission.greeted(cluster, seen);
+        }
+        if self.hand_over_at.is_some_and(|at| at <= now) {
+            outputs.extend(self.hand_over(now));
+        }
+        if self.renew_at.is_some_and(|at| at <= now) {
+            self.renew_at = None;
+            outputs.extend(self.renew().map(Output::Call));
+        }
         outputs
     }
 
@@ -495,6 +598,11 @@ impl Replica {
     fn lease_for(&self, command: &Command) -> Option<Lease> {
         self.leases.get(command.cluster()).cloned()
     }
+}
+
+/// The earlier of the two.
+fn earlier(known: Option<Timestamp>, at: Timestamp) -> Option<Timestamp> {
+    Some(known.map_or(at, |known| known.min(at)))
 }
 
 fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {

@@ -50,7 +50,7 @@ fn about(input: &Input) -> &'static str {
         Input::Leased { .. } => "a lease",
         Input::Ran { .. } => "the outcome of a command",
         Input::CloudTold(_) => "the cloud's word",
-        Input::Renewed(_) | Input::RenewalDue => "the renewal of leases",
+        Input::Renewed(_) | Input::RenewalDue | Input::Wished => "the renewal of leases",
         Input::RegionTaken(_) => "the lease of the region",
         Input::Listed { .. } | Input::Overheard { .. } | Input::ListingDue => "a listing of machines",
         Input::Exchanged { .. } | Input::ExchangeDue => "what other replicas tell",

@@ -44,19 +44,35 @@ fn is_handed_over(replica: &mut Replica, scope: Scope, at: i64) -> bool {
     outputs.iter().any(|output| matches!(output, Output::Call(Call::Release(_))))
 }
 
+fn gives_back(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| matches!(output, Output::Call(Call::Release(_))))
+}
+
 #[test]
-fn a_cluster_is_handed_over_for_a_wish_only_when_its_agent_has_been_gone_for_a_while() {
+fn a_cluster_is_handed_over_for_a_wish_as_soon_as_its_agent_has_been_gone_for_a_moment() {
     let blue = || Scope::cluster("blue");
+    let cluster = || ClusterId::from("blue");
     let mut replica = replica();
     assert!(!is_handed_over(&mut replica, blue(), 600_000), "its agent is here, whoever else it has said hello to");
-    happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 700_000);
-    assert!(!is_handed_over(&mut replica, blue(), 704_999), "it may come back");
-    happens(&mut replica, Event::AgentConnected { cluster: "blue".into() }, 704_999);
-    assert!(!is_handed_over(&mut replica, blue(), 710_000), "it came back");
-    happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 710_000);
-    // 710,000 + 5,000.
-    assert!(is_handed_over(&mut replica, blue(), 715_000));
-    assert!(!is_handed_over(&mut replica, blue(), 715_001), "it is somebody else's");
+    happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 700_000);
+    // 700,000 + 500.
+    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp(700_500)));
+    assert!(!gives_back(&replica.handle(Input::Time, Timestamp(700_499))), "it may come back");
+    happens(&mut replica, Event::AgentConnected { cluster: cluster() }, 700_499);
+    assert!(!gives_back(&replica.handle(Input::Time, Timestamp(710_000))), "it came back");
+    happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 710_000);
+    assert!(gives_back(&replica.handle(Input::Time, Timestamp(710_500))));
+    assert!(!is_handed_over(&mut replica, blue(), 710_501), "it is somebody else's");
+}
+
+#[test]
+fn a_wish_that_was_made_before_its_agent_came_back_is_forgotten() {
+    let mut replica = replica();
+    assert!(!is_handed_over(&mut replica, Scope::cluster("blue"), 1_000));
+    let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
+    replica.handle(Input::Leased { cluster, answer, past: Vec::new() }, Timestamp(2_000));
+    happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 3_000);
+    assert!(!gives_back(&replica.handle(Input::Time, Timestamp(60_000))));
 }
 
 #[test]
@@ -82,6 +98,18 @@ fn leases_are_renewed_by_one_call_at_a_time_and_once_more_when_somebody_asked_me
     assert_eq!(happens(done()), 1, "two wishes, one call");
     assert_eq!(happens(done()), 0);
     assert_eq!(happens(Input::RenewalDue), 1);
+}
+
+#[test]
+fn wishes_that_come_one_after_the_other_are_heard_in_few_renewals() {
+    let mut replica = replica();
+    let mut at = |input, at| renewals(&replica.handle(input, Timestamp(at)));
+    assert_eq!(at(Input::Wished, 1_000) + at(Input::Time, 1_000), 1);
+    assert_eq!(at(Input::Renewed(Renewal::default()), 1_100), 0);
+    assert_eq!(at(Input::Wished, 1_150) + at(Input::Wished, 1_200), 0);
+    // 1,100 + 250.
+    assert_eq!(at(Input::Time, 1_349), 0);
+    assert_eq!(at(Input::Time, 1_350), 1);
 }
 
 #[test]
@@ -114,7 +142,7 @@ fn peoples_word_for_a_cluster_that_somebody_else_decides_for_changes_nothing_her
 fn a_listing_reaches_the_clusters_that_are_decided_for_here_and_no_others() {
     let mut replica = replica();
     let asked_about = vec![ClusterId::from("blue"), ClusterId::from("green")];
-    let kept = KeptListing { number: 1, age: std::time::Duration::ZERO, machines: Vec::new() };
+    let kept = KeptListing { number: 1, age: Duration::ZERO, machines: Vec::new() };
     let overheard = Input::Overheard { asked: Timestamp(1_000), clusters: asked_about, answer: Ok(Some(kept)) };
     replica.handle(overheard, Timestamp(1_000));
     let known: Vec<&ClusterId> = replica.controller().clusters().collect();
@@ -151,7 +179,7 @@ fn clusters_come_in_one_after_the_other_and_none_is_forgotten() {
         assert!(greet(&mut replica, waiting, 0).is_empty());
     }
     // The store refuses a: somebody else decides for it.
-    let held = LeaseAnswer::Held { owner: "another".to_owned(), expires_in: std::time::Duration::ZERO };
+    let held = LeaseAnswer::Held { owner: "another".to_owned(), expires_in: Duration::ZERO };
     let leased = Input::Leased { cluster: names[0].clone(), answer: Ok(held), past: Vec::new() };
     assert_eq!(leased_by(replica.handle(leased, Timestamp(10))), names[1..2]);
     // b is welcome, and its snapshot is believed.
@@ -166,6 +194,32 @@ fn clusters_come_in_one_after_the_other_and_none_is_forgotten() {
     // c goes before it is answered.
     let left = Input::Heard(SessionEvent::Left { cluster: names[2].clone() });
     assert_eq!(leased_by(replica.handle(left, Timestamp(50))), names[3..]);
+}
+
+#[test]
+fn an_agent_waits_here_while_another_replica_decides_for_its_cluster_and_is_welcome_when_it_does_no_more() {
+    let held = || {
+        let held = LeaseAnswer::Held { owner: "another".to_owned(), expires_in: Duration::from_secs(30) };
+        Input::Leased { cluster: "a".into(), answer: Ok(held), past: Vec::new() }
+    };
+    let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region());
+    greet(&mut replica, "a", 0);
+    let told = replica.handle(held(), Timestamp(10));
+    assert!(matches!(&told[..], [Output::Call(Call::AskFor(scope))] if *scope == Scope::cluster("a")), "{told:?}");
+    // 10 + 1,000.
+    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp(1_010)));
+    assert!(leased_by(replica.handle(Input::Time, Timestamp(1_009))).is_empty());
+    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp(1_010))), [ClusterId::from("a")]);
+    let answer = granted(Scope::cluster("a"));
+    let welcome = replica.handle(Input::Leased { cluster: "a".into(), answer, past: Vec::new() }, Timestamp(1_020));
+    assert!(welcome.iter().any(|output| matches!(output, Output::Accept { epoch: 4, .. })), "{welcome:?}");
+    assert!(leased_by(replica.handle(Input::Time, Timestamp(90_000))).is_empty());
+    // One that leaves is not waited for, whatever is answered after that.
+    let mut replica = Replica::new(Controller::new(Settings::default(), nothing), 1, region());
+    greet(&mut replica, "a", 0);
+    replica.handle(Input::Heard(SessionEvent::Left { cluster: "a".into() }), Timestamp(5));
+    assert!(replica.handle(held(), Timestamp(10)).is_empty());
+    assert!(leased_by(replica.handle(Input::Time, Timestamp(90_000))).is_empty());
 }
 
 #[test]
