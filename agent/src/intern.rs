@@ -1,6 +1,7 @@
 //! What many pods share is sent once: shapes, label sets and volume claim sets by the hash of their bytes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
@@ -24,6 +25,17 @@ pub fn content_hash(content: &[u8]) -> [u8; HASH_BYTES] {
 pub struct Interner {
     /// A kind takes part in the key, because the three kinds are defined apart on the wire.
     told: BTreeSet<(Kind, [u8; HASH_BYTES])>,
+    /// What was referred to last: pods of one workload follow each other and are alike.
+    shape: Option<Referred<v1::PodShape>>,
+    labels: Option<Referred<v1::LabelSet>>,
+}
+
+/// A content that has been told, and its hash.
+type Referred<T> = (Arc<T>, [u8; HASH_BYTES]);
+
+/// The hash of `content`, if it is the last one again.
+fn again<T: PartialEq>(last: Option<&Referred<T>>, content: &Arc<T>) -> Option<[u8; HASH_BYTES]> {
+    last.filter(|(last, _)| Arc::ptr_eq(last, content) || last == content).map(|(_, hash)| *hash)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +54,7 @@ impl Interner {
 
     /// Forgets everything: the next snapshot tells it again.
     pub fn forget(&mut self) {
-        self.told.clear();
+        *self = Self::default();
     }
 
     /// How many contents have been told.
@@ -61,22 +73,37 @@ impl Interner {
     pub fn write(&mut self, seen: Seen, changes: &mut Vec<v1::Change>) {
         match seen {
             Seen::Pod { mut record, shape, labels, volume_claims } => {
-                record.shape = self.refer(Kind::Shape, &*shape, changes);
-                record.labels = self.refer(Kind::LabelSet, &*labels, changes);
-                record.volume_claims =
-                    volume_claims.map(|set| self.refer(Kind::VolumeClaimSet, &set, changes)).unwrap_or_default();
+                record.shape = self.refer_to_shape(shape, changes);
+                record.labels = self.refer_to_labels(labels, changes);
+                record.volume_claims = volume_claims
+                    .map(|set| self.refer(Kind::VolumeClaimSet, &set, changes).to_vec())
+                    .unwrap_or_default();
                 push(changes, Change::Pod(*record));
             }
             Seen::DaemonSet { mut record, shape, labels } => {
-                record.shape = self.refer(Kind::Shape, &*shape, changes);
-                record.labels = self.refer(Kind::LabelSet, &*labels, changes);
+                record.shape = self.refer_to_shape(shape, changes);
+                record.labels = self.refer_to_labels(labels, changes);
                 push(changes, Change::DaemonSet(record));
             }
             Seen::Plain(change) => push(changes, *change),
         }
     }
 
-    fn refer(&mut self, kind: Kind, message: &impl Message, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+    fn refer_to_shape(&mut self, shape: Arc<v1::PodShape>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+        let known = again(self.shape.as_ref(), &shape);
+        let hash = known.unwrap_or_else(|| self.refer(Kind::Shape, &*shape, changes));
+        self.shape = Some((shape, hash));
+        hash.to_vec()
+    }
+
+    fn refer_to_labels(&mut self, labels: Arc<v1::LabelSet>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+        let known = again(self.labels.as_ref(), &labels);
+        let hash = known.unwrap_or_else(|| self.refer(Kind::LabelSet, &*labels, changes));
+        self.labels = Some((labels, hash));
+        hash.to_vec()
+    }
+
+    fn refer(&mut self, kind: Kind, message: &impl Message, changes: &mut Vec<v1::Change>) -> [u8; HASH_BYTES] {
         let content = message.encode_to_vec();
         let hash = content_hash(&content);
         if self.told.insert((kind, hash)) {
@@ -90,7 +117,7 @@ impl Interner {
                 },
             );
         }
-        hash.to_vec()
+        hash
     }
 }
 
@@ -100,8 +127,6 @@ fn push(changes: &mut Vec<v1::Change>, change: Change) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn pod(name: &str, cpu: &str) -> Seen {

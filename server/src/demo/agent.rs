@@ -110,7 +110,8 @@ impl World {
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
         let objects = objects.chain(pods.into_iter().map(Object::Pod));
         let manifests = self.manifests.iter().cloned().map(v1::change::Change::Manifest).map(Seen::plain);
-        manifests.chain(objects.filter_map(|object| encode::object(&object))).collect()
+        let mut encoder = encode::Encoder::default();
+        manifests.chain(objects.filter_map(|object| encoder.object(&object))).collect()
     }
 }
 

@@ -16,10 +16,39 @@ use v1::change::Change;
 
 use crate::session::encode::OURS;
 
+/// Many facts, one after the other: what a pod has in common with the one before it is made once.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    shape: Option<(Arc<PodShape>, Arc<v1::PodShape>)>,
+    labels: Option<(Arc<Labels>, Arc<v1::LabelSet>)>,
+}
+
+impl Encoder {
+    /// As [`object`].
+    pub(crate) fn object(&mut self, fact: &Object) -> Option<Seen> {
+        match fact {
+            Object::Pod(record) => Some(self.pod(record)),
+            other => object(other),
+        }
+    }
+
+    fn pod(&mut self, record: &PodRecord) -> Seen {
+        let known = self.shape.take().filter(|(of, _)| Arc::ptr_eq(of, &record.shape));
+        let (_, shape) =
+            self.shape.insert(known.unwrap_or_else(|| (Arc::clone(&record.shape), Arc::new(shape(&record.shape)))));
+        let known = self.labels.take().filter(|(of, _)| Arc::ptr_eq(of, &record.labels));
+        let (_, labels) = self
+            .labels
+            .insert(known.unwrap_or_else(|| (Arc::clone(&record.labels), Arc::new(label_set(&record.labels)))));
+        let (shape, labels) = (Arc::clone(shape), Arc::clone(labels));
+        Seen::Pod { record: Box::new(pod(record)), shape, labels, volume_claims: None }
+    }
+}
+
 /// A fact; `None` for NodePools, which travel as the manifests that they were written as.
 pub(crate) fn object(object: &Object) -> Option<Seen> {
     Some(match object {
-        Object::Pod(record) => pod(record),
+        Object::Pod(record) => Encoder::default().pod(record),
         Object::Node(record) => Seen::plain(Change::Node(node(record))),
         Object::Claim(record) => Seen::plain(Change::NodeClaim(claim(record))),
         Object::Daemon(record) => daemon(record),
@@ -51,13 +80,17 @@ pub(crate) fn removal(key: &Key) -> Seen {
     }
 }
 
-fn pod(record: &PodRecord) -> Seen {
+fn label_set(labels: &Labels) -> v1::LabelSet {
+    v1::LabelSet { labels: pairs(labels) }
+}
+
+fn pod(record: &PodRecord) -> v1::PodRecord {
     let (kind, name) = record.workload.split_once('/').unwrap_or(("Pod", &record.workload));
     let owner = match &record.daemon {
         Some(daemon) => Some(owner("DaemonSet", daemon.rsplit('/').next().unwrap_or(daemon))),
         None => (kind != "Pod").then(|| owner(kind, name)),
     };
-    let message = v1::PodRecord {
+    v1::PodRecord {
         namespace: record.key.namespace.to_string(),
         name: record.key.name.to_string(),
         uid: record.uid.to_string(),
@@ -71,12 +104,6 @@ fn pod(record: &PodRecord) -> Seen {
         started_at_ms: millis(record.started),
         ready: record.phase == PodPhase::Running,
         ..v1::PodRecord::default()
-    };
-    Seen::Pod {
-        record: Box::new(message),
-        shape: Arc::new(shape(&record.shape)),
-        labels: Arc::new(v1::LabelSet { labels: pairs(&record.labels) }),
-        volume_claims: None,
     }
 }
 
@@ -164,7 +191,7 @@ fn daemon(record: &DaemonRecord) -> Seen {
             ..v1::DaemonSetRecord::default()
         },
         shape: Arc::new(shape(&record.shape)),
-        labels: Arc::new(v1::LabelSet { labels: pairs(&record.labels) }),
+        labels: Arc::new(label_set(&record.labels)),
     }
 }
 
