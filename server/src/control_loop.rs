@@ -108,6 +108,7 @@ struct Running<C> {
     showcase: Showcase,
     works: JoinSet<Input>,
     stopwatch: Stopwatch,
+    latencies: Arc<Latencies>,
     traces: Traces,
     /// When it was last asked what the passing of time brings.
     asked: Instant,
@@ -172,7 +173,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 Next::Show => {
                     let step = Step::begin("the view for people");
                     running.showcase.go_on(running.replica.controller(), clock::now());
-                    step.end();
+                    step.end(&running.latencies.spent);
                 }
             }
         }
@@ -192,7 +193,8 @@ impl<C: CloudProvider + 'static> Running<C> {
             hands,
             showcase: Showcase::new(publisher),
             works: JoinSet::new(),
-            stopwatch: Stopwatch::new(latencies),
+            stopwatch: Stopwatch::new(Arc::clone(&latencies)),
+            latencies,
             traces: Traces::default(),
             asked: Instant::now(),
             time_again: Instant::now(),
@@ -221,7 +223,8 @@ impl<C: CloudProvider + 'static> Running<C> {
         self.traces.ended(&input);
         let step = Step::of(&input);
         let outputs = self.replica.handle(input, now);
-        step.end();
+        step.end(&self.latencies.spent);
+        let step = Step::begin("passing on what follows");
         self.stopwatch.look_at(&outputs, clock::now());
         for output in outputs {
             match output {
@@ -236,6 +239,7 @@ impl<C: CloudProvider + 'static> Running<C> {
                 Output::Show(cluster) => self.showcase.note(cluster),
             }
         }
+        step.end(&self.latencies.spent);
     }
 
     fn call(&mut self, call: Call, now: Timestamp) {

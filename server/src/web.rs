@@ -92,9 +92,10 @@ async fn ready(State(shown): State<Shown>) -> Response {
 async fn metrics(State(shown): State<Shown>) -> Response {
     let view = shown.views.borrow().clone();
     let mut text = metrics::render(&view);
-    let Latencies { decided, ordered } = &*shown.latencies;
+    let Latencies { decided, ordered, spent } = &*shown.latencies;
     text.push_str(&decided.render(DECIDED, "From the end of a batch window to the decision to buy for its pods."));
     let help = "From the end of a batch window to the order for a NodeClaim, the decision being in the store.";
     text.push_str(&ordered.render(ORDERED, help));
+    text.push_str(&spent.render());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

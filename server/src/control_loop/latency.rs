@@ -14,6 +14,7 @@ use executor::Command;
 use rustc_hash::FxHashMap;
 
 use super::replica::{Call, Output};
+use super::steps::Spent;
 use crate::measure::Histogram;
 
 /// Orders that did not go out in so many milliseconds after they were due are not waited for: what was planned did not hold.
@@ -29,6 +30,8 @@ pub(crate) struct Latencies {
     pub(crate) decided: Histogram,
     /// From the end of a batch window to the order for a NodeClaim.
     pub(crate) ordered: Histogram,
+    /// What the loop spent its time on.
+    pub(crate) spent: Spent,
 }
 
 /// Follows decisions until their orders go out.
