@@ -23,9 +23,13 @@ impl Ward {
         let Some(due) = due.filter(|due| *due <= desk.now && self.is_ready()) else { return };
         let opened = self.window.close();
         self.retry = None;
-        let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
-        let fixed = input.pools.iter().any(|pool| pool.replicas.is_some());
+        let fixed = self.state.pools().any(|pool| pool.pool.replicas.is_some());
         self.rails.held_launches = None;
+        // Nothing to plan is by far the most frequent answer, and an input looks at every pod.
+        if !fixed && self.rails.attempts.is_empty() && self.state.demand(desk.now).is_empty() {
+            return self.forget_said();
+        }
+        let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
         let held = self.hold_pods(&mut input, desk);
         if input.pods.is_empty() && held.is_empty() && !fixed {
             return self.forget_said();

@@ -42,11 +42,12 @@ impl Zones {
 }
 
 fn read(catalogue: &Catalogue) -> BTreeSet<Text> {
-    let mut zones = BTreeSet::new();
+    let mut zones: Vec<&Text> = Vec::new();
     for offering in catalogue.types.iter().flat_map(|kind| &kind.offerings) {
-        if !zones.contains(&offering.zone) {
-            zones.insert(offering.zone.clone());
+        // Offerings of one zone share its text as a rule: no letter is compared then.
+        if !zones.iter().any(|known| Arc::ptr_eq(known, &offering.zone)) && !zones.contains(&&offering.zone) {
+            zones.push(&offering.zone);
         }
     }
-    zones
+    zones.into_iter().cloned().collect()
 }
