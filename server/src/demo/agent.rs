@@ -7,11 +7,11 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent::{Cluster, ClusterError, Done, Identity, Observed, Seen};
-use engine::cluster::{ClusterSnapshot, Object, Observation};
+use engine::cluster::{ClusterSnapshot, Key, Object, Observation};
 use engine::model::Text;
 use fleetwright_proto::v1;
 use simulator::SimulatedCluster;
@@ -38,6 +38,9 @@ struct World {
     cluster: SimulatedCluster,
     /// NodePools and NodeClasses, which the simulation does not know.
     manifests: Vec<v1::ManifestRecord>,
+    /// Conditions of NodeClaims, which the simulation does not know either; they are shown in pictures. Those that are alike
+    /// are kept once.
+    conditions: BTreeMap<Text, Arc<[v1::Condition]>>,
     watcher: Option<mpsc::Sender<Vec<Seen>>>,
     /// Who waits for the end of which drain.
     drains: BTreeMap<Text, Vec<oneshot::Sender<()>>>,
@@ -46,7 +49,8 @@ struct World {
 
 impl SimulatedApi {
     pub(crate) fn new(name: &str, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
-        let world = World { cluster, manifests, watcher: None, drains: BTreeMap::new(), highest_epoch: 0 };
+        let (conditions, drains) = (BTreeMap::new(), BTreeMap::new());
+        let world = World { cluster, manifests, conditions, watcher: None, drains, highest_epoch: 0 };
         Self { name: name.to_owned(), world: Mutex::new(world), moved: Notify::new() }
     }
 
@@ -98,7 +102,12 @@ impl World {
                 None
             }
             Change::Observed(Observation::Upsert(object)) => encode::object(&object),
-            Change::Observed(Observation::Delete(key)) => Some(encode::removal(&key)),
+            Change::Observed(Observation::Delete(key)) => {
+                if let Key::Claim(name) = &key {
+                    self.conditions.remove(name);
+                }
+                Some(encode::removal(&key))
+            }
             Change::Observed(Observation::Snapshot(_)) => None,
         }
     }
@@ -107,11 +116,19 @@ impl World {
         let ClusterSnapshot { pods, nodes, claims, daemons, namespaces, .. } = self.cluster.snapshot();
         let objects = namespaces.into_iter().map(Object::Namespace);
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
-        let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
-        let objects = objects.chain(pods.into_iter().map(Object::Pod));
+        let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(pods.into_iter().map(Object::Pod));
+        let claims = claims.iter().map(|claim| {
+            let conditions = self.conditions.get(&claim.name).map(|all| all.to_vec()).unwrap_or_default();
+            Seen::plain(v1::change::Change::NodeClaim(encode::claim(claim, conditions)))
+        });
         let manifests = self.manifests.iter().cloned().map(v1::change::Change::Manifest).map(Seen::plain);
         let mut encoder = encode::Encoder::default();
-        manifests.chain(objects.filter_map(|object| encoder.object(&object))).collect()
+        manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&object))).collect()
+    }
+
+    fn describe(&mut self, claim: Text, conditions: Vec<v1::Condition>) {
+        let known = self.conditions.values().find(|known| ***known == *conditions).cloned();
+        self.conditions.insert(claim, known.unwrap_or_else(|| conditions.into()));
     }
 }
 
@@ -133,6 +150,9 @@ impl Cluster for SimulatedApi {
 
     async fn carry_out(&self, instruction: v1::Instruction) -> Done {
         if decode::only_tells(&instruction) {
+            if let Some((claim, conditions)) = decode::conditions(&instruction) {
+                self.world().describe(claim, conditions);
+            }
             return Done::well();
         }
         let instruction = match decode::instruction(instruction) {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::PoolLife;
+use crate::control::Standing;
 use crate::model::{Labels, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives};
 
 /// Namespace and name of a pod.
@@ -239,6 +240,8 @@ pub struct ClaimRecord {
     pub created: Option<Timestamp>,
     /// `status.lastPodEventTime`.
     pub last_pod_event: Option<Timestamp>,
+    /// `status.conditions`.
+    pub standing: Standing,
     /// `spec.terminationGracePeriod` in milliseconds.
     pub termination_grace_period_ms: Option<i64>,
 }

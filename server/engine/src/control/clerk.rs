@@ -1,7 +1,8 @@
 //! What has been said about objects, so that nothing is said twice.
 //!
 //! Statuses are computed at most once a second for each cluster, whatever happens in between, and written where they differ
-//! from what was written before. Machines in service whose NodeClaims say all there is to say are looked at more rarely: there
+//! from what was written before, by this process or, as far as the cluster shows it, by another ([`standing`](super::standing)).
+//! Machines in service whose NodeClaims say all there is to say are looked at more rarely: there
 //! are many of them, and all that can change is whether their pool would let them go. An object has one write under way at a time. A write that failed is tried again after a
 //! while; the world may have moved on.
 
@@ -151,7 +152,10 @@ impl Ward {
         let contents = self.contents(desk);
         self.clerk.forget_all_but(&contents);
         for (subject, content) in contents {
-            if let Some(content) = content.filter(|content| self.clerk.is_news(&subject, content, desk.now)) {
+            let Some(content) = content else { continue };
+            if self.stands(&subject, &content) {
+                self.clerk.said.insert(subject, Said { content, waits_for: None, failed: None });
+            } else if self.clerk.is_news(&subject, &content, desk.now) {
                 self.write(subject, content, desk);
             }
         }

@@ -6,12 +6,26 @@ use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
 use engine::model::taints::Effect;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
+use serde_json::Value;
 use v1::instruction::Action;
 
-/// Whether `instruction` only tells people something. A simulated cluster keeps neither status nor events: they are written as
-/// soon as they are asked for.
+/// Whether `instruction` only tells people something. A simulated cluster keeps neither events nor statuses, but for the
+/// [`conditions`] of NodeClaims: they are written as soon as they are asked for.
 pub(crate) fn only_tells(instruction: &v1::Instruction) -> bool {
     matches!(instruction.action, Some(Action::WriteObject(_) | Action::RecordEvent(_)))
+}
+
+/// The conditions that `instruction` writes, and of which NodeClaim.
+pub(crate) fn conditions(instruction: &v1::Instruction) -> Option<(Text, Vec<v1::Condition>)> {
+    let Some(Action::WriteObject(write)) = &instruction.action else { return None };
+    let status: Value = serde_json::from_slice(&write.status).ok()?;
+    let entries = status.get("conditions").filter(|_| write.kind() == v1::ObjectKind::NodeClaim)?.as_array()?;
+    let condition = |entry: &Value| {
+        let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (r#type, status, reason, message) = (text("type"), text("status"), text("reason"), text("message"));
+        v1::Condition { r#type, status, reason, message, last_transition_ms: 0 }
+    };
+    Some((write.name.as_str().into(), entries.iter().map(condition).collect()))
 }
 
 /// What `instruction` asks for; `None` for kinds that this agent does not know.

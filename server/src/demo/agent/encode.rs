@@ -50,7 +50,7 @@ pub(crate) fn object(object: &Object) -> Option<Seen> {
     Some(match object {
         Object::Pod(record) => Encoder::default().pod(record),
         Object::Node(record) => Seen::plain(Change::Node(node(record))),
-        Object::Claim(record) => Seen::plain(Change::NodeClaim(claim(record))),
+        Object::Claim(record) => Seen::plain(Change::NodeClaim(claim(record, Vec::new()))),
         Object::Daemon(record) => daemon(record),
         Object::Namespace(record) => Seen::plain(Change::Namespace(namespace(record))),
         // A simulated cluster has none of these; NodePools and classes travel as manifests.
@@ -152,7 +152,8 @@ fn node(record: &NodeRecord) -> v1::NodeRecord {
     }
 }
 
-fn claim(record: &ClaimRecord) -> v1::NodeClaimRecord {
+/// A NodeClaim with the conditions that stand in its status.
+pub(crate) fn claim(record: &ClaimRecord, conditions: Vec<v1::Condition>) -> v1::NodeClaimRecord {
     v1::NodeClaimRecord {
         name: record.name.to_string(),
         uid: format!("claim-{}", record.name),
@@ -172,6 +173,7 @@ fn claim(record: &ClaimRecord) -> v1::NodeClaimRecord {
         last_pod_event_ms: millis(record.last_pod_event),
         created_at_ms: millis(record.created),
         deleted_at_ms: if record.deleting { 1 } else { 0 },
+        conditions,
         owner: Some(v1::Owner {
             api_version: "karpenter.sh/v1".to_owned(),
             kind: "NodePool".to_owned(),

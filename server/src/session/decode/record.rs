@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::cluster::{
     ClaimRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling,
 };
+use engine::control::Standing;
 use engine::model::labels::{NODEPOOL, canonical_key};
 use engine::model::{
     Effect, Labels, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
@@ -107,6 +108,9 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> Result<ClaimRecord, Fault> {
         ours: annotation(&claim.annotations, OURS) == Some("true"),
         created: moment(claim.created_at_ms),
         last_pod_event: moment(claim.last_pod_event_ms),
+        standing: claim.conditions.iter().fold(Standing::default(), |standing, one| {
+            standing.with(&one.r#type, &one.status, &one.reason, &one.message)
+        }),
         termination_grace_period_ms: duration::parse(&claim.termination_grace_period),
         labels,
     })

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, ClassRecord, NodeRecord, PoolRecord};
-use crate::control::ClassFacts;
 use crate::control::machine::{Machine, Stage};
+use crate::control::standing::CONSOLIDATABLE;
 use crate::control::status::{Condition, Content, Subject, Verdict, with_root};
 use crate::control::ward::{Desk, Ward};
+use crate::control::{ClassFacts, Standing};
 use crate::model::resources::NODES;
 use crate::model::{NotReady, Resources, Text};
 
@@ -159,6 +160,21 @@ impl Ward {
         same && in_service && of("DisruptionReason").is_none()
     }
 
+    /// Whether the machine was said to be consolidatable before, by a process that saw more of its pods: none has come or gone
+    /// since this one first saw them.
+    fn stood_so(&self, machine: &Machine, node: &NodeRecord) -> bool {
+        let standing = self.state.claim(&machine.claim).map(|claim| claim.standing);
+        standing.is_some_and(Standing::is_consolidatable)
+            && self.state.quiet_since(&node.name) == self.state.synced_since()
+    }
+
+    /// Whether nothing has been said of the object here, and what is to be said stands there.
+    pub(super) fn stands(&self, subject: &Subject, content: &Content) -> bool {
+        let Subject::Claim(name) = subject else { return false };
+        self.clerk.last_said(subject).is_none()
+            && self.state.claim(name).is_some_and(|claim| claim.standing.says(content))
+    }
+
     /// Verdict, reason and message.
     fn consolidatable(
         &self,
@@ -170,15 +186,12 @@ impl Ward {
         let from =
             pool.zip(self.state.quiet_since(&node.name)).and_then(|(pool, since)| pool.life.consolidatable_from(since));
         match from {
-            Some(from) if from <= desk.now => (Verdict::True, CONSOLIDATABLE, ""),
+            Some(from) if from <= desk.now || self.stood_so(machine, node) => (Verdict::True, CONSOLIDATABLE, ""),
             Some(_) => (Verdict::False, "PodEvents", "consolidateAfter has not passed since the last pod event"),
             None => (Verdict::False, "Never", "the NodePool does not consolidate its nodes"),
         }
     }
 }
-
-/// The condition of a machine in service whose NodePool would let it go if it were empty.
-const CONSOLIDATABLE: &str = "Consolidatable";
 
 fn validation(pool: &PoolRecord) -> Condition {
     const KIND: &str = "ValidationSucceeded";

@@ -4,7 +4,7 @@ use crate::cluster::{
     PodRecord, PoolRecord,
 };
 use crate::control::status::{Content, EventOrder, Subject, Verdict};
-use crate::control::{Controller, Effect, Event, Instruction, InstructionId, Settings};
+use crate::control::{Controller, Effect, Event, Instruction, InstructionId, Settings, Standing};
 use crate::input::PlanningInput;
 use crate::model::{LabelSelector, NotReady, Resources, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
@@ -387,4 +387,32 @@ fn what_was_refused_of_a_machine_in_service_is_tried_again_although_it_is_looked
     assert_eq!(writes(&world), before, "a minute after 42 s");
     world.tick(102_000);
     assert_eq!(writes(&world), before + 1);
+}
+
+#[test]
+fn what_another_process_has_said_of_a_machine_is_not_said_again() {
+    let m0 = Subject::Claim(text("m0"));
+    let holds = |standing: Standing, kind: &str| standing.with(kind, "True", kind, "");
+    let launched = ["Consolidatable", "Initialized", "Launched"].into_iter().fold(Standing::default(), holds);
+    let world = |standing| {
+        let mut shown = snapshot(&["m0"]);
+        shown.claims[0].standing = standing;
+        shown.pods = vec![on("m0", pod("a", 1))];
+        World::new(shown, Settings::default())
+    };
+    // That it is registered stands nowhere.
+    let said = world(launched).conditions(&m0);
+    assert_eq!(
+        (said[0].as_str(), said[4].as_str()),
+        ("Consolidatable=True Consolidatable", "Registered=True Registered")
+    );
+    let mut world = world(holds(launched, "Registered"));
+    for at in [10_000, 20_000] {
+        world.see(at, Observation::upsert(Object::Pod(pod("b", at))));
+        assert!(world.conditions(&m0).is_empty(), "all of it stands there, and no pod has come to it");
+    }
+    world.see(25_000, Observation::upsert(Object::Pod(on("m0", pod("c", 1)))));
+    // The next look at everything.
+    world.tick(31_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
 }
