@@ -2,10 +2,10 @@
 //! to do comes out. The loop around it has tasks and sockets; a rehearsal has a virtual clock and many replicas.
 //!
 //! Deciding is the controller's, order and retries are the executor's. What is here: which lease covers which call, and
-//! whether an agent is welcome, and when ([`admission`], [`elsewhere`]).
+//! whether an agent is welcome, and when ([`admission`], [`doorstep`]).
 
 mod admission;
-mod elsewhere;
+mod doorstep;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
-use self::elsewhere::Elsewhere;
+use self::doorstep::Doorstep;
 use super::exchange::{Exchange, Telling};
 
 use super::intents;
@@ -131,7 +131,7 @@ pub(crate) enum Call {
     /// Let every replica of this region know that these offerings are refused.
     Remember { region: String, refusals: Vec<Refusal> },
     /// Tell the others what this life of this process saw come and go, and hear what they saw.
-    Exchange { life: u64, telling: Option<Telling>, within: std::time::Duration },
+    Exchange { life: u64, telling: Option<Telling>, within: Duration },
     /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
     Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
 }
@@ -177,7 +177,7 @@ pub(crate) struct Replica {
     /// When they were renewed last.
     renewed_at: Option<Timestamp>,
     admission: Admission,
-    elsewhere: Elsewhere,
+    doorstep: Doorstep,
 }
 
 /// What an agent said when it came.
@@ -223,7 +223,7 @@ impl Replica {
             renew_at: None,
             renewed_at: None,
             admission: Admission::default(),
-            elsewhere: Elsewhere::default(),
+            doorstep: Doorstep::default(),
         }
     }
 
@@ -305,7 +305,7 @@ impl Replica {
     /// When [`Input::Time`] is due at the latest.
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
         let listings = (!self.listings.is_empty()).then_some(self.listed_at);
-        let arrivals = [self.admission.next_due(), self.elsewhere.next_due()];
+        let arrivals = [self.admission.next_due(), self.doorstep.next_due()];
         let due = [self.controller.next_wakeup(), self.executor.next_wakeup(), listings];
         due.into_iter().chain(arrivals).chain([self.renew_at, self.hand_over_at]).flatten().min()
     }
@@ -333,7 +333,7 @@ impl Replica {
     /// An agent wants to speak: whoever decides for its cluster must hold its lease, which is taken when it is its turn.
     fn greeted(&mut self, greeting: Greeting) {
         let Greeting { cluster, cluster_uid, highest_epoch, .. } = greeting;
-        self.elsewhere.over(&cluster);
+        self.doorstep.over(&cluster);
         self.hellos.insert(cluster.clone(), Said { uid: Text::from(cluster_uid), highest_epoch, here: true });
         self.admission.greeted(cluster, highest_epoch);
     }
@@ -344,7 +344,7 @@ impl Replica {
             said.here = false;
         }
         self.admission.left(cluster);
-        self.elsewhere.over(cluster);
+        self.doorstep.over(cluster);
     }
 
     fn leased(&mut self, cluster: ClusterId, answer: Result<LeaseAnswer, StoreError>, now: Timestamp) -> Vec<Output> {
@@ -356,7 +356,7 @@ impl Replica {
                 self.silent.insert(cluster.clone(), now);
                 // Who takes a lease takes back what was wished of it.
                 self.wanted.remove(&cluster);
-                self.elsewhere.over(&cluster);
+                self.doorstep.over(&cluster);
                 let uid = self.hellos.get(&cluster).map(|said| said.uid.clone()).unwrap_or_default();
                 let launches = open.intents.into_iter().map(intents::decode).collect();
                 let mut outputs = self.happened(Event::Adopted { cluster: cluster.clone(), uid, launches }, now);
@@ -380,7 +380,7 @@ impl Replica {
         };
         let mut outputs = vec![Output::Call(Call::AskFor(Scope::cluster(&cluster)))];
         let reason = format!("the replica {owner} decides for it");
-        if self.elsewhere.held(&cluster, seen, expires_in, now) {
+        if self.doorstep.held(&cluster, seen, expires_in, now) {
             info!(%cluster, reason, "an agent waits until this replica may decide for its cluster");
         } else {
             self.gone(&cluster);
@@ -555,7 +555,7 @@ impl Replica {
         steps.extend(self.decide(Event::Tick, now));
         let mut outputs = self.follow(steps, now);
         outputs.extend(self.hear_listings(now));
-        for (cluster, seen) in self.elsewhere.due(now) {
+        for (cluster, seen) in self.doorstep.due(now) {
             self.admission.greeted(cluster, seen);
         }
         if self.hand_over_at.is_some_and(|at| at <= now) {

@@ -28,7 +28,7 @@ const PATIENCE_MS: i64 = 60_000;
 
 /// Who waits.
 #[derive(Debug, Default)]
-pub(super) struct Elsewhere(BTreeMap<ClusterId, Waiting>);
+pub(super) struct Doorstep(BTreeMap<ClusterId, Waiting>);
 
 #[derive(Debug)]
 struct Waiting {
@@ -39,7 +39,7 @@ struct Waiting {
     again: Option<Timestamp>,
 }
 
-impl Elsewhere {
+impl Doorstep {
     /// The lease of a cluster whose agent is here is held by another replica, for so long unless it is prolonged. Says whether
     /// the agent may wait.
     pub(super) fn held(&mut self, cluster: &ClusterId, seen: u64, expires_in: Duration, now: Timestamp) -> bool {
@@ -83,17 +83,17 @@ mod tests {
     /// The moments at which the lease of a killed replica is tried that runs out at `expires`, for an agent that came at 0; and
     /// when the agent is turned away, if the lease never runs out.
     fn tried(expires: i64) -> (Vec<i64>, Option<i64>) {
-        let (mut elsewhere, cluster) = (Elsewhere::default(), ClusterId::from("blue"));
+        let (mut doorstep, cluster) = (Doorstep::default(), ClusterId::from("blue"));
         let (mut now, mut moments) = (Timestamp(0), Vec::new());
         while now.0 < expires {
             let left = Duration::from_millis((expires - now.0).unsigned_abs());
-            if !elsewhere.held(&cluster, 7, left, now) {
+            if !doorstep.held(&cluster, 7, left, now) {
                 return (moments, Some(now.0));
             }
-            now = elsewhere.next_due().unwrap();
-            assert!(elsewhere.due(Timestamp(now.0 - 1)).is_empty());
-            assert_eq!(elsewhere.due(now), [(cluster.clone(), 7)]);
-            assert_eq!(elsewhere.next_due(), None, "it is being tried");
+            now = doorstep.next_due().unwrap();
+            assert!(doorstep.due(Timestamp(now.0 - 1)).is_empty());
+            assert_eq!(doorstep.due(now), [(cluster.clone(), 7)]);
+            assert_eq!(doorstep.next_due(), None, "it is being tried");
             moments.push(now.0);
         }
         (moments, None)
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn who_has_gone_is_tried_no_more() {
-        let (mut elsewhere, cluster) = (Elsewhere::default(), ClusterId::from("blue"));
-        assert!(elsewhere.held(&cluster, 0, Duration::from_secs(30), Timestamp(0)));
-        elsewhere.over(&cluster);
-        assert_eq!((elsewhere.next_due(), elsewhere.due(Timestamp(99_000))), (None, Vec::new()));
+        let (mut doorstep, cluster) = (Doorstep::default(), ClusterId::from("blue"));
+        assert!(doorstep.held(&cluster, 0, Duration::from_secs(30), Timestamp(0)));
+        doorstep.over(&cluster);
+        assert_eq!((doorstep.next_due(), doorstep.due(Timestamp(99_000))), (None, Vec::new()));
     }
 }
