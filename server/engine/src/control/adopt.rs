@@ -142,6 +142,11 @@ impl Legacy {
     pub fn launches(&self) -> &[OpenLaunch] {
         &self.launches
     }
+
+    /// Of these there is nothing to take up.
+    pub fn forget(&mut self, claims: &BTreeSet<Text>) {
+        self.launches.retain(|launch| !claims.contains(&launch.claim));
+    }
 }
 
 impl Ward {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::adopt::Finding;
+use super::adopt::{Finding, LaunchState};
 use super::machine::Stage;
 use super::ward::{Desk, Ward};
 use super::{Effect, machine::Machine};
@@ -90,12 +90,43 @@ impl Ward {
         let Some(after_ms) = after_ms else { return };
         let whole = listing.complete || believe_partial;
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
-        if held || !whole || !self.is_ready() || self.legacy.is_open() || listing.asked < self.collection.since {
+        if held || !whole || !self.is_ready() || listing.asked < self.collection.since {
             return;
+        }
+        if self.legacy.is_open() {
+            return self.pass_over_ended(listing, after_ms, desk);
         }
         self.collect_orphans(listing, after_ms, desk);
         self.collect_claims(listing, after_ms, desk);
         self.collect_claimless(listing, after_ms, desk);
+    }
+
+    /// Somebody has to say whether the cluster's NodeClaims are gone. One whose machine is gone as well went in good order, and
+    /// only its row was not closed: it says nothing about the agent.
+    fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+        if !listing.complete || self.state.synced_since().is_none_or(|since| listing.asked < since) {
+            return;
+        }
+        let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+        let ended = self.legacy.launches().iter().filter(|launch| {
+            let LaunchState::Launched { provider_id } = &launch.state else { return false };
+            let gone = !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
+            gone && !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
+        });
+        let known = &self.collection.missing;
+        let since = |claim: &Text| known.get(claim).copied().unwrap_or(listing.asked);
+        let missing: BTreeMap<Text, Timestamp> =
+            ended.map(|launch| (launch.claim.clone(), since(&launch.claim))).collect();
+        let due = missing.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
+        let due: BTreeSet<Text> = due.map(|(claim, _)| claim.clone()).collect();
+        self.collection.missing = missing;
+        if due.is_empty() {
+            return;
+        }
+        self.legacy.forget(&due);
+        let close = |claim| Effect::Close { cluster: self.cluster.clone(), claim };
+        desk.effects.extend(due.into_iter().map(close));
+        self.take_up(desk);
     }
 
     /// Machines that nobody has are given back; those that have a Node are taken into care first, so that they are drained.

@@ -1,5 +1,5 @@
 use super::super::tests::one_machine;
-use super::super::{Controller, Event, Instruction, Settings};
+use super::super::{Controller, Event, Instruction, LaunchState, OpenLaunch, Settings};
 use super::*;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClusterSnapshot, Observation};
@@ -126,4 +126,47 @@ fn switched_off_nothing_is_collected() {
     for second in [10, 100, 1_000] {
         assert!(ended(&listed(&mut controller, second, true, &both)).is_empty());
     }
+}
+
+/// The claims whose rows are closed, and those whose machines the cloud is asked about, when so many of three launches are
+/// listed again and again after the cluster was taken over with none of their NodeClaims.
+fn taken_up(listed_ones: &[&str], complete: bool) -> (Vec<Text>, Vec<Text>) {
+    let launches = ["a", "b", "c"].map(|name| OpenLaunch {
+        claim: text(name),
+        attempt: 1,
+        state: LaunchState::Launched { provider_id: instance(name, "uid-1").provider_id },
+        planned: None,
+    });
+    let mut controller = Controller::new(Settings::default(), one_machine);
+    let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: launches.into() };
+    controller.handle(adopted, Timestamp(0));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    let snapshot = ClusterSnapshot { pools: vec![pool()], nodes: vec![node("a")], ..ClusterSnapshot::default() };
+    let vouched = Observation::Snapshot(Box::new(snapshot));
+    controller.handle(Event::Observed { cluster: text("c"), observation: vouched.clone() }, Timestamp(0));
+    // The picture is held for a minute, and believed when it comes again.
+    controller.handle(Event::Observed { cluster: text("c"), observation: vouched }, Timestamp(61_000));
+    let instances: Vec<ListedInstance> = listed_ones.iter().map(|name| instance(name, "uid-1")).collect();
+    let (mut closed, mut asked) = (Vec::new(), Vec::new());
+    for second in [70, 129, 130] {
+        let effects = listed(&mut controller, second, complete, &instances);
+        for effect in effects {
+            match effect {
+                Effect::Close { claim, .. } => closed.push(claim),
+                Effect::Describe { claim, .. } => asked.push(claim),
+                _ => {}
+            }
+        }
+        // 60 s from 70 s on.
+        assert!(second == 130 || (closed.is_empty() && asked.is_empty()));
+    }
+    (closed, asked)
+}
+
+#[test]
+fn a_claim_that_is_gone_with_its_machine_is_no_reason_to_doubt_that_others_are_gone() {
+    let none = Vec::<Text>::new;
+    assert_eq!(taken_up(&["a", "b", "c"], true), (none(), none()), "three of three: somebody has to say so");
+    assert_eq!(taken_up(&["a", "b"], true), (vec![text("c")], vec![text("a"), text("b")]), "two of two");
+    assert_eq!(taken_up(&["a", "b"], false), (none(), none()), "the listing broke off");
 }
