@@ -50,7 +50,6 @@ pub struct ClusterSnapshot {
 
 /// One object.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "an object travels in a box of its own, see Observation::Upsert")]
 pub enum Object {
     /// A pod.
     Pod(PodRecord),
