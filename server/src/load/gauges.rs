@@ -145,8 +145,7 @@ impl Database {
     }
 }
 
-/// What a process has used: seconds of processor time, its own and of children that have ended, and memory in bytes, at this
-/// moment and at most.
+/// What a process has used: seconds of processor time, and memory in bytes, at this moment and at most.
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
     seconds: f64,
@@ -156,15 +155,23 @@ struct Used {
 
 fn used(pid: &str) -> Option<Used> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields = fields(&stat)?;
-    // User and system time are the 14th and 15th field, those of children that were waited for the two after them.
-    let ticks: Option<f64> = fields.get(11..15)?.iter().map(|field| field.parse::<f64>().ok()).sum();
+    let (seconds, _) = seconds(&stat)?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    Some(Used { seconds: ticks? / TICKS, bytes: of("VmRSS:")? * 1024, peak: of("VmHWM:")? * 1024 })
+    Some(Used { seconds, bytes: of("VmRSS:")? * 1024, peak: of("VmHWM:")? * 1024 })
+}
+
+/// From `/proc/<pid>/stat`: seconds that the process was busy, which are the 14th and 15th field, in user mode and in the
+/// system's; and those of its children that have ended and were waited for, the two after them.
+fn seconds(stat: &str) -> Option<(f64, f64)> {
+    let fields = fields(stat)?;
+    let sum = |of: std::ops::Range<usize>| -> Option<f64> {
+        fields.get(of)?.iter().map(|field| field.parse::<f64>().ok()).sum()
+    };
+    Some((sum(11..13)? / TICKS, sum(13..15)? / TICKS))
 }
 
 /// The fields of `/proc/<pid>/stat` from the third on: the name before them may hold anything, but ends with the last
@@ -173,9 +180,11 @@ fn fields(stat: &str) -> Option<Vec<&str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace().collect())
 }
 
-/// A process and its children. What they share in memory is counted once for each.
+/// A process and its children, those that have ended as well. What they share in memory is counted once for each.
 fn used_by_family(pid: u32) -> Option<Used> {
     let mut all = used(&pid.to_string())?;
+    let (_, ended) = seconds(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    all.seconds += ended;
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let name = entry.file_name();
         let Some(child) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
@@ -345,6 +354,14 @@ mod tests {
         assert_eq!(anew.count(), 4);
         let both = Durations::default().and(&anew).and(&durations([1, 1, 2]));
         assert_eq!(both.0, durations([4, 5, 6]).0);
+    }
+
+    #[test]
+    fn a_process_is_not_charged_for_what_its_children_did() {
+        // Fields 14 to 17: 150 + 50 ticks of its own are 2 s, 900 + 100 of children that have ended 10 s.
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 0 0 0 0 0 150 50 900 100 20 0 4 0 99 0 0";
+        assert_eq!(seconds(stat), Some((2.0, 10.0)));
+        assert_eq!(seconds("7 (a) S 1 7"), None);
     }
 
     #[test]
