@@ -114,17 +114,22 @@ fn impurities(path: &Path) -> Vec<String> {
     words.map(|(number, word)| format!("{}:{number}: {word}", path.display())).collect()
 }
 
-/// Whether `word` stands in `line` and is not the end of a longer name.
+/// Whether `word` stands in `line` and is not the end of a longer name, or, after a point, the beginning of one.
 fn uses(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
-        let longer = |before: char| before.is_alphanumeric() || before == '_';
-        word.starts_with('.') || !line[..at].chars().next_back().is_some_and(longer)
+        let longer = |beside: char| beside.is_alphanumeric() || beside == '_';
+        if word.starts_with('.') {
+            !line[at + word.len()..].chars().next().is_some_and(longer)
+        } else {
+            !line[..at].chars().next_back().is_some_and(longer)
+        }
     })
 }
 
 #[test]
 fn impure_lines_are_told_from_pure_ones() {
     assert!(uses("let map: HashMap<u32, u32> = x;", "HashMap") && !uses("FxHashMap::default()", "HashMap"));
+    assert!(uses("value.await?", ".await") && !uses("self.awaited_plan(desk)", ".await"));
     assert!(uses("value.await", ".await") && uses("std::time::Instant::now()", "Instant::now"));
     let packages = locked("[[package]]\nname = \"a\"\ndependencies = [\n \"b 1.0.0\",\n]\n[[package]]\nname = \"b\"\n");
     assert_eq!(closure(vec!["a".to_owned()], &packages), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
