@@ -5,7 +5,7 @@
 //! complete [`PlanningInput`](crate::input::PlanningInput) whenever a decision is due.
 //!
 //! Reading order: [`record`] (the facts about single objects), [`observation`] (how facts arrive), [`state`] (the
-//! belief), [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is kept for the pods
+//! belief), `surroundings` and [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is kept for the pods
 //! of machines that go), `planning` (the belief as an input to planning), [`life`] (what a NodePool says about the end of its nodes) with [`cron`] (when it says so).
 
 pub mod around;
@@ -17,17 +17,18 @@ pub mod planning;
 pub mod promise;
 pub mod record;
 pub mod state;
+mod surroundings;
 
-pub use around::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
 pub use cron::Cron;
 pub use life::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionReason, PoolLife};
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use promise::{NOMINATION_MS, Promise, Promises, Target};
 pub use record::{
-    ClaimRecord, DaemonRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, PoolMeta,
-    PoolRecord, Scheduling,
+    ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord,
+    PoolMeta, PoolRecord, Scheduling,
 };
 pub use state::ClusterState;
+pub use surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -39,8 +39,8 @@ pub use adopt::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
 pub use basis::Basis;
 pub use collect::{CollectSettings, ListedInstance, Listing};
 pub use effect::{
-    ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, LaunchedFacts,
-    PlannedMachine, PodHint, Removal, UnplacedPod,
+    ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, PlannedMachine,
+    PodHint, Removal, UnplacedPod,
 };
 pub use event::{Event, LaunchFailure, Launched};
 pub use machine::{Bought, Stage};

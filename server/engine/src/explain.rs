@@ -9,6 +9,7 @@ mod ask;
 mod catalogue;
 mod daemons;
 mod launch;
+mod market;
 mod notes;
 mod reason;
 mod relax;

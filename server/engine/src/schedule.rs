@@ -1,9 +1,9 @@
 //! ADD: pending pods to nodes that exist, nodes on their way, and machines to buy.
 //!
 //! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
-//! `problem` compiles the input (`axis`, `stall`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `worth`); `packing` places
+//! `problem` compiles the input (`axis`, `stall`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `nodes`, `worth`); `packing` places
 //! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, `rules` for what pools opt
-//! into); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
+//! into, by the `ledger`); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
 
 mod axis;
 mod bits;
@@ -13,10 +13,12 @@ mod domains;
 mod finish;
 mod fits;
 mod foresight;
+mod ledger;
 mod machines;
 mod market;
 mod memo;
 mod merge;
+mod nodes;
 mod open;
 mod packing;
 mod problem;

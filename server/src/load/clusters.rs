@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Target;
-use engine::cluster::PodKey;
-use engine::control::{ClaimOrder, Instruction, LaunchedFacts};
+use engine::cluster::{LaunchedFacts, PodKey};
+use engine::control::{ClaimOrder, Instruction};
 use engine::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use engine::model::resources::{CPU, MEMORY, PODS};
 use engine::model::{Labels, PodShape, Requirements, Resources, Text, Timestamp};

@@ -2,7 +2,8 @@
 
 mod status;
 
-use engine::control::{ClaimOrder, Instruction, InstructionId, LaunchedFacts, PodHint};
+use engine::cluster::LaunchedFacts;
+use engine::control::{ClaimOrder, Instruction, InstructionId, PodHint};
 use engine::model::labels::NODEPOOL;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;

@@ -1,104 +1,19 @@
-//! What stands around pods and nodes: disruption budgets of pods, EC2NodeClasses, attach limits, other autoscalers.
+//! What surroundings mean for pods and nodes: what other autoscalers are left, and what disruption budgets bar from leaving.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::observation::ClusterSnapshot;
-use super::record::{PodKey, PodRecord, PoolRecord};
+use super::record::{PodRecord, PoolRecord};
 use super::state::ClusterState;
-use crate::model::{LabelSelector, Labels, Text, Timestamp};
+use super::surroundings::{ClassRecord, PodBudgetRecord};
+use crate::model::{Text, Timestamp};
 
 /// How long a pod is left to Cluster Autoscaler after it has said that it buys a node for it, in milliseconds. Longer than a
 /// node usually takes to join, shorter than Cluster Autoscaler's own patience (`--max-node-provision-time`, 15 minutes).
 pub const FOREIGN_SCALE_UP_MS: i64 = 5 * 60_000;
 
-/// Name of Karpenter in an [`AutoscalerRecord`].
+/// Name of Karpenter in an [`AutoscalerRecord`](super::AutoscalerRecord).
 pub const KARPENTER: &str = "karpenter";
 
 /// The annotation by which NodePools and NodeClaims are ours, or, with the value `false`, are not.
 pub const MANAGED: &str = "fleetwright.dev/managed";
-
-/// A PodDisruptionBudget.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodBudgetRecord {
-    /// Namespace.
-    pub namespace: Text,
-    /// Name.
-    pub name: Text,
-    /// The pods of its namespace that it guards; `None` guards none.
-    pub selector: Option<LabelSelector>,
-    /// `status.disruptionsAllowed`; 0 while the status does not describe the present specification, as evictions are refused then.
-    pub allowed: i32,
-    /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready may go regardless.
-    pub frees_unhealthy: bool,
-}
-
-impl PodBudgetRecord {
-    fn guards(&self, labels: &Labels) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
-    }
-}
-
-/// An EC2NodeClass, as far as its life goes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClassRecord {
-    /// Name.
-    pub name: Text,
-    /// `metadata.generation`.
-    pub generation: i64,
-    /// It has a deletion timestamp.
-    pub deleting: bool,
-    /// It carries the finalizer `karpenter.k8s.aws/termination`.
-    pub held: bool,
-    /// Why it cannot be used, when its specification cannot be read.
-    pub invalid: Option<Text>,
-}
-
-/// Another autoscaler, by its leader election lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AutoscalerRecord {
-    /// `karpenter` or `cluster-autoscaler`.
-    pub name: Text,
-    /// Whether its lease is held and fresh.
-    pub live: bool,
-}
-
-/// How many volumes each CSI driver can attach to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AttachRecord {
-    /// Node.
-    pub node: Text,
-    /// (Driver, volumes).
-    pub limits: Vec<(Text, i64)>,
-}
-
-/// What is believed about the surroundings of pods and nodes.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Surroundings {
-    /// By namespace and name.
-    pub(super) budgets: BTreeMap<(Text, Text), PodBudgetRecord>,
-    pub(super) classes: BTreeMap<Text, ClassRecord>,
-    pub(super) autoscalers: BTreeMap<Text, AutoscalerRecord>,
-    /// By node.
-    pub(super) attach: BTreeMap<Text, Vec<(Text, i64)>>,
-    /// When Cluster Autoscaler said that it buys for a pod, by moment; follows the pods.
-    pub(super) foreign: BTreeSet<(Timestamp, PodKey)>,
-    /// How long such pods are left alone, in milliseconds.
-    pub(super) hold_ms: Option<i64>,
-}
-
-impl Surroundings {
-    /// Everything that the cluster has shown of them, in a snapshot that holds nothing else.
-    pub(super) fn to_snapshot(&self) -> ClusterSnapshot {
-        let attach = self.attach.iter();
-        ClusterSnapshot {
-            budgets: self.budgets.values().cloned().collect(),
-            classes: self.classes.values().cloned().collect(),
-            attach: attach.map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() }).collect(),
-            autoscalers: self.autoscalers.values().cloned().collect(),
-            ..ClusterSnapshot::default()
-        }
-    }
-}
 
 impl ClusterState {
     /// How long a pod is left to Cluster Autoscaler once that buys for it, in milliseconds.
@@ -123,14 +38,6 @@ impl ClusterState {
         let hold = self.hold_ms();
         let until = |at: &Timestamp| Timestamp(at.0.saturating_add(hold));
         self.around.foreign.iter().map(|(at, _)| until(at)).find(|until| *until > now)
-    }
-
-    pub(super) fn note_foreign(&mut self, before: Option<&PodRecord>, after: Option<&PodRecord>) {
-        let entry = |pod: &PodRecord| pod.foreign_scale_up.map(|at| (at, pod.key.clone()));
-        if let Some(gone) = before.and_then(entry) {
-            self.around.foreign.remove(&gone);
-        }
-        self.around.foreign.extend(after.filter(|pod| pod.node.is_none()).and_then(entry));
     }
 
     /// The node that kube-scheduler has promised to `pod` by itself, when that node stays.

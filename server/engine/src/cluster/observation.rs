@@ -1,7 +1,7 @@
 //! How facts arrive: one whole snapshot, then one object at a time.
 
-use super::around::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
 use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
+use super::surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
 use crate::model::Text;
 
 /// A fact from a cluster's agent, already decoded.

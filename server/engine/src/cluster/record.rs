@@ -246,6 +246,19 @@ pub struct ClaimRecord {
     pub termination_grace_period_ms: Option<i64>,
 }
 
+/// What was launched, for the NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchedFacts {
+    /// Provider id.
+    pub provider_id: Text,
+    /// Labels that the launch decided: type, zone, capacity type, and what the catalogue knows of the type.
+    pub labels: Labels,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What pods will be able to use.
+    pub allocatable: Resources,
+}
+
 /// A NodePool: what scheduling looks at, and what it says about the end of its nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRecord {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::around::Surroundings;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::promise::{Promises, Target};
-use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
-use crate::control::LaunchedFacts;
+use super::record::{
+    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord,
+};
+use super::surroundings::{AttachRecord, Surroundings};
 use crate::model::{Labels, Text, Timestamp};
 
 /// Everything that is believed about one cluster. What is in hash tables is looked up and never iterated.
@@ -130,7 +131,7 @@ impl ClusterState {
     /// Everything that the cluster has shown, as one snapshot.
     #[must_use]
     pub fn to_snapshot(&self) -> ClusterSnapshot {
-        let namespaces = self.namespaces.iter();
+        let (namespaces, attach) = (self.namespaces.iter(), self.around.attach.iter());
         ClusterSnapshot {
             pods: self.pods.values().cloned().collect(),
             nodes: self.nodes.values().cloned().collect(),
@@ -140,7 +141,10 @@ impl ClusterState {
             namespaces: namespaces
                 .map(|(name, labels)| NamespaceRecord { name: name.clone(), labels: labels.clone() })
                 .collect(),
-            ..self.around.to_snapshot()
+            budgets: self.around.budgets.values().cloned().collect(),
+            classes: self.around.classes.values().cloned().collect(),
+            attach: attach.map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() }).collect(),
+            autoscalers: self.around.autoscalers.values().cloned().collect(),
         }
     }
 
@@ -204,7 +208,7 @@ impl ClusterState {
             self.settle_promise(&pod.key, stood_on.as_ref(), now);
         }
         let known = self.pods.remove(&pod.key);
-        self.note_foreign(known.as_ref(), Some(&pod));
+        self.around.note_foreign(known.as_ref(), Some(&pod));
         self.index_pod(known.as_ref(), Some(&pod));
         self.pods.insert(pod.key.clone(), pod);
     }
@@ -301,7 +305,7 @@ impl ClusterState {
                 if let Some(pod) = self.pods.remove(key) {
                     let before = self.presence(&pod);
                     self.move_pod(key, Some(&before), None, pod.daemon.is_some(), now);
-                    self.note_foreign(Some(&pod), None);
+                    self.around.note_foreign(Some(&pod), None);
                     self.index_pod(Some(&pod), None);
                     stood_on = before.node;
                 }

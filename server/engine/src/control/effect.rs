@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::status::{EventOrder, StatusOrder};
 use super::{Basis, ClusterId, DecidedLaunch, DecisionId, Finding};
-use crate::cluster::PodKey;
+use crate::cluster::{LaunchedFacts, PodKey};
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
 
@@ -216,19 +216,6 @@ pub struct ClaimOrder {
     pub expire_after_ms: Option<i64>,
     /// `spec.terminationGracePeriod` in milliseconds.
     pub termination_grace_period_ms: Option<i64>,
-}
-
-/// What was launched, for the NodeClaim.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaunchedFacts {
-    /// Provider id.
-    pub provider_id: Text,
-    /// Labels that the launch decided: type, zone, capacity type, and what the catalogue knows of the type.
-    pub labels: Labels,
-    /// What the machine has.
-    pub capacity: Resources,
-    /// What pods will be able to use.
-    pub allocatable: Resources,
 }
 
 /// A machine to buy. The same order is sent again byte for byte when its outcome is unknown.

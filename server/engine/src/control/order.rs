@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::ward::Desk;
-use super::{ClaimOrder, ClusterId, DecisionId, LaunchOption, LaunchOrder, LaunchedFacts, PlannedMachine};
-use crate::cluster::{ClaimRecord, ClusterState};
+use super::{ClaimOrder, ClusterId, DecisionId, LaunchOption, LaunchOrder, PlannedMachine};
+use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use crate::model::{

@@ -1,36 +1,8 @@
-//! What may be bought of a pool's catalogue: types that agree with a set of requirements, and offerings that are open to
-//! a pod.
-
-use std::collections::BTreeMap;
+//! What a pool's catalogue answers by itself: labels that its machines may have, types that agree with a set of requirements,
+//! and how far the room of a machine is from what is asked for.
 
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
-use crate::model::resources::CPU;
-use crate::model::{CapacityType, InstanceType, MicroUsd, NodePool, Offering, Requirements, Resources, Text};
-use crate::plan::PlannedNode;
-
-use super::ask::{Ask, Waiver};
-use super::world::{World, living};
-
-/// Why an offering is not open to a pod. The order is that of the tests, the last ones being the nearest misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Closed {
-    /// In a zone that is not allowed.
-    Zone,
-    /// Of a capacity type that is not allowed.
-    CapacityType,
-    /// Another label of the offering is not allowed.
-    Label,
-    /// It cannot be launched at present.
-    Unavailable,
-    /// Its reservation has no machine left.
-    Reservation,
-    /// The pool's price ceilings.
-    Price,
-    /// The pool keeps its on-demand floor or its share of spot.
-    SpotShare,
-    /// The pool waits for spot.
-    SpotWait,
-}
+use crate::model::{InstanceType, NodePool, Requirements, Resources, Text};
 
 /// Whether a new machine of `pool` may have the label although the pool itself says nothing about it: the catalogue
 /// defines it. A well-known label that the catalogue lacks is on no machine that can be counted on.
@@ -43,10 +15,8 @@ pub(super) fn belongs_to_offerings(pool: &NodePool, key: &str) -> bool {
     matches!(key, ZONE | CAPACITY_TYPE) || pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
 }
 
-/// Types of the pool that agree with `merged`, offerings apart.
-pub(super) fn matching(world: &World<'_>, pool: u32, merged: &Requirements) -> Vec<u32> {
-    let base = &world.pools[pool as usize].base;
-    let pool = &world.input.pools[pool as usize];
+/// Types of `pool` that agree with `merged`, offerings apart; `base` is what every node of the pool satisfies.
+pub(super) fn matching(pool: &NodePool, base: &Requirements, merged: &Requirements) -> Vec<u32> {
     // What a type does not define, somebody else must: the pool, the offering, or nobody where absence is allowed.
     let strict: Vec<_> = merged
         .iter()
@@ -58,162 +28,6 @@ pub(super) fn matching(world: &World<'_>, pool: u32, merged: &Requirements) -> V
             && instance.labels.first_conflict(merged).is_none()
     };
     (0_u32..).zip(&pool.catalogue.types).filter(|(_, instance)| agrees(instance)).map(|(at, _)| at).collect()
-}
-
-/// How a pod meets the offerings of one pool.
-#[derive(Debug)]
-pub(super) struct Market<'w> {
-    /// The finished plan.
-    pub world: &'w World<'w>,
-    pool: u32,
-    fleet: Fleet,
-    stock: bool,
-    ceilings: bool,
-    share: bool,
-    wait: Option<i64>,
-    /// The machine is bought already: what it draws and counts is settled.
-    pub joins: bool,
-}
-
-impl<'w> Market<'w> {
-    /// The offerings of `pool` as `ask` meets them.
-    pub(super) fn new(world: &'w World<'w>, ask: &Ask<'_>, pool: u32) -> Self {
-        let wait = if ask.waives(&Waiver::SpotWait(pool)) { None } else { time_left(world, ask, pool) };
-        Self {
-            world,
-            pool,
-            fleet: Fleet::of(world, pool),
-            stock: !ask.waives(&Waiver::Stock(pool)),
-            ceilings: !ask.waives(&Waiver::Ceilings(pool)),
-            share: !ask.waives(&Waiver::SpotShare(pool)),
-            wait,
-            joins: false,
-        }
-    }
-
-    fn pool(&self) -> &'w NodePool {
-        &self.world.input.pools[self.pool as usize]
-    }
-
-    /// Whether the machine is larger than the pool's largest (`max-node-vcpu`).
-    pub(super) fn oversized(&self, instance: &InstanceType) -> bool {
-        let most = self.pool().rules.max_node_vcpu;
-        self.ceilings && most.is_some_and(|most| instance.capacity.get(CPU) > most.saturating_mul(1000))
-    }
-
-    /// Why `offering` is not open under `merged`; `None` when it is.
-    pub(super) fn closed(&self, instance: &InstanceType, offering: &Offering, merged: &Requirements) -> Option<Closed> {
-        let allowed = |key: &str, value: &str| merged.get(key).is_none_or(|r| r.has(value));
-        if !allowed(ZONE, &offering.zone) {
-            return Some(Closed::Zone);
-        }
-        if !allowed(CAPACITY_TYPE, offering.capacity_type.as_str()) {
-            return Some(Closed::CapacityType);
-        }
-        if !self.labels_agree(instance, offering, merged) {
-            return Some(Closed::Label);
-        }
-        if self.stock && !offering.available {
-            return Some(Closed::Unavailable);
-        }
-        let drained = |reservation| self.world.left_in(reservation) <= 0;
-        if !self.joins && offering.reservation.as_ref().is_some_and(drained) {
-            return Some(Closed::Reservation);
-        }
-        if self.ceilings && self.too_dear(instance, offering.price) {
-            return Some(Closed::Price);
-        }
-        self.closed_by_share(instance, offering.capacity_type, merged)
-    }
-
-    fn labels_agree(&self, instance: &InstanceType, offering: &Offering, merged: &Requirements) -> bool {
-        let stated = offering.labels.iter().all(|(key, value)| merged.get(key).is_none_or(|r| r.has(value)));
-        let unstated = |key: &Text| !offering.labels.contains_key(key) && instance.labels.get(key).is_none();
-        let keys = &self.pool().catalogue.offering_keys;
-        stated && keys.iter().filter(|key| unstated(key)).all(|key| merged.get(key).is_none_or(|r| r.allows_absence()))
-    }
-
-    fn too_dear(&self, instance: &InstanceType, price: MicroUsd) -> bool {
-        let rules = &self.pool().rules;
-        let per_vcpu =
-            |most: MicroUsd| i128::from(price.0) * 1000 > i128::from(most.0) * i128::from(instance.capacity.get(CPU));
-        rules.max_node_price.is_some_and(|most| price > most) || rules.max_price_per_vcpu.is_some_and(per_vcpu)
-    }
-
-    fn closed_by_share(&self, instance: &InstanceType, kind: CapacityType, merged: &Requirements) -> Option<Closed> {
-        let kept_off = self.share && !self.joins && self.fleet.refuses_spot(self.pool(), instance.capacity.get(CPU));
-        let spot = merged.get(CAPACITY_TYPE).is_none_or(|r| r.has(CapacityType::Spot.as_str()));
-        match kind {
-            CapacityType::Spot if kept_off => Some(Closed::SpotShare),
-            CapacityType::OnDemand if self.wait.is_some() && spot && !kept_off => Some(Closed::SpotWait),
-            _ => None,
-        }
-    }
-
-    /// Why none of the offerings of these types is open, counted.
-    pub(super) fn why_closed(&self, types: &[u32], merged: &Requirements) -> BTreeMap<Closed, usize> {
-        let mut counts = BTreeMap::new();
-        for instance in types.iter().map(|&at| &self.pool().catalogue.types[at as usize]) {
-            for closed in instance.offerings.iter().filter_map(|offering| self.closed(instance, offering, merged)) {
-                *counts.entry(closed).or_insert(0) += 1;
-            }
-        }
-        counts
-    }
-}
-
-/// Milliseconds for which on-demand stays closed to `ask` in `pool` (`spot-fallback-after`); `None` when it is open.
-pub(super) fn time_left(world: &World<'_>, ask: &Ask<'_>, pool: u32) -> Option<i64> {
-    let wait = world.input.pools[pool as usize].rules.spot_fallback_after_ms?;
-    let left = wait - world.input.now.millis_since(ask.created?);
-    (left > 0).then_some(left)
-}
-
-/// What a pool runs on spot and on demand.
-#[derive(Debug, Default)]
-struct Fleet {
-    spot_millicores: i64,
-    all_millicores: i64,
-    on_demand_nodes: i64,
-}
-
-impl Fleet {
-    /// Counts existing and planned nodes; a planned node may be its largest option on spot, its smallest elsewhere.
-    fn of(world: &World<'_>, index: u32) -> Self {
-        let pool = &world.input.pools[index as usize];
-        let mut fleet = Self::default();
-        if pool.rules.spot_max_percent.is_none() && pool.rules.on_demand_min_nodes.is_none() {
-            return fleet;
-        }
-        for node in living(world.input, pool) {
-            fleet.add(node.labels.get(CAPACITY_TYPE).map_or("", |kind| kind), node.capacity.get(CPU));
-        }
-        for node in world.plan.nodes.iter().filter(|node| node.pool == index) {
-            fleet.add(node.capacity_type.as_str(), extreme_cpu(pool, node));
-        }
-        fleet
-    }
-
-    fn add(&mut self, kind: &str, millicores: i64) {
-        self.all_millicores += millicores;
-        self.spot_millicores += if kind == CapacityType::Spot.as_str() { millicores } else { 0 };
-        self.on_demand_nodes += i64::from(kind == CapacityType::OnDemand.as_str());
-    }
-
-    fn refuses_spot(&self, pool: &NodePool, millicores: i64) -> bool {
-        let floor = pool.rules.on_demand_min_nodes.is_some_and(|least| self.on_demand_nodes < least);
-        let share = pool
-            .rules
-            .spot_max_percent
-            .is_some_and(|most| (self.spot_millicores + millicores) * 100 > most * (self.all_millicores + millicores));
-        floor || share
-    }
-}
-
-fn extreme_cpu(pool: &NodePool, node: &PlannedNode) -> i64 {
-    let cpus = node.types.iter().map(|&at| pool.catalogue.types[at as usize].capacity.get(CPU));
-    let extreme = if node.capacity_type == CapacityType::Spot { cpus.max() } else { cpus.min() };
-    extreme.unwrap_or(0)
 }
 
 /// The amounts of `asked` that `room` does not have: (resource, by how much).

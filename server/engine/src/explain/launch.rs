@@ -13,7 +13,8 @@ use crate::model::resources::NODES;
 use crate::model::{HostPort, MicroUsd, NotReady, Requirement, Requirements, Taint, Text};
 
 use super::ask::{Ask, Waiver};
-use super::catalogue::{Market, distance, shortage};
+use super::catalogue::{distance, shortage};
+use super::market::Market;
 use super::topology::{Barrier, Site, Topology};
 use super::world::World;
 use trial::Trial;

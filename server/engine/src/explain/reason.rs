@@ -10,8 +10,9 @@ use crate::model::{NodePool, NotReady, Requirement, Requirements, Text};
 use crate::plan::ReasonCode;
 
 use super::ask::Ask;
-use super::catalogue::{Closed, Market, may_be_defined, time_left};
+use super::catalogue::may_be_defined;
 use super::launch::{Blocked, excess, nearest_type};
+use super::market::{Closed, Market, time_left};
 use super::topology::{Barrier, Topology};
 use super::wording::{amount, amounts, and, count, duration, meant, needed, some, taint};
 use super::world::{World, living};

@@ -8,7 +8,7 @@ use crate::model::{Effect, HostPort, Node, NodeStage, Operator, Requirement, Req
 use crate::plan::{PlannedNode, ReasonCode};
 
 use super::ask::{Alternative, Ask};
-use super::catalogue::Market;
+use super::market::Market;
 use super::topology::Topology;
 use super::world::{Load, World, node_label};
 

@@ -185,7 +185,8 @@ impl<'a> World<'a> {
         if let Some(known) = self.matches.borrow().get(&(pool, merged.clone())) {
             return Rc::clone(known);
         }
-        let found: Rc<[u32]> = super::catalogue::matching(self, pool, merged).into();
+        let (of, base) = (&self.input.pools[pool as usize], &self.pools[pool as usize].base);
+        let found: Rc<[u32]> = super::catalogue::matching(of, base, merged).into();
         self.matches.borrow_mut().insert((pool, merged.clone()), Rc::clone(&found));
         found
     }

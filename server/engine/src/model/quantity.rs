@@ -1,10 +1,12 @@
-//! Kubernetes quantities ("100m", "1.5Gi", "2e3"), read exactly.
+//! Kubernetes quantities ("100m", "1.5Gi", "2e3"), read exactly and written as people write them.
 //!
 //! The grammar is that of `k8s.io/apimachinery/pkg/api/resource`: a signed decimal number and one suffix out of
 //! `n u m "" k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent `e3`/`E3`. Fractions finer than the unit round up,
 //! as the API server rounds them.
 
-use super::resources::{CPU, counts_bytes};
+use std::fmt;
+
+use super::resources::{CPU, Resources, counts_bytes};
 
 /// Why a text is no quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -124,6 +126,18 @@ pub fn render(resource: &str, amount: i64) -> String {
         }
     }
     amount.to_string()
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, amount)) in self.iter().enumerate() {
+            if at > 0 {
+                f.write_str(" ")?;
+            }
+            write!(f, "{name}={}", render(name, amount))?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

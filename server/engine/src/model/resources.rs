@@ -4,7 +4,6 @@
 //! everything else (pods, devices, attachable volumes) counts pieces.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::Text;
 
@@ -111,18 +110,6 @@ impl Resources {
 impl<N: Into<ResourceName>> FromIterator<(N, i64)> for Resources {
     fn from_iter<I: IntoIterator<Item = (N, i64)>>(amounts: I) -> Self {
         Self(amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect())
-    }
-}
-
-impl fmt::Display for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, amount)) in self.iter().enumerate() {
-            if at > 0 {
-                f.write_str(" ")?;
-            }
-            write!(f, "{name}={}", super::quantity::render(name, amount))?;
-        }
-        Ok(())
     }
 }
 

@@ -282,7 +282,7 @@ impl<'i> Packing<'_, 'i> {
             if spec.key == Topology::HOST {
                 self.rooms[at].host.add(group, tally.matched * count, tally.owners * count);
             } else if let Some(domain) = domains[usize::from(spec.key) - 1]
-                && super::problem::passes(&spec.filter, &input.nodes[node as usize], &self.fits, &self.topology)
+                && super::nodes::passes(&spec.filter, &input.nodes[node as usize], &self.fits, &self.topology)
             {
                 self.topology.count(group, domain, tally.matched * count, tally.owners * count);
             }

@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 use super::classes::{Owned, Rule};
 use super::fits::FitId;
 use super::machines::Place;
+use super::nodes::passes;
 use super::packing::{Packing, Pin, Reach, Softs, in_force};
-use super::problem::passes;
+use super::stall::is_slot_key;
 use super::topology::{DomainId, GroupId, KeyId, Topology};
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL};
 
@@ -295,7 +296,7 @@ impl Packing<'_, '_> {
             NODECLASS => return BTreeSet::from([pool.node_class.to_string()]),
             _ => {}
         }
-        if key == CAPACITY_TYPE || market.is_slot_key(pool, key) {
+        if key == CAPACITY_TYPE || is_slot_key(pool, key) {
             let offered = |slot: &usize| fit.types.iter().any(|kind| market.machines[kind].slots.contains(*slot));
             let label = |slot: usize| market.slots[slot].label(key).map(str::to_owned);
             return fit.slots.iter().filter(offered).filter_map(label).collect();

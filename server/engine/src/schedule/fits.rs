@@ -8,8 +8,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::bits::BitSet;
-use super::market::Market;
-use super::stall::{leaves_open, suits};
+use super::stall::{Stall, is_slot_key, leaves_open, suits};
 use crate::model::labels::{HOSTNAME, INITIALIZED, NODECLASS, NODEPOOL, REGISTERED};
 use crate::model::{MicroUsd, NodePool, Requirement, Requirements, Text};
 
@@ -73,17 +72,17 @@ impl FitTable {
     }
 
     /// The options of `pool` that satisfy requirements `id`, or `None` when there are none.
-    pub(super) fn compile(&mut self, id: ReqId, at: u32, pool: &NodePool, market: &Market) -> Option<FitId> {
+    pub(super) fn compile(&mut self, id: ReqId, at: u32, pool: &NodePool, stall: &Stall) -> Option<FitId> {
         if let Some(known) = self.compiled.get(&(id, at)) {
             return *known;
         }
-        let fit = compile(&self.requirements[id as usize], pool, market).map(|fit| self.intern(fit));
+        let fit = compile(&self.requirements[id as usize], pool, stall).map(|fit| self.intern(fit));
         self.compiled.insert((id, at), fit);
         fit
     }
 
     /// The options that both leave; both belong to one pool.
-    pub(super) fn intersect(&mut self, a: FitId, b: FitId, market: &Market) -> Option<FitId> {
+    pub(super) fn intersect(&mut self, a: FitId, b: FitId, stall: &Stall) -> Option<FitId> {
         if a == b {
             return Some(a);
         }
@@ -95,7 +94,7 @@ impl FitTable {
         let mut open_labels = left.open_labels.clone();
         open_labels.add_all(&right.open_labels);
         let slots = left.slots.intersection(&right.slots);
-        let types = offered_in(left.types.intersection(&right.types), &slots, market);
+        let types = offered_in(left.types.intersection(&right.types), &slots, stall);
         let possible = !types.is_empty() && !open_labels.is_impossible();
         let fit = possible.then(|| self.intern(Fit { types, slots, open_labels }));
         self.intersections.insert(key, fit);
@@ -103,7 +102,7 @@ impl FitTable {
     }
 
     /// `id` cut down to `slots`.
-    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, market: &Market) -> Option<FitId> {
+    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, stall: &Stall) -> Option<FitId> {
         let slots = self.fits[id as usize].slots.intersection(slots);
         if slots == self.fits[id as usize].slots {
             return Some(id);
@@ -112,7 +111,7 @@ impl FitTable {
         if let Some(known) = self.within.get(&key) {
             return *known;
         }
-        let types = offered_in(self.fits[id as usize].types.clone(), &key.1, market);
+        let types = offered_in(self.fits[id as usize].types.clone(), &key.1, stall);
         let open_labels = self.fits[id as usize].open_labels.clone();
         let fit = (!types.is_empty()).then(|| self.intern(Fit { types, slots: key.1.clone(), open_labels }));
         self.within.insert(key, fit);
@@ -120,12 +119,12 @@ impl FitTable {
     }
 
     /// What fit `id` leaves, cheapest first: (price of the cheapest offering, machine).
-    pub(super) fn ranked(&mut self, id: FitId, market: &Market) -> Rc<[(MicroUsd, usize)]> {
+    pub(super) fn ranked(&mut self, id: FitId, stall: &Stall) -> Rc<[(MicroUsd, usize)]> {
         if let Some(known) = self.ranked.get(&id) {
             return known.clone();
         }
         let fit = &self.fits[id as usize];
-        let price = |at: usize| Some((market.machines[at].cheapest_in(&fit.slots)?.1, at));
+        let price = |at: usize| Some((stall.machines[at].cheapest_in(&fit.slots)?.1, at));
         let mut all: Vec<(MicroUsd, usize)> = fit.types.iter().filter_map(price).collect();
         all.sort_unstable();
         let all: Rc<[(MicroUsd, usize)]> = all.into();
@@ -135,29 +134,29 @@ impl FitTable {
 }
 
 /// `types` without those that none of `slots` offers.
-fn offered_in(mut types: BitSet, slots: &BitSet, market: &Market) -> BitSet {
-    let gone: Vec<usize> = types.iter().filter(|at| !market.machines[*at].slots.meets(slots)).collect();
+fn offered_in(mut types: BitSet, slots: &BitSet, stall: &Stall) -> BitSet {
+    let gone: Vec<usize> = types.iter().filter(|at| !stall.machines[*at].slots.meets(slots)).collect();
     for at in gone {
         types.remove(at);
     }
     types
 }
 
-fn compile(wanted: &Requirements, pool: &NodePool, market: &Market) -> Option<Fit> {
+fn compile(wanted: &Requirements, pool: &NodePool, stall: &Stall) -> Option<Fit> {
     let mut fit = Fit {
-        types: BitSet::full(market.machines.len()),
-        slots: BitSet::full(market.slots.len()),
+        types: BitSet::full(stall.machines.len()),
+        slots: BitSet::full(stall.slots.len()),
         open_labels: Requirements::new(),
     };
-    if !wanted.iter().chain(pool.requirements.iter()).all(|requirement| apply(&mut fit, requirement, pool, market)) {
+    if !wanted.iter().chain(pool.requirements.iter()).all(|requirement| apply(&mut fit, requirement, pool, stall)) {
         return None;
     }
-    fit.types = offered_in(fit.types, &fit.slots, market);
+    fit.types = offered_in(fit.types, &fit.slots, stall);
     (!fit.types.is_empty()).then_some(fit)
 }
 
 /// Narrows `fit` to what satisfies `requirement`; false when nothing does.
-fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, market: &Market) -> bool {
+fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &Stall) -> bool {
     if requirement.is_impossible() {
         return false;
     }
@@ -169,19 +168,19 @@ fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, market: &Mar
         // A machine that does not exist has a name that nobody knows.
         return requirement.finite_values().is_none();
     }
-    if market.is_slot_key(pool, key) {
-        for at in 0..market.slots.len() {
-            if !market.slots[at].satisfies(requirement) {
+    if is_slot_key(pool, key) {
+        for at in 0..stall.slots.len() {
+            if !stall.slots[at].satisfies(requirement) {
                 fit.slots.remove(at);
             }
         }
         return !fit.slots.is_empty();
     }
-    if market.type_keys.binary_search(key).is_ok() {
-        return narrow_types(fit, requirement, pool, market);
+    if stall.type_keys.binary_search(key).is_ok() {
+        return narrow_types(fit, requirement, pool, stall);
     }
     // A custom label is on the machine because the pool says so. A well-known one that no type defines is on none.
-    let given = pool.labels.contains_key(key) || !market.well_known.contains(key);
+    let given = pool.labels.contains_key(key) || !stall.well_known.contains(key);
     if given && pool.requirements.get(key).is_some() {
         fit.open_labels.add(requirement.clone());
         return !fit.open_labels.is_impossible();
@@ -199,8 +198,8 @@ fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
     }
 }
 
-fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, market: &Market) -> bool {
-    let open = match market.narrowed(requirement) {
+fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &Stall) -> bool {
+    let open = match stall.narrowed(requirement) {
         Some((suited, open)) => {
             fit.types.intersect(suited);
             fit.types.meets(open)

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::axis::Amounts;
 use super::fits::FitId;
 use super::stall::Stall;
-use crate::model::labels::{CAPACITY_TYPE, ZONE};
-use crate::model::{HostPort, NodePool};
+use crate::model::HostPort;
 
 /// What one NodePool can buy: a [`Stall`] with DaemonSets taken off.
 #[derive(Debug)]
@@ -26,11 +25,6 @@ impl Market {
     pub(super) fn of(stall: Arc<Stall>) -> Self {
         let rooms = stall.rooms();
         Self { stall, rooms, daemon_ports: Vec::new(), daemons: Vec::new() }
-    }
-
-    /// Whether offerings, not types, decide `key`.
-    pub(super) fn is_slot_key(&self, pool: &NodePool, key: &str) -> bool {
-        key == ZONE || key == CAPACITY_TYPE || pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
     }
 }
 

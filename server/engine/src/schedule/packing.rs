@@ -13,8 +13,10 @@ use smallvec::SmallVec;
 use super::bits::BitSet;
 use super::classes::{Class, Owned, Rule};
 use super::fits::{FitId, FitTable, ReqId};
+use super::ledger::Ledger;
 use super::machines::{Cohort, Event, HostTallies, Room};
-use super::problem::{Problem, Start, passes};
+use super::nodes::passes;
+use super::problem::{Problem, Start};
 use super::topology::{DomainId, KeyId, Topology};
 use crate::model::{Text, Toleration};
 
@@ -97,7 +99,7 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) line: Vec<(u32, u32)>,
     pub(super) line_at: usize,
     /// Machines per pool and zone, for the rules that look at them.
-    pub(super) ledger: super::rules::Ledger,
+    pub(super) ledger: Ledger,
 }
 
 impl<'p, 'i> Packing<'p, 'i> {
@@ -131,7 +133,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             live: Vec::new(),
             line: Vec::new(),
             line_at: 0,
-            ledger: super::rules::Ledger::of(problem.input),
+            ledger: Ledger::of(problem.input),
         }
     }
 

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use super::axis::{self, Amounts, Axis};
 use super::classes::{self, Class};
-use super::fits::{FitTable, ReqId};
+use super::fits::FitTable;
 use super::machines::Room;
 use super::market::Market;
 use super::memo::Memo;
-use super::rooms::tolerates_cordon;
+use super::nodes::{self, count_bound_pods, register_bound_anti_affinity};
 use super::subjects::Subjects;
-use super::topology::{GroupSpec, NodeFilter, Topology};
+use super::topology::Topology;
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
 use crate::model::taints::first_barring;
-use crate::model::{MicroUsd, Node, NodePool, NodeStage, PodShape, Text};
+use crate::model::{Node, NodePool, NodeStage, Text};
 
 /// What never changes while pods are placed.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) fn compile<'i>(input: &'i PlanningInput, memo: &mut Memo) -> (Problem
     let limits =
         input.pools.iter().zip(&markets).map(|(pool, market)| limits_left(input, pool, market.as_ref())).collect();
     let nodes_left = input.pools.iter().map(|pool| nodes_left(input, pool)).collect();
-    let rooms = super::rooms::of(input, &axis, &subjects, &mut topology, &fits);
+    let rooms = nodes::rooms(input, &axis, &subjects, &mut topology);
     let start = Start { fits, topology, rooms, limits, nodes_left, reservations: reservations(input) };
     (Problem { input, axis, classes, markets, tiers: tiers(&input.pools), worth }, start)
 }
@@ -85,101 +85,6 @@ fn tiers(pools: &[NodePool]) -> Vec<Vec<u32>> {
         by_rank.entry((pool.unhealthy, -pool.weight)).or_default().push(at);
     }
     by_rank.into_values().collect()
-}
-
-/// Pods that are placed already refuse those whom their required anti-affinity means.
-fn register_bound_anti_affinity(input: &PlanningInput, subjects: &Subjects<'_>, topology: &mut Topology) {
-    for pod in input.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.terminating && !pod.leaving) {
-        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
-            let group = topology.group(spec, subjects);
-            topology.harden(group);
-        }
-    }
-}
-
-fn anti_groups(shape: &PodShape, namespace: &Text, subjects: &Subjects<'_>, topology: &mut Topology) -> Vec<GroupSpec> {
-    let spec = |term: &crate::model::PodAffinityTerm| GroupSpec {
-        key: topology.key(&term.topology_key),
-        predicate: vec![(subjects.namespaces_of(term, namespace), term.selector.clone())],
-        filter: NodeFilter::default(),
-        anti: true,
-    };
-    shape.pod_anti_affinity.iter().map(spec).collect()
-}
-
-/// Counts the pods that are there in every domain but the hostname, which each machine counts for itself.
-fn count_bound_pods(input: &PlanningInput, subjects: &Subjects<'_>, topology: &mut Topology, fits: &FitTable) {
-    for node in &input.nodes {
-        for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
-            let subject = subjects.id(&pod.namespace, pod.labels);
-            for group in topology.meant_by(subject).to_vec() {
-                topology.add_total(group, 1);
-                count(topology, group, node, fits, 1, 0);
-            }
-            for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
-                let group = topology.group(spec, subjects);
-                count(topology, group, node, fits, 0, 1);
-            }
-        }
-    }
-}
-
-fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matched: u32, owners: u32) {
-    let spec = &topology.groups[group as usize];
-    let key = spec.key;
-    if key == Topology::HOST || !passes(&spec.filter, node, fits, topology) {
-        return;
-    }
-    if let Some(value) = node.labels.get(topology.key_name(key)).cloned() {
-        let domain = topology.domain(key, &value);
-        topology.count(group, domain, matched, owners);
-    }
-}
-
-/// The tallies of the hostname groups on `node`, sorted by group.
-pub(super) fn host_tallies(
-    input: &PlanningInput,
-    node: &Node,
-    subjects: &Subjects<'_>,
-    topology: &mut Topology,
-) -> super::machines::HostTallies {
-    let mut tallies = super::machines::HostTallies::default();
-    for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
-        for group in topology.meant_by(subjects.id(&pod.namespace, pod.labels)).to_vec() {
-            if topology.groups[group as usize].key == Topology::HOST {
-                tallies.add(group, 1, 0);
-            }
-        }
-        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
-            if spec.key == Topology::HOST {
-                let group = topology.group(spec, subjects);
-                tallies.add(group, 0, 1);
-            }
-        }
-    }
-    tallies
-}
-
-/// Whether `node` counts for a group with this filter.
-pub(super) fn passes(filter: &NodeFilter, node: &Node, fits: &FitTable, topology: &Topology) -> bool {
-    let labelled = filter.keys.iter().all(|key| node.labels.contains_key(topology.key_name(*key)));
-    let tolerated = filter
-        .tolerations
-        .as_ref()
-        .is_none_or(|own| first_barring(&node.taints, own).is_none() && (!node.unschedulable || tolerates_cordon(own)));
-    labelled
-        && tolerated
-        && filter.any_of.as_ref().is_none_or(|any| any.iter().any(|id| node_satisfies(node, *id, fits)))
-}
-
-/// Whether `node` satisfies requirements `id` as kube-scheduler reads them.
-pub(super) fn node_satisfies(node: &Node, id: ReqId, fits: &FitTable) -> bool {
-    fits.requirements(id).iter().all(|requirement| {
-        if requirement.key().as_ref() == super::fits::NAME_FIELD {
-            return requirement.has(&node.name);
-        }
-        crate::model::requirements::label_satisfies(&node.labels, requirement)
-    })
 }
 
 /// Takes what DaemonSets need off every machine that they suit. All their terms count, and their tolerations include
@@ -241,9 +146,4 @@ pub(super) fn reservations(input: &PlanningInput) -> BTreeMap<Text, i64> {
         *slot = (*slot).min(reservation.remaining);
     }
     left
-}
-
-/// Dollars and room of the machines that a class could use, for judging what resources are worth.
-pub(super) fn cheapest_price(machine: &super::stall::Machine) -> Option<MicroUsd> {
-    machine.prices.first().map(|(_, price)| *price)
 }

@@ -130,6 +130,11 @@ pub(super) fn limited_by(pool: &NodePool) -> Vec<Text> {
     pool.limits.iter().map(|(name, _)| name.clone()).filter(|name| name.as_ref() != NODES).collect()
 }
 
+/// Whether offerings, not types, decide `key`.
+pub(super) fn is_slot_key(pool: &NodePool, key: &str) -> bool {
+    key == ZONE || key == CAPACITY_TYPE || pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
+}
+
 /// Whether a machine of type `kind` satisfies `requirement`, whose label the pool may give it.
 pub(super) fn suits(kind: &InstanceType, requirement: &Requirement, pool: &NodePool) -> bool {
     match kind.labels.get(requirement.key()) {

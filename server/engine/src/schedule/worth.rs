@@ -15,7 +15,7 @@ pub(super) fn of(classes: &[Class], markets: &[Option<Market>], resources: usize
     let mut columns: Vec<(Vec<f64>, f64)> = Vec::new();
     let machines = markets.iter().flatten().flat_map(|market| market.machines.iter().zip(&market.rooms));
     for (machine, room) in machines {
-        if let Some(price) = super::problem::cheapest_price(machine).filter(|price| price.0 > 0) {
+        if let Some(price) = machine.prices.first().map(|(_, price)| *price).filter(|price| price.0 > 0) {
             let room = room.iter().map(|have| (*have).clamp(0, super::axis::UNLIMITED) as f64).collect();
             columns.push((room, price.0 as f64));
         }

@@ -1,7 +1,7 @@
 //! What an agent does against the API server when it is told to. Everything may be done twice.
 
-use engine::cluster::{ClaimRecord, Key, Object, PodKey, PodRecord};
-use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
+use engine::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodKey, PodRecord};
+use engine::control::{ClaimOrder, Instruction, PodHint};
 use engine::model::labels::{INITIALIZED, REGISTERED};
 use engine::model::{Effect, Labels, Taint, Text, Timestamp};
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
+use engine::cluster::LaunchedFacts;
+use engine::control::{ClaimOrder, Instruction, PodHint};
 use engine::model::{Labels, PodShape, Requirements, Resources, Text, Timestamp};
 
 use super::*;

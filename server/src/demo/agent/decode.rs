@@ -1,8 +1,8 @@
 //! An instruction from the wire as the simulated cluster carries it out. A simulated API server is told less than a real
 //! one: what nobody in the simulation reads is left out.
 
-use engine::cluster::PodKey;
-use engine::control::{ClaimOrder, Instruction, LaunchedFacts, PodHint};
+use engine::cluster::{LaunchedFacts, PodKey};
+use engine::control::{ClaimOrder, Instruction, PodHint};
 use engine::model::taints::Effect;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;

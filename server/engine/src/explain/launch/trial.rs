@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::explain::ask::{Alternative, Ask, Waiver};
-use crate::explain::catalogue::{Closed, Market, may_be_defined};
+use crate::explain::catalogue::may_be_defined;
+use crate::explain::market::{Closed, Market};
 use crate::explain::topology::{Site, Topology};
 use crate::explain::world::World;
 use crate::input::MinValuesPolicy;

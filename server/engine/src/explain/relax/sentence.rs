@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::explain::ask::{Ask, Waiver};
-use crate::explain::catalogue::time_left;
 use crate::explain::launch::{Blocked, Launch, excess, launches};
+use crate::explain::market::time_left;
 use crate::explain::reason::over;
 use crate::explain::topology::Topology;
 use crate::explain::wording::{amount, and, count, duration, needed, selector, taint};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::explain::ask::{Ask, alternatives};
-use crate::explain::catalogue::Market;
+use crate::explain::market::Market;
 use crate::explain::wording::{amounts, count, some};
 use crate::explain::world::{World, base};
 use crate::input::PlanningInput;

@@ -1,0 +1,199 @@
+//! Nodes that exist or are on their way, as planning meets them: whom they admit, which pods stand on them, what room they have.
+
+use smallvec::SmallVec;
+
+use super::axis::{self, Amounts, Axis};
+use super::classes::node_alternatives;
+use super::fits::{FitTable, NAME_FIELD, ReqId};
+use super::machines::{HostTallies, Room};
+use super::subjects::Subjects;
+use super::topology::{GroupSpec, NodeFilter, Topology};
+use crate::input::PlanningInput;
+use crate::model::requirements::label_satisfies;
+use crate::model::taints::first_barring;
+use crate::model::{Effect, HostPort, Node, NodeStage, PodAffinityTerm, PodShape, Taint, Text, Toleration};
+
+/// The taint that `spec.unschedulable` stands for, before its controller has put it there (L50).
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Whether `node` counts for a group with this filter.
+pub(super) fn passes(filter: &NodeFilter, node: &Node, fits: &FitTable, topology: &Topology) -> bool {
+    let labelled = filter.keys.iter().all(|key| node.labels.contains_key(topology.key_name(*key)));
+    let tolerated = filter
+        .tolerations
+        .as_ref()
+        .is_none_or(|own| first_barring(&node.taints, own).is_none() && (!node.unschedulable || tolerates_cordon(own)));
+    labelled
+        && tolerated
+        && filter.any_of.as_ref().is_none_or(|any| any.iter().any(|id| node_satisfies(node, *id, fits)))
+}
+
+/// Whether `node` satisfies requirements `id` as kube-scheduler reads them.
+pub(super) fn node_satisfies(node: &Node, id: ReqId, fits: &FitTable) -> bool {
+    fits.requirements(id).iter().all(|requirement| {
+        if requirement.key().as_ref() == NAME_FIELD {
+            return requirement.has(&node.name);
+        }
+        label_satisfies(&node.labels, requirement)
+    })
+}
+
+/// Whether `tolerations` cover the taint of a cordoned node.
+pub(super) fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
+    let cordon = Taint { key: Text::from(UNSCHEDULABLE), value: Text::from(""), effect: Effect::NoSchedule };
+    tolerations.iter().any(|toleration| toleration.tolerates(&cordon))
+}
+
+/// Pods that are placed already refuse those whom their required anti-affinity means.
+pub(super) fn register_bound_anti_affinity(input: &PlanningInput, subjects: &Subjects<'_>, topology: &mut Topology) {
+    for pod in input.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.terminating && !pod.leaving) {
+        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
+            let group = topology.group(spec, subjects);
+            topology.harden(group);
+        }
+    }
+}
+
+fn anti_groups(shape: &PodShape, namespace: &Text, subjects: &Subjects<'_>, topology: &mut Topology) -> Vec<GroupSpec> {
+    let spec = |term: &PodAffinityTerm| GroupSpec {
+        key: topology.key(&term.topology_key),
+        predicate: vec![(subjects.namespaces_of(term, namespace), term.selector.clone())],
+        filter: NodeFilter::default(),
+        anti: true,
+    };
+    shape.pod_anti_affinity.iter().map(spec).collect()
+}
+
+/// Counts the pods that are there in every domain but the hostname, which each machine counts for itself.
+pub(super) fn count_bound_pods(
+    input: &PlanningInput,
+    subjects: &Subjects<'_>,
+    topology: &mut Topology,
+    fits: &FitTable,
+) {
+    for node in &input.nodes {
+        for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
+            let subject = subjects.id(&pod.namespace, pod.labels);
+            for group in topology.meant_by(subject).to_vec() {
+                topology.add_total(group, 1);
+                count(topology, group, node, fits, 1, 0);
+            }
+            for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
+                let group = topology.group(spec, subjects);
+                count(topology, group, node, fits, 0, 1);
+            }
+        }
+    }
+}
+
+fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matched: u32, owners: u32) {
+    let spec = &topology.groups[group as usize];
+    let key = spec.key;
+    if key == Topology::HOST || !passes(&spec.filter, node, fits, topology) {
+        return;
+    }
+    if let Some(value) = node.labels.get(topology.key_name(key)).cloned() {
+        let domain = topology.domain(key, &value);
+        topology.count(group, domain, matched, owners);
+    }
+}
+
+/// The tallies of the hostname groups on `node`, sorted by group.
+fn host_tallies(input: &PlanningInput, node: &Node, subjects: &Subjects<'_>, topology: &mut Topology) -> HostTallies {
+    let mut tallies = HostTallies::default();
+    for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
+        for group in topology.meant_by(subjects.id(&pod.namespace, pod.labels)).to_vec() {
+            if topology.groups[group as usize].key == Topology::HOST {
+                tallies.add(group, 1, 0);
+            }
+        }
+        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
+            if spec.key == Topology::HOST {
+                let group = topology.group(spec, subjects);
+                tallies.add(group, 0, 1);
+            }
+        }
+    }
+    tallies
+}
+
+/// The rooms of the nodes that may take pods: those in service first, then by name.
+pub(super) fn rooms(input: &PlanningInput, axis: &Axis, subjects: &Subjects<'_>, topology: &mut Topology) -> Vec<Room> {
+    let mut order: Vec<u32> =
+        (0_u32..).zip(&input.nodes).filter(|(_, node)| node.stage != NodeStage::Deleting).map(|(at, _)| at).collect();
+    order.sort_by_key(|at| {
+        let node = &input.nodes[*at as usize];
+        (node.stage != NodeStage::Initialized, node.name.clone())
+    });
+    let mut daemons = fits_of_daemons(input);
+    order.into_iter().map(|at| room_of(input, at, axis, subjects, topology, &mut daemons)).collect()
+}
+
+type DaemonNeeds = (FitTable, Vec<SmallVec<[u32; 1]>>);
+
+fn fits_of_daemons(input: &PlanningInput) -> DaemonNeeds {
+    let mut table = FitTable::default();
+    let needs = input
+        .daemons
+        .iter()
+        .map(|daemon| node_alternatives(&input.shapes[daemon.shape as usize], None, &mut table))
+        .collect();
+    (table, needs)
+}
+
+fn room_of(
+    input: &PlanningInput,
+    at: u32,
+    axis: &Axis,
+    subjects: &Subjects<'_>,
+    topology: &mut Topology,
+    daemons: &mut DaemonNeeds,
+) -> Room {
+    let node = &input.nodes[at as usize];
+    let mut free = axis.room(&node.allocatable);
+    for (driver, limit) in &node.attach_limits {
+        if let Some(place) = axis.position(&axis::attach_resource(driver)) {
+            free[place] = *limit;
+        }
+    }
+    let mut ports = Vec::new();
+    for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+        let shape = &input.shapes[pod.shape as usize];
+        let mut demand = axis.demand(&shape.requests);
+        if let Some(volumes) = pod.volumes {
+            axis.add_attachments(&mut demand, &input.volume_sets[volumes as usize].attachments);
+        }
+        axis::take(&mut free, &demand, 1);
+        ports.extend(shape.host_ports.iter().cloned());
+    }
+    reserve_for_daemons(input, node, axis, daemons, &mut free, &mut ports);
+    let host = host_tallies(input, node, subjects, topology);
+    let domains = topology.wide_keys().map(|key| {
+        let value = node.labels.get(topology.key_name(key)).cloned();
+        (key, value)
+    });
+    let domains: Vec<_> = domains.collect();
+    let domains = domains.into_iter().map(|(key, value)| value.map(|value| topology.domain(key, &value))).collect();
+    Room { node: at, free, ports, host, domains }
+}
+
+/// Keeps room for DaemonSet pods that suit the node and are not there yet.
+fn reserve_for_daemons(
+    input: &PlanningInput,
+    node: &Node,
+    axis: &Axis,
+    (table, needs): &mut DaemonNeeds,
+    free: &mut Amounts,
+    ports: &mut Vec<HostPort>,
+) {
+    for (daemon, alternatives) in input.daemons.iter().zip(needs) {
+        let shape = &input.shapes[daemon.shape as usize];
+        let suits = first_barring(&node.taints, &shape.tolerations).is_none()
+            && alternatives.iter().any(|id| node_satisfies(node, *id, table));
+        let runs = |name: &str| name.split_once('/') == Some((daemon.namespace.as_ref(), daemon.name.as_ref()));
+        if suits && !node.pods.iter().any(|pod| pod.daemon.as_deref().is_some_and(runs)) {
+            axis::take(free, &axis.demand(&shape.requests), 1);
+            ports.extend(shape.host_ports.iter().cloned());
+        }
+    }
+}
