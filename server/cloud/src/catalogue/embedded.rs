@@ -3,6 +3,8 @@
 //! `data/README.md` says where they come from. One line is one instance type; lists inside a field are cut by `|` (one entry
 //! for each region) and `:` (the parts of a device).
 
+use std::sync::LazyLock;
+
 use engine::model::{CapacityType, Text};
 
 use super::columns::Columns;
@@ -16,7 +18,19 @@ const DATA: &str = include_str!("../../data/ec2-catalogue.csv");
 const COLUMNS: &str = "name,arch,cpu,mhz,hypervisor,vcpu,memoryMib,gpu,accelerator,efa,nvmeGb,cardEnis,enis,cards,ipv4,\
                        branchEnis,mbps,spot,usd,zones";
 
-pub(super) fn decode() -> Result<Snapshot, CatalogueError> {
+static BUILTIN: LazyLock<Result<Snapshot, CatalogueError>> = LazyLock::new(decode);
+
+impl Snapshot {
+    /// The EC2 catalogue that is part of the program, decoded once.
+    ///
+    /// # Errors
+    /// When the data that was compiled in is damaged, which a test rules out for every build.
+    pub fn builtin() -> Result<&'static Self, &'static CatalogueError> {
+        BUILTIN.as_ref()
+    }
+}
+
+fn decode() -> Result<Snapshot, CatalogueError> {
     decode_text(DATA)
 }
 

@@ -22,8 +22,9 @@
 mod read;
 mod write;
 
-pub(super) use read::parse;
-pub(super) use write::export;
+use serde_json::Value;
+
+use super::snapshot::Snapshot;
 
 /// `apiVersion` of the file.
 const API_VERSION: &str = "fleetwright.dev/v1";
@@ -52,4 +53,21 @@ pub enum CatalogueError {
         /// What may be there.
         allowed: String,
     },
+}
+
+impl Snapshot {
+    /// Reads a catalogue file (`kind: Catalogue`), exported or made by hand; see [`exchange`](self) for the format.
+    ///
+    /// # Errors
+    /// [`CatalogueError`] names the type, the field, what was found and what is allowed.
+    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogueError> {
+        read::parse(bytes)
+    }
+
+    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known zones, capacity and
+    /// overhead as the default NodeClass has them.
+    #[must_use]
+    pub fn export(&self) -> Value {
+        write::export(self)
+    }
 }

@@ -1,13 +1,9 @@
 //! What is known about machines before anybody configures anything: regions, zones, types, prices.
 
-use std::sync::LazyLock;
-
 use engine::model::{CapacityType, MicroUsd, Resources, Text};
-use serde_json::Value;
 
 use super::columns::{Columns, Row};
-use super::exchange::{self, CatalogueError};
-use super::{embedded, figures::Figures};
+use super::figures::Figures;
 
 /// The region whose prices stand in where a region's own are not known.
 const HOME_REGION: &str = "us-east-1";
@@ -75,32 +71,7 @@ pub(super) struct Quote {
     pub(super) estimated: bool,
 }
 
-static BUILTIN: LazyLock<Result<Snapshot, CatalogueError>> = LazyLock::new(embedded::decode);
-
 impl Snapshot {
-    /// The EC2 catalogue that is part of the program, decoded once.
-    ///
-    /// # Errors
-    /// When the data that was compiled in is damaged, which a test rules out for every build.
-    pub fn builtin() -> Result<&'static Self, &'static CatalogueError> {
-        BUILTIN.as_ref()
-    }
-
-    /// Reads a catalogue file (`kind: Catalogue`), exported or made by hand; see [`exchange`] for the format.
-    ///
-    /// # Errors
-    /// [`CatalogueError`] names the type, the field, what was found and what is allowed.
-    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogueError> {
-        exchange::parse(bytes)
-    }
-
-    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known zones, capacity and
-    /// overhead as the default NodeClass has them.
-    #[must_use]
-    pub fn export(&self) -> Value {
-        exchange::export(self)
-    }
-
     /// Regions, in the order of the file.
     #[must_use]
     pub fn regions(&self) -> &[Region] {

@@ -22,7 +22,7 @@ type Read<T> = Result<T, CatalogueError>;
 const FOREIGN_LABELS: [&str; 9] =
     [ZONE, ZONE_ID, REGION, CAPACITY_TYPE, RESERVATION_ID, HOSTNAME, NODEPOOL, NODECLASS, WINDOWS_BUILD];
 
-pub(in super::super) fn parse(bytes: &[u8]) -> Read<Snapshot> {
+pub(super) fn parse(bytes: &[u8]) -> Read<Snapshot> {
     let file: Value = serde_json::from_slice(bytes).map_err(|error| CatalogueError::NotJson(error.to_string()))?;
     let root = At(None, Step::Root);
     let file = object(&file, &root, &["apiVersion", "kind", "regions", "types"])?;

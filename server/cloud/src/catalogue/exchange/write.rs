@@ -12,7 +12,7 @@ use super::super::snapshot::{Machine, Snapshot, TypeEntry};
 use super::super::{Tally, capacity};
 use super::{API_VERSION, KIND};
 
-pub(in super::super) fn export(snapshot: &Snapshot) -> Value {
+pub(super) fn export(snapshot: &Snapshot) -> Value {
     let settings = NodeClassSettings::default();
     let markets: Vec<Market<'_>> = snapshot.regions.iter().map(|region| Market::new(&region.name)).collect();
     let known = markets.iter().filter(|market| !snapshot.zones(market.region).is_empty());
