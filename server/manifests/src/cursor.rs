@@ -12,11 +12,8 @@ use engine::model::quantity;
 use engine::model::{Resources, Text, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::InputError;
 use crate::document::type_name;
-
-/// Errors that are shown of one run. More of them help nobody.
-pub const MAX_ERRORS: usize = 50;
+use crate::{InputError, MAX_ERRORS};
 
 /// Collects what is wrong.
 #[derive(Debug, Default)]

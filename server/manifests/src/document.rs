@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use self::split::Chunk;
 use self::tree::Lean;
-use crate::{InputError, Source};
+use crate::{InputError, MAX_ERRORS, Source};
 
 /// The largest source that is read, in bytes. A dump of the largest clusters stays far below.
 pub const MAX_SOURCE_BYTES: usize = 256 << 20;
@@ -27,7 +27,7 @@ const MAX_TOP_FIELDS: usize = 100;
 /// Nesting of lists and maps in YAML. JSON is bounded by `serde_json` at 128.
 const MAX_DEPTH: usize = 100;
 /// Objects without a kind that are looked at. Each of them will be refused.
-const MAX_STRANGERS: usize = crate::cursor::MAX_ERRORS;
+const MAX_STRANGERS: usize = MAX_ERRORS;
 /// Lists within lists that are looked into.
 const MAX_LIST_DEPTH: usize = 4;
 
@@ -78,7 +78,7 @@ pub fn parse(source: &Source, allowance: &Allowance) -> Result<Vec<Document>, Ve
             if let Err(message) = read {
                 errors.push(InputError::of_document(&source.name, number, message));
             }
-            if errors.len() >= crate::cursor::MAX_ERRORS || strangers >= MAX_STRANGERS {
+            if errors.len() >= MAX_ERRORS || strangers >= MAX_STRANGERS {
                 return if errors.is_empty() { Ok(documents) } else { Err(errors) };
             }
         }

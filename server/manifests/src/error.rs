@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Errors that are shown of one run. More of them help nobody.
+pub const MAX_ERRORS: usize = 50;
+
 /// One reason to refuse the input. Printed as one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InputError {

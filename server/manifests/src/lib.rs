@@ -29,7 +29,7 @@ pub mod syntax;
 pub use assemble::volumes::{Mounter, Volumes};
 pub use cursor::{Cursor, Problems, Site};
 pub use document::Document;
-pub use error::InputError;
+pub use error::{InputError, MAX_ERRORS};
 
 use engine::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
 use engine::model::Timestamp;
@@ -92,7 +92,7 @@ pub struct Captured {
 ///
 /// # Errors
 /// Everything that an API server would refuse and everything that contradicts itself, in order of source and document, at
-/// most [`cursor::MAX_ERRORS`].
+/// most [`MAX_ERRORS`].
 pub fn read(sources: &[Source], options: &Options) -> Result<Captured, Vec<InputError>> {
     let (problems, mut notes) = (Problems::default(), Notes::default());
     let documents = parse_all(sources, &problems);

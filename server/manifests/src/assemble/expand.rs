@@ -4,28 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::{Labels, Pod, Text};
 
-use super::pods::Reader;
+use super::pods::{Owned, Reader, WorkloadKey};
 use super::volumes::Mounter;
 use crate::cluster::storage::ClaimSpec;
-use crate::cluster::workload::{JobProgress, Workload};
+use crate::cluster::workload::{HASH, JobProgress, Workload};
 use crate::kinds::Kind;
 use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::volumes::PodVolume;
-
-/// The label by which a Deployment tells its ReplicaSets apart.
-pub const HASH: &str = "pod-template-hash";
-
-/// Pods of one workload in the input.
-#[derive(Debug, Default)]
-pub struct Owned {
-    /// Names of pods that run or will run.
-    pub live: BTreeSet<Text>,
-    /// Pods that ended well.
-    pub succeeded: i64,
-}
-
-/// (namespace, `Kind/name`).
-pub type WorkloadKey = (Text, Text);
 
 /// How many pods `workload` lacks beside those that it owns.
 fn lacking(workload: &Workload, owned: &Owned) -> i64 {
@@ -94,7 +79,7 @@ impl Reader<'_> {
         if !self.allow(count, workload) {
             return;
         }
-        let spec = self.spread_replicas(workload, labels);
+        let spec = self.defaults.spread_replicas(workload, labels, self.notes);
         let mut planned = self.prototype(&workload.meta.namespace, &spec, labels);
         planned.workload = title.clone();
         let own_volumes = !workload.claims.is_empty()

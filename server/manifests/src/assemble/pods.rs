@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
 
 use super::drains::Crowds;
-use super::expand::{Owned, WorkloadKey};
 use super::owners::Owners;
 use super::priority;
 use super::spread::SpreadDefaults;
@@ -24,6 +23,18 @@ use crate::pod::{DEFAULT_SCHEDULER, PodSpec};
 
 /// Pods that one run plans at most.
 const MOST_PODS: i64 = 1_000_000;
+
+/// Pods of one workload in the input.
+#[derive(Debug, Default)]
+pub struct Owned {
+    /// Names of pods that run or will run.
+    pub live: BTreeSet<Text>,
+    /// Pods that ended well.
+    pub succeeded: i64,
+}
+
+/// (namespace, `Kind/name`).
+pub type WorkloadKey = (Text, Text);
 
 /// Turns the cluster's pods and workloads into the engine's.
 #[derive(Debug)]
@@ -177,7 +188,7 @@ impl Reader<'_> {
     }
 
     fn plan(&mut self, pod: &PodObject, leaves: Option<Text>) {
-        let spec = self.spread_pod(pod);
+        let spec = self.defaults.spread_pod(pod, &self.owners, self.notes);
         let mut planned = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
         let claims = self.claims(pod);
         let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use engine::model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
 
-use super::expand::HASH;
-use super::pods::Reader;
+use super::owners::Owners;
 use crate::cluster::each;
 use crate::cluster::pods::PodObject;
-use crate::cluster::workload::Workload;
+use crate::cluster::workload::{HASH, Workload};
 use crate::cursor::Problems;
 use crate::inventory::Inventory;
 use crate::kinds::Kind;
@@ -84,44 +83,48 @@ impl<'c> SpreadDefaults<'c> {
         terms.extend(labels.get_key_value(HASH).filter(|_| of_deployment).map(equal));
         (!terms.is_empty()).then(|| LabelSelector::new(terms))
     }
-}
 
-impl Reader<'_> {
     /// The specification of `pod` with the constraints that it gets by default.
-    pub fn spread_pod<'p>(&mut self, pod: &'p PodObject) -> Cow<'p, PodSpec> {
-        if !self.defaults.applies_to(&pod.spec) {
+    pub fn spread_pod<'p>(&self, pod: &'p PodObject, owners: &Owners, notes: &mut Notes) -> Cow<'p, PodSpec> {
+        if !self.applies_to(&pod.spec) {
             return Cow::Borrowed(&pod.spec);
         }
-        let workload = self.owners.workload(pod);
+        let workload = owners.workload(pod);
         let controller = pod.meta.owner.as_ref().and_then(|owner| match owner.kind.as_ref() {
             "StatefulSet" => Some((Kind::StatefulSet, owner.name.as_ref())),
             "ReplicaSet" if self.knows_replica_set(pod, &owner.name) => Some((Kind::ReplicaSet, owner.name.as_ref())),
             _ => workload.strip_prefix("Deployment/").map(|name| (Kind::Deployment, name)),
         });
-        let selector = self.defaults.selector(&pod.meta.namespace, &pod.meta.labels, controller);
-        self.spread(&pod.spec, selector, &pod.meta.title())
+        let selector = self.selector(&pod.meta.namespace, &pod.meta.labels, controller);
+        self.spread(&pod.spec, selector, &pod.meta.title(), notes)
     }
 
     fn knows_replica_set(&self, pod: &PodObject, name: &str) -> bool {
-        self.defaults.controllers.contains_key(&(Kind::ReplicaSet, pod.meta.namespace.as_ref(), name))
+        self.controllers.contains_key(&(Kind::ReplicaSet, pod.meta.namespace.as_ref(), name))
     }
 
     /// The specification of replicas of `workload` that will have `labels`, with the constraints that they get by default.
-    pub fn spread_replicas<'w>(&mut self, workload: &'w Workload, labels: &Labels) -> Cow<'w, PodSpec> {
+    pub fn spread_replicas<'w>(&self, workload: &'w Workload, labels: &Labels, notes: &mut Notes) -> Cow<'w, PodSpec> {
         let spec = &workload.template.spec;
-        if !self.defaults.applies_to(spec) {
+        if !self.applies_to(spec) {
             return Cow::Borrowed(spec);
         }
         let (namespace, name) = (&workload.meta.namespace, &workload.meta.name);
-        let selector = self.defaults.selector(namespace, labels, Some((workload.kind, name)));
-        self.spread(spec, selector, &format!("{}/{namespace}/{name}", workload.kind_name))
+        let selector = self.selector(namespace, labels, Some((workload.kind, name)));
+        self.spread(spec, selector, &format!("{}/{namespace}/{name}", workload.kind_name), notes)
     }
 
-    fn spread<'s>(&mut self, spec: &'s PodSpec, selector: Option<LabelSelector>, title: &str) -> Cow<'s, PodSpec> {
+    fn spread<'s>(
+        &self,
+        spec: &'s PodSpec,
+        selector: Option<LabelSelector>,
+        title: &str,
+        notes: &mut Notes,
+    ) -> Cow<'s, PodSpec> {
         match selector {
-            Some(selector) => Cow::Owned(spec.spread_by(&self.defaults.constraints, &selector)),
+            Some(selector) => Cow::Owned(spec.spread_by(&self.constraints, &selector)),
             None => {
-                self.notes.add(
+                notes.add(
                     "pods that no Service selects, and that no ReplicaSet or StatefulSet owns, are not spread by default",
                     title,
                 );

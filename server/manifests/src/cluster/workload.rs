@@ -9,6 +9,9 @@ use crate::kinds::Kind;
 use crate::pod::{PodSpec, tolerations};
 use crate::{Cursor, selector, syntax};
 
+/// The label by which a Deployment tells its ReplicaSets apart.
+pub const HASH: &str = "pod-template-hash";
+
 /// Replicas that one workload may ask for.
 const MOST_REPLICAS: i64 = 1_000_000;
 

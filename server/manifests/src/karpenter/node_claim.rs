@@ -5,7 +5,7 @@ use engine::model::{Labels, Requirement, Resources, Taint, Text, Timestamp};
 
 use super::conditions::Conditions;
 use super::duration::{self, Lifetime};
-use super::node_pool::ClassReference;
+use super::node_pool::{ClassReference, hash_of};
 use super::requirements::{self, Owner};
 use super::taints;
 use crate::Cursor;
@@ -90,10 +90,4 @@ impl NodeClaimManifest {
             hash: hash_of(&metadata.at("annotations")),
         })
     }
-}
-
-/// The hash of a pool's template and the version of the hash function, from the annotations at `at`. Hashes of different
-/// versions say nothing about each other.
-pub(super) fn hash_of(at: &Cursor<'_>) -> Option<(Text, Text)> {
-    Some((at.at("karpenter.sh/nodepool-hash").text()?, at.at("karpenter.sh/nodepool-hash-version").text()?))
 }

@@ -117,7 +117,7 @@ impl NodePoolManifest {
         Some(Self {
             not_ready: not_ready(deleting, invalid, &conditions),
             unhealthy: conditions.get("NodeRegistrationHealthy").is_some_and(|c| c.status == Status::False),
-            hash: super::node_claim::hash_of(&metadata.at("annotations")),
+            hash: hash_of(&metadata.at("annotations")),
             template_annotations: template.at("metadata").at("annotations").string_map(),
             disruption: Disruption::read(&spec.at("disruption")),
             expire_after: duration::read_lifetime(&inner.at("expireAfter"))
@@ -179,6 +179,12 @@ fn read_size(spec: &Cursor<'_>) -> (i32, Resources, Option<i64>) {
         }
     }
     (weight.and_then(|weight| i32::try_from(weight).ok()).unwrap_or(0), limits, replicas)
+}
+
+/// The hash of a pool's template and the version of the hash function, from the annotations at `at`. Hashes of different
+/// versions say nothing about each other.
+pub(super) fn hash_of(at: &Cursor<'_>) -> Option<(Text, Text)> {
+    Some((at.at("karpenter.sh/nodepool-hash").text()?, at.at("karpenter.sh/nodepool-hash-version").text()?))
 }
 
 fn read_labels(at: &Cursor<'_>) -> Labels {
