@@ -27,8 +27,9 @@
 //! Every phase is told when it ends ([`Told`]): a run takes a quarter of an hour, and one that is cut off has told something.
 //!
 //! Reading order: [`run`], [`clusters`] (what is there, and the bursts), [`ground`] (whom they connect to), [`balancer`] (how),
-//! [`gauges`] (what is read).
+//! [`gauges`] and [`account`] (what is read).
 
+mod account;
 mod balancer;
 mod clusters;
 mod gauges;
@@ -38,11 +39,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use account::Account;
+pub(crate) use account::{Spell, Usage};
 use anyhow::anyhow;
 use clusters::Clusters;
 use engine::model::Timestamp;
-use gauges::{Account, Metrics};
-pub(crate) use gauges::{Percentiles, Spell, Usage};
+use gauges::Metrics;
+pub(crate) use gauges::Percentiles;
 use ground::Ground;
 
 use crate::clock;

@@ -38,8 +38,7 @@ use invariants::{Memory, Violation};
 use outside::{Incarnation, Outside};
 use process::{Blueprint, Process};
 use report::Report;
-use scene::Caps;
-use setup::Setup;
+use setup::{Caps, Setup};
 use site::Site;
 use stage::{ForAgent, ForProcess, Happening, Stage};
 

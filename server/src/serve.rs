@@ -34,7 +34,7 @@ use crate::store::{Store, housekeeping, opening};
 use crate::trust::book::Book;
 use crate::trust::gate::{self, GateLayer};
 use crate::trust::tls::{Certificates, Incoming};
-use crate::{clock, clouds, pools, views, web};
+use crate::{clock, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
 const EVENTS_WAITING: usize = 1024;
@@ -83,16 +83,18 @@ pub(crate) struct Server {
     own: Option<OwnServer>,
 }
 
-/// Runs a server by `config` until the process is asked to stop.
+/// Runs the server that `starting` brings up until the process is asked to stop, and lets its agents go for `grace` then.
 ///
 /// # Errors
 /// What could not be opened, or what broke.
-pub(crate) async fn until_stopped(config: Config) -> anyhow::Result<()> {
+pub(crate) async fn until_stopped(
+    starting: impl Future<Output = anyhow::Result<Server>>,
+    grace: Duration,
+) -> anyhow::Result<()> {
     let stop = agent::asked_to_stop();
-    let grace = config.shutdown_grace;
     tokio::pin!(stop);
     let mut server = tokio::select! {
-        started = clouds::start(config) => started?,
+        started = starting => started?,
         () = &mut stop => return Ok(()),
     };
     info!("agents connect to grpc://{}; live page at http://{}/", server.grpc, server.http);

@@ -63,7 +63,9 @@ pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
     let _traces = runtime
         .block_on(async { telemetry::log_and_trace(&config.log_filter, config.log_json, collector) })
         .map_err(Failure::refused)?;
-    runtime.block_on(serve::until_stopped(config)).map_err(|error| Failure::internal(format!("{error:#}")))?;
+    let grace = config.shutdown_grace;
+    let ended = runtime.block_on(serve::until_stopped(clouds::start(config), grace));
+    ended.map_err(|error| Failure::internal(format!("{error:#}")))?;
     Ok(Status::Done)
 }
 

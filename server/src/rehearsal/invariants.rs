@@ -11,8 +11,7 @@ use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp};
 
 use super::outside::{Act, CloudCall};
-use super::scene::Caps;
-use super::setup::BUDGET;
+use super::setup::{BUDGET, Caps};
 use super::{Rehearsal, Site};
 
 /// A machine that no NodeClaim stands for is gone after this, in milliseconds: two rounds of collection, the cloud's own

@@ -13,9 +13,11 @@ use futures::future::FutureExt;
 
 use super::clockwork::{Clockwork, Nap};
 use super::fault::Counts;
-use super::setup::ZONES;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
+
+/// Zones of the cloud.
+pub(super) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
 /// A freeze is effective on every replica after this, in milliseconds, as long as the store answers.
 const HEARD_MS: i64 = 1_000;

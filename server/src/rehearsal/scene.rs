@@ -7,21 +7,12 @@ use engine::model::{MicroUsd, Resources};
 
 use super::fault::{Fault, Timed};
 use super::guard::Guard;
-use super::setup::{MINUTE, Setup};
+use super::setup::{Caps, MINUTE, Setup};
 
 /// Limits that are too small for all pods.
 const TIGHT: [(&str, i64); 2] = [(CPU, 6_000), (NODES, 2)];
 /// Steps after which a process stands still in some run or other: its calls are on their way then.
 const STEPS: u64 = 80;
-
-/// How many machines may come and go within a while, for those who check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Caps {
-    /// Length of the window. From decision to deed is not always equally long, so it is shorter than the rail's.
-    pub(super) window_ms: i64,
-    pub(super) launches: usize,
-    pub(super) removals: usize,
-}
 
 /// Two machines within five minutes, either way. A minute is enough between decision and deed.
 const CAPS: Caps = Caps { window_ms: 4 * MINUTE, launches: 2, removals: 1 };
@@ -36,6 +27,22 @@ fn kill(at_ms: i64) -> Timed {
 }
 
 impl Setup {
+    /// The run of a seed: with faults of all kinds, or, without a guard, one in which that guard is needed.
+    pub(crate) fn by_seed(seed: u64, off: Option<Guard>) -> Self {
+        match off {
+            None => Self::faulty(seed, None),
+            Some(guard) => Self::showing(guard, seed, false),
+        }
+    }
+
+    /// The run of a seed, with or without a guard, with other faults.
+    pub(super) fn again(seed: u64, off: Option<Guard>, faults: Vec<Timed>) -> Self {
+        match off {
+            None => Self::with_faults(seed, None, faults),
+            Some(guard) => Self { faults, ..Self::showing(guard, seed, false) },
+        }
+    }
+
     /// A run in which `guard` is needed sooner or later, with or without it.
     pub(crate) fn showing(guard: Guard, seed: u64, with: bool) -> Self {
         let off = (!with).then_some(guard);

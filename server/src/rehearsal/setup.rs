@@ -21,8 +21,8 @@ use simulator::script;
 
 use super::fault::{self, Timed};
 use super::guard::Guard;
+use super::outside::ZONES;
 use super::process::Blueprint;
-use super::scene::Caps;
 use super::site::Site;
 use crate::serve;
 use crate::session::{ManifestKind, ReadPools};
@@ -34,14 +34,21 @@ const BUSY_MS: i64 = 8 * MINUTE;
 /// Everything is at rest this long after the last fault: the longest way out of trouble is a machine that never joins
 /// (fifteen minutes), found out by an instruction that nobody takes up (ten), and bought again.
 const REST_WITHIN_MS: i64 = 45 * MINUTE;
-/// Zones of the cloud.
-pub(super) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 /// Of the `web` workload, so many pods keep running whatever is evicted.
 const WEB_LEAST: usize = 1;
 /// Nodes of a pool that may leave at one time for being empty.
 pub(super) const BUDGET: u32 = 1;
 /// A NodePool's limits: enough for all pods at once, and not for twice as much.
 const LIMITS: [(&str, i64); 2] = [(CPU, 14_000), (NODES, 5)];
+
+/// How many machines may come and go within a while, for those who check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caps {
+    /// Length of the window. From decision to deed is not always equally long, so it is shorter than the rail's.
+    pub(super) window_ms: i64,
+    pub(super) launches: usize,
+    pub(super) removals: usize,
+}
 
 /// A run before it begins.
 pub(crate) struct Setup {
@@ -60,22 +67,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// The run of a seed: with faults of all kinds, or, without a guard, one in which that guard is needed.
-    pub(crate) fn by_seed(seed: u64, off: Option<Guard>) -> Self {
-        match off {
-            None => Self::faulty(seed, None),
-            Some(guard) => Self::showing(guard, seed, false),
-        }
-    }
-
-    /// The run of a seed, with or without a guard, with other faults.
-    pub(super) fn again(seed: u64, off: Option<Guard>, faults: Vec<Timed>) -> Self {
-        match off {
-            None => Self::with_faults(seed, None, faults),
-            Some(guard) => Self { faults, ..Self::showing(guard, seed, false) },
-        }
-    }
-
     /// The run of a seed with faults of all kinds.
     pub(super) fn faulty(seed: u64, off: Option<Guard>) -> Self {
         let (processes, clusters) = sizes(seed);
