@@ -280,7 +280,7 @@ impl OwnServer {
     }
 
     fn spawn(&self) -> Result<Child, OwnError> {
-        let log = File::create(self.log()).map_err(system("write", &self.log()))?;
+        let log = self.fresh_log()?;
         let errors = log.try_clone().map_err(system("write", &self.log()))?;
         let mut server = process::command(&self.binaries.program("postgres"), self.purpose == Purpose::Throwaway);
         server.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
@@ -288,6 +288,14 @@ impl OwnServer {
         process::apart(&mut server);
         let started = server.current_dir(&self.folder).stdin(std::process::Stdio::null()).stdout(log).stderr(errors);
         started.spawn().map_err(system("start", &self.binaries.program("postgres")))
+    }
+
+    /// A file of its own for each start: sessions of a server that was killed still write into the one before.
+    fn fresh_log(&self) -> Result<File, OwnError> {
+        match fs::remove_file(self.log()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(system("remove", &self.log())(error)),
+            _ => File::create(self.log()).map_err(system("write", &self.log())),
+        }
     }
 
     fn settings(&self) -> Vec<String> {
@@ -340,11 +348,15 @@ impl OwnServer {
     }
 
     fn still_held(&self) -> bool {
-        self.last_words().contains("shared memory block")
+        self.words().contains("shared memory block")
+    }
+
+    fn words(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let log = self.words();
         let lines: Vec<&str> = log.lines().rev().take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("; ")
     }

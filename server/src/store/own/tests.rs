@@ -115,3 +115,20 @@ fn a_path_too_long_for_a_socket_is_refused_with_the_limit() {
     let refused = OwnServer::start(&binaries, &folder.0, Purpose::Lasting).unwrap_err();
     assert!(refused.to_string().contains("at most 90 bytes"), "{refused}");
 }
+
+#[test]
+fn a_start_that_finds_its_memory_held_says_so_however_much_is_said_after() {
+    let test = "a_start_that_finds_its_memory_held_says_so_however_much_is_said_after";
+    let Some(binaries) = installed(test) else { return };
+    let folder = folder("held");
+    let mut server = OwnServer::start(&binaries, &folder.0, Purpose::Throwaway).unwrap();
+    assert!(!server.still_held());
+    let mut dying = File::options().append(true).open(server.log()).unwrap();
+    let lines = format!("FATAL:  pre-existing shared memory block is still in use\n{}", "LOG:  more\n".repeat(9));
+    io::Write::write_all(&mut dying, lines.as_bytes()).unwrap();
+    assert!(server.still_held());
+    server.kill().unwrap();
+    server.restart().unwrap();
+    io::Write::write_all(&mut dying, lines.as_bytes()).unwrap();
+    assert!(!server.still_held(), "what sessions of the killed one say is not in the log of the next");
+}
