@@ -4,9 +4,10 @@
 //! one that holds it stops when it has not managed to renew it for two thirds of that, measured on its own clock from the moment at
 //! which the last renewal that succeeded was sent. So the one has stopped before the other begins.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::api::Api;
@@ -143,6 +144,11 @@ impl Candidate {
         self.duration * 2 / 15
     }
 
+    /// How long one renewal may take (Kubernetes: half of its patience), so that one whose answer is lost is not the last.
+    fn attempt(&self) -> Duration {
+        self.patience() / 2
+    }
+
     /// How long the Lease may go without a renewal before its holder stops.
     fn patience(&self) -> Duration {
         self.duration * 2 / 3
@@ -165,7 +171,7 @@ impl Leadership {
             tokio::time::sleep(self.candidate.pause()).await;
             let left = self.candidate.patience().saturating_sub(self.renewed.elapsed());
             let sent = Instant::now();
-            match tokio::time::timeout(left, self.renew()).await {
+            match tokio::time::timeout(left.min(self.candidate.attempt()), self.renew()).await {
                 Ok(Ok(version)) => (self.version, self.renewed) = (version, sent),
                 Ok(Err(error)) if error.kind == Kind::Conflict => match self.look().await {
                     Ok(()) => {}
@@ -223,6 +229,10 @@ fn moment() -> String {
 mod tests {
     use super::*;
 
+    use http::{Method, Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+
     const DURATION: Duration = Duration::from_secs(15);
 
     fn lease(holder: &str, version: &str) -> Value {
@@ -263,5 +273,35 @@ mod tests {
         let (mut waiting, begin) = (Waiting::default(), Instant::now());
         let mut at = |seconds| waiting.judge(Some(&other), "me", DURATION, begin + Duration::from_secs(seconds));
         assert_eq!((at(0), at(59), at(60)), (Chance::Leave, Chance::Leave, Chance::Take));
+    }
+
+    /// A Lease at version 1 that is held on an API server which never answers the renewals named in `lost`, counted from 0.
+    fn held(lost: &'static [usize]) -> Leadership {
+        let renewals = std::sync::atomic::AtomicUsize::new(0);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let renewal = request.method() == Method::PATCH;
+            let number = renewals.fetch_add(usize::from(renewal), std::sync::atomic::Ordering::Relaxed);
+            async move {
+                if renewal && lost.contains(&number) {
+                    std::future::pending::<()>().await;
+                }
+                // Somebody else takes it after the third renewal.
+                let status = if renewal && number == 3 { 409 } else { 200 };
+                let body = if renewal { lease("me", "2") } else { lease("other", "3") };
+                Response::builder().status(status).body(Body::from(body.to_string().into_bytes()))
+            }
+        });
+        let api = Api::new(Client::new(server, "default"));
+        let (namespace, name) = ("default".to_owned(), "fleetwright-agent".to_owned());
+        let candidate = Candidate { api, namespace, name, identity: "me".to_owned(), duration: DURATION };
+        Leadership { candidate, version: "1".to_owned(), renewed: Instant::now() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_whose_answer_is_lost_is_sent_again_before_the_lease_is_given_up() {
+        assert_eq!(held(&[]).keep().await, "\"other\" holds the lease");
+        // After 2 s the first is sent, and after another 5 s it is given up; the second is sent 2 s later, at 9 s of 10.
+        assert_eq!(held(&[0]).keep().await, "\"other\" holds the lease");
+        assert_eq!(held(&[0, 1]).keep().await, "the lease could not be renewed for 10 s");
     }
 }
