@@ -16,6 +16,7 @@ pub mod observation;
 pub mod planning;
 pub mod promise;
 pub mod record;
+pub(crate) mod standing;
 pub mod state;
 mod surroundings;
 
@@ -27,6 +28,7 @@ pub use record::{
     ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord,
     PoolMeta, PoolRecord, Scheduling,
 };
+pub use standing::Standing;
 pub use state::ClusterState;
 pub use surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
 

@@ -30,7 +30,7 @@ mod provision;
 pub mod rails;
 mod retire;
 mod route;
-pub mod standing;
+mod standing;
 pub mod status;
 pub mod view;
 mod ward;
@@ -44,7 +44,6 @@ pub use effect::{
 };
 pub use event::{Event, LaunchFailure, Launched};
 pub use machine::{Bought, Stage};
-pub use standing::Standing;
 pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
 pub use view::{ClusterView, MachineView};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::PoolLife;
-use crate::control::Standing;
+use super::standing::Standing;
 use crate::model::{Labels, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives};
 
 /// Namespace and name of a pod.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use engine::cluster::{
-    ClaimRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling,
+    ClaimRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling, Standing,
 };
-use engine::control::Standing;
 use engine::model::labels::{NODEPOOL, canonical_key};
 use engine::model::{
     Effect, Labels, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,

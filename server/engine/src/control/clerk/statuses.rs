@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::planning::is_ephemeral;
-use crate::cluster::{ClaimRecord, ClassRecord, NodeRecord, PoolRecord};
+use crate::cluster::standing::CONSOLIDATABLE;
+use crate::cluster::{ClaimRecord, ClassRecord, NodeRecord, PoolRecord, Standing};
+use crate::control::ClassFacts;
 use crate::control::machine::{Machine, Stage};
-use crate::control::standing::CONSOLIDATABLE;
 use crate::control::status::{Condition, Content, Subject, Verdict, with_root};
 use crate::control::ward::{Desk, Ward};
-use crate::control::{ClassFacts, Standing};
 use crate::model::resources::NODES;
 use crate::model::{NotReady, Resources, Text};
 

@@ -1,10 +1,10 @@
 use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
 use crate::cluster::{
     Budget, BudgetLimit, ClaimRecord, ClassRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodBudgetRecord,
-    PodRecord, PoolRecord,
+    PodRecord, PoolRecord, Standing,
 };
 use crate::control::status::{Content, EventOrder, Subject, Verdict};
-use crate::control::{Controller, Effect, Event, Instruction, InstructionId, Settings, Standing};
+use crate::control::{Controller, Effect, Event, Instruction, InstructionId, Settings};
 use crate::input::PlanningInput;
 use crate::model::{LabelSelector, NotReady, Resources, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
