@@ -242,7 +242,9 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
 #[must_use]
 pub fn agent(program: &Path, cluster: &str, server: &str, kubeconfig: &Path, log: PathBuf) -> Process {
     let arguments = ["--server", server, "--cluster-name", cluster, "--region", REGION].map(str::to_owned).to_vec();
-    let agent = Process::new("the agent", program.to_owned(), arguments, log);
+    // It ends when it cannot renew its Lease for long, on a machine or an API server that stands still.
+    let agent =
+        Process::new("the agent", program.to_owned(), arguments, log).comes_back_after("two replicas never work");
     let agent = agent.env("KUBECONFIG", kubeconfig.display().to_string());
     talkative(agent, "FLEETWRIGHT_AGENT_LOG")
 }
