@@ -130,6 +130,8 @@ pub(super) struct Legacy {
     /// Whether a lease was taken since the last snapshot.
     taken: bool,
     launches: Vec<OpenLaunch>,
+    /// NodeClaims that are not shown, and whose machines are gone as well.
+    ended: BTreeSet<Text>,
 }
 
 impl Legacy {
@@ -143,9 +145,9 @@ impl Legacy {
         &self.launches
     }
 
-    /// Of these there is nothing to take up.
-    pub fn forget(&mut self, claims: &BTreeSet<Text>) {
-        self.launches.retain(|launch| !claims.contains(&launch.claim));
+    /// That these NodeClaims are not shown says nothing about the agent: their machines are gone as well.
+    pub fn pass_over(&mut self, claims: BTreeSet<Text>) {
+        self.ended = claims;
     }
 }
 
@@ -156,7 +158,7 @@ impl Ward {
             self.uid = uid;
         }
         (self.vouched, self.doubt) = (false, None);
-        self.legacy = Legacy { taken: true, launches };
+        self.legacy = Legacy { taken: true, launches, ended: BTreeSet::new() };
     }
 
     /// The cluster has shown itself: what was left under way goes on from where it stands.
@@ -181,15 +183,15 @@ impl Ward {
     /// What is written down measures a first picture, which has no earlier one to be measured by: one that lacks most of the
     /// machines, or shows nothing at all, is no reason to give anything back or to think that nothing was begun.
     fn claims_missing(&self, desk: &Desk<'_>) -> Option<Finding> {
-        let left = &self.legacy.launches;
+        let left = || self.legacy.launches.iter().filter(|launch| !self.legacy.ended.contains(&launch.claim));
         let lacks = |launch: &&OpenLaunch| {
             !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
         };
         let bought = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
         let (missing, of) = if self.state.shows_nothing() {
-            (left.iter().filter(lacks).count(), left.len())
+            (left().filter(lacks).count(), left().count())
         } else {
-            (left.iter().filter(bought).filter(lacks).count(), left.iter().filter(bought).count())
+            (left().filter(bought).filter(lacks).count(), left().filter(bought).count())
         };
         self.doubts_absence(missing, of, desk).then_some(Finding::ClaimsMissing { missing, of })
     }

@@ -101,8 +101,9 @@ impl Ward {
         self.collect_claimless(listing, after_ms, desk);
     }
 
-    /// Somebody has to say whether the cluster's NodeClaims are gone. One whose machine is gone as well went in good order, and
-    /// only its row was not closed: it says nothing about the agent.
+    /// Somebody has to say whether the cluster's NodeClaims are gone. One whose machine is gone as well says nothing about the
+    /// agent: it may have gone in good order, without its row being closed. It is taken up like the others, since it may also be
+    /// there without being shown.
     fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
         if !listing.complete || self.state.synced_since().is_none_or(|since| listing.asked < since) {
             return;
@@ -120,13 +121,10 @@ impl Ward {
         let due = missing.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
         let due: BTreeSet<Text> = due.map(|(claim, _)| claim.clone()).collect();
         self.collection.missing = missing;
-        if due.is_empty() {
-            return;
+        if !due.is_empty() {
+            self.legacy.pass_over(due);
+            self.take_up(desk);
         }
-        self.legacy.forget(&due);
-        let close = |claim| Effect::Close { cluster: self.cluster.clone(), claim };
-        desk.effects.extend(due.into_iter().map(close));
-        self.take_up(desk);
     }
 
     /// Machines that nobody has are given back; those that have a Node are taken into care first, so that they are drained.

@@ -83,3 +83,22 @@ fn a_drain_that_waits_for_room_gives_nothing_back_while_the_agent_shows_an_empty
         [(220_072, Fault::ClaimRemoved { cluster: 1 }), (301_162, Fault::EmptyPicture { cluster: 1, for_ms: 60_711 })];
     holds(4_776, &faults);
 }
+
+#[test]
+fn a_nodeclaim_that_is_not_shown_is_not_forgotten_because_its_machine_is_gone() {
+    let faults = [
+        (14_274, Fault::Cut { cluster: 0, for_ms: 16_583 }),
+        (40_634, Fault::EmptyPicture { cluster: 0, for_ms: 159_552 }),
+        (143_989, Fault::StoreAmbiguous { for_ms: 1_823, percent: 13 }),
+        (149_717, Fault::Dies { cluster: 0 }),
+        (164_891, Fault::Cut { cluster: 0, for_ms: 35_807 }),
+        (181_737, Fault::NoCapacity { for_ms: 1_384 }),
+        (182_990, Fault::CloudThrottles { for_ms: 1_343 }),
+        (193_131, Fault::StoreDown { for_ms: 60_753 }),
+        (236_570, Fault::Stall { cluster: 0, for_ms: 1_028 }),
+        (247_103, Fault::Cut { cluster: 0, for_ms: 17_380 }),
+        (248_984, Fault::EmptyPicture { cluster: 0, for_ms: 258_957 }),
+        (396_528, Fault::Kill { process: 0, after_steps: 11, away_ms: 1_367 }),
+    ];
+    holds(5_788, &faults);
+}
