@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
 //! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`region`]
-//! (who asks the cloud for its machines), [`exchange`] (what replicas tell each other for the rails), [`showcase`] (what people see), [`latency`] (how quick it is), [`traces`].
+//! (who asks the cloud for its machines), [`exchange`] (what replicas tell each other for the rails), [`showcase`] (what people
+//! see), [`latency`] (how quick it is), [`traces`].
 
 pub(crate) mod exchange;
 pub(crate) mod fence;

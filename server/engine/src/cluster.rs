@@ -5,8 +5,9 @@
 //! complete [`PlanningInput`](crate::input::PlanningInput) whenever a decision is due.
 //!
 //! Reading order: [`record`] (the facts about single objects), [`observation`] (how facts arrive), [`state`] (the
-//! belief), `surroundings` and [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is kept for the pods
-//! of machines that go), `planning` (the belief as an input to planning), [`life`] (what a NodePool says about the end of its nodes) with [`cron`] (when it says so).
+//! belief), `surroundings` and [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is
+//! kept for the pods of machines that go), `planning` (the belief as an input to planning), [`life`] (what a NodePool says
+//! about the end of its nodes) with [`cron`] (when it says so).
 
 pub mod around;
 pub mod cron;

@@ -21,7 +21,6 @@ use tracing::{debug, error, info, warn};
 use self::admission::Admission;
 use self::doorstep::Doorstep;
 use super::exchange::{Exchange, Telling};
-
 use super::intents;
 use super::region::{self, ByCluster, Region};
 use crate::session::{Greeting, SessionEvent};

@@ -28,8 +28,8 @@
 //! | mode and bounds | the configuration |
 //! | quarantine | the rows of launches: the first snapshot after a restart is compared with the machines that were written down |
 //!
-//! Reading order: [`settings`], then the rails in the order above; [`share`] makes one fleet of many replicas, `guard` puts them in the way of decisions, [`view`]
-//! shows them.
+//! Reading order: [`settings`], then the rails in the order above; [`share`] makes one fleet of many replicas, `guard` puts
+//! them in the way of decisions, [`view`] shows them.
 
 pub mod attempts;
 pub mod brake;

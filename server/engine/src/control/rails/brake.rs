@@ -1,5 +1,6 @@
 //! Who cannot launch must not remove: while launches fail, or machines do not join their clusters, nothing leaves the
-//! fleet of free will, whichever replica it happens to. Engaging and releasing have different thresholds, so that a rate in between does not flap.
+//! fleet of free will, whichever replica it happens to. Engaging and releasing have different thresholds, so that a rate in
+//! between does not flap.
 
 use std::collections::VecDeque;
 
