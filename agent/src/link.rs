@@ -29,6 +29,10 @@ const UNHEARD_MS: i64 = 300_000;
 /// 20 MB on either side.
 const DEFINITIONS_BEFORE_REFRESH: usize = 100_000;
 
+/// A conversation that has gone on for so long after `Welcome`, in milliseconds, came about: the next failure is the first again. A
+/// server that welcomes an agent and ends the stream as soon as it sees the picture does so again with the next one.
+const LIVED_MS: i64 = 3_000;
+
 /// What a shell has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
@@ -83,6 +87,8 @@ pub struct Link {
     sequence: u64,
     heartbeat_ms: i64,
     last_said: i64,
+    /// When the server said Welcome.
+    welcome_at: i64,
     backoff: Backoff,
 }
 
@@ -102,6 +108,7 @@ impl Link {
             sequence: 0,
             heartbeat_ms: HEARTBEAT_BOUNDS_MS.1,
             last_said: 0,
+            welcome_at: 0,
             backoff: Backoff::new(seed),
         }
     }
@@ -131,7 +138,7 @@ impl Link {
     /// The server said something.
     pub fn heard(&mut self, response: v1::ConnectResponse, now: i64) -> Vec<Output> {
         match response.message {
-            Some(connect_response::Message::Welcome(welcome)) => self.welcomed(&welcome),
+            Some(connect_response::Message::Welcome(welcome)) => self.welcomed(&welcome, now),
             Some(connect_response::Message::Instruction(instruction)) => self.instructed(instruction, now),
             Some(connect_response::Message::Resync(_)) if self.is_welcome() => {
                 self.phase = Phase::Welcome;
@@ -202,6 +209,9 @@ impl Link {
         if self.phase == Phase::Greeting && now.saturating_sub(self.last_said) >= UNHEARD_MS {
             return vec![Output::HangUp(format!("the server has not answered Hello for {} s", UNHEARD_MS / 1_000))];
         }
+        if self.is_welcome() && now.saturating_sub(self.welcome_at) >= LIVED_MS {
+            self.backoff.succeeded();
+        }
         if !self.is_welcome() || now.saturating_sub(self.last_said) < self.heartbeat_ms {
             return Vec::new();
         }
@@ -219,7 +229,7 @@ impl Link {
         matches!(self.phase, Phase::Welcome | Phase::Following)
     }
 
-    fn welcomed(&mut self, welcome: &v1::Welcome) -> Vec<Output> {
+    fn welcomed(&mut self, welcome: &v1::Welcome, now: i64) -> Vec<Output> {
         if self.phase != Phase::Greeting {
             return vec![Output::HangUp("the server said Welcome twice".to_owned())];
         }
@@ -232,7 +242,7 @@ impl Link {
         let (least, most) = HEARTBEAT_BOUNDS_MS;
         self.heartbeat_ms = i64::from(welcome.heartbeat_interval_ms).clamp(least, most);
         self.phase = Phase::Welcome;
-        self.backoff.succeeded();
+        self.welcome_at = now;
         let mut outputs = self.raise_epoch(welcome.epoch);
         outputs.push(Output::TakeSnapshot);
         outputs

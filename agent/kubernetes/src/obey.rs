@@ -41,6 +41,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// An object that changed under our hands is read again after this long.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 
+/// Conflicts in a row that are made good at once. An object that changes under every attempt is written by a controller that
+/// fights with ours, and the API server pays for each round.
+const QUICK_CONFLICTS: u32 = 5;
+
 /// What an attempt amounts to.
 pub(crate) type Attempt = Result<Done, ApiError>;
 
@@ -49,6 +53,7 @@ pub(crate) async fn obey(cluster: &Kubernetes, instruction: &v1::Instruction) ->
     let begun = Instant::now();
     let endless = matches!(instruction.action, Some(Action::DrainNode(_)));
     let mut backoff = Backoff::new(instruction.generation);
+    let mut conflicts = 0;
     loop {
         let error = match attempt(cluster, instruction).await {
             Ok(done) => return done,
@@ -57,16 +62,22 @@ pub(crate) async fn obey(cluster: &Kubernetes, instruction: &v1::Instruction) ->
         if !error.is_transient() || (!endless && begun.elapsed() >= PATIENCE) {
             return refused(&error);
         }
-        let wait = match (error.kind, error.retry_after) {
-            (Kind::Conflict, _) => AFTER_CONFLICT,
-            (_, Some(wait)) => wait,
-            (_, None) => Duration::from_millis(backoff.next_wait_ms()),
-        };
+        conflicts = if error.kind == Kind::Conflict { conflicts + 1 } else { 0 };
+        let wait = pause(&error, conflicts, &mut backoff);
         if error.kind != Kind::Conflict {
             warn!(id = instruction.id, subject = instruction.subject, %error, retry_in_ms = wait.as_millis(), "cannot obey");
         }
         tokio::time::sleep(wait).await;
     }
+}
+
+/// How long to wait after `error`, the last of `conflicts` in a row.
+fn pause(error: &ApiError, conflicts: u32, backoff: &mut Backoff) -> Duration {
+    if (1..=QUICK_CONFLICTS).contains(&conflicts) {
+        return AFTER_CONFLICT;
+    }
+    let least = Duration::from_millis(backoff.next_wait_ms());
+    error.retry_after.map_or(least, |asked| asked.max(least))
 }
 
 async fn attempt(cluster: &Kubernetes, instruction: &v1::Instruction) -> Attempt {
@@ -155,6 +166,25 @@ pub(crate) fn stale(noted: Rank, name: &str) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_that_changes_under_every_attempt_is_not_written_fifty_times_a_second() {
+        let conflict = ApiError { kind: Kind::Conflict, ..ApiError::unreachable("PATCH /x".into(), "changed") };
+        let mut backoff = Backoff::new(1);
+        let waits: Vec<Duration> = (1..=12).map(|number| pause(&conflict, number, &mut backoff)).collect();
+        assert!(waits[..5].iter().all(|wait| *wait == AFTER_CONFLICT), "{waits:?}");
+        // The seventh of those that grow is of 16 s, and 10 s is the longest; each is cut by half at most.
+        assert!(waits[5] >= Duration::from_millis(125) && waits[11] >= Duration::from_secs(5), "{waits:?}");
+    }
+
+    #[test]
+    fn an_api_server_that_asks_for_no_time_is_given_some() {
+        let busy =
+            ApiError { kind: Kind::TooMany, retry_after: Some(Duration::ZERO), ..ApiError::unreachable("".into(), "") };
+        assert!(pause(&busy, 0, &mut Backoff::new(1)) >= Duration::from_millis(125));
+        let asks = ApiError { retry_after: Some(Duration::from_secs(7)), ..busy };
+        assert_eq!(pause(&asks, 0, &mut Backoff::new(1)), Duration::from_secs(7));
+    }
 
     #[test]
     fn a_later_epoch_outweighs_any_generation() {

@@ -2,7 +2,8 @@
 //!
 //! Where the API server streams lists (`sendInitialEvents`) the picture comes through the watch itself, one object at a time;
 //! elsewhere in pages. What ends a watch (its time, the API server's restart, expired credentials, too many requests) is waited
-//! out and the watch goes on where it stood; a place that the API server has forgotten (410) costs another picture.
+//! out and the watch goes on where it stood; a place that the API server has forgotten (410) costs another picture. Attempts that
+//! lead to nothing are made further and further apart, also when the API server reports no error.
 
 mod lines;
 
@@ -46,6 +47,14 @@ const ABSENT_AGAIN: Duration = Duration::from_secs(30);
 /// A kind that was there is believed to be gone when the API server has denied it for this long; one that is starting may
 /// deny what it has.
 const ABSENCE_BELIEVED: Duration = Duration::from_secs(60);
+
+/// A watch that lived for this long worked, also when it brought nothing: namespaces rarely change. One that ends sooner without
+/// an object (a proxy that cuts the answer off, an API server without room) is begun again after a wait that grows, as after a
+/// failure; otherwise the agent would open thousands of watches a second on an API server that is in trouble already.
+const LIVED: Duration = Duration::from_secs(5);
+
+/// Longest wait between two attempts, in milliseconds (client-go: reflector back-off, 30 s).
+const LONGEST_WAIT_MS: u64 = 30_000;
 
 /// What a watch shows.
 #[derive(Clone, Copy)]
@@ -113,7 +122,8 @@ pub fn begin(api: &Api, picture: &Arc<Picture>, streaming_lists: bool) -> JoinSe
             shared: Shared::default(),
             stands_at: None,
             denied_since: None,
-            backoff: Backoff::new(number),
+            progressed: false,
+            backoff: Backoff::up_to(LONGEST_WAIT_MS, number),
         };
         tasks.spawn(watcher.run());
     }
@@ -133,20 +143,41 @@ struct Watcher {
     stands_at: Option<String>,
     /// Since when the API server has said that there is no such kind.
     denied_since: Option<Instant>,
+    /// The present watch has brought an object that was not known; the first picture does not count, because it comes again
+    /// with every attempt.
+    progressed: bool,
     backoff: Backoff,
 }
 
 impl Watcher {
     async fn run(mut self) {
         loop {
-            match self.follow().await {
-                Ok(()) => {
-                    self.denied_since = None;
-                    self.backoff.succeeded();
-                }
+            let ended = self.follow().await;
+            match ended {
+                Ok(()) if self.progressed => {}
+                Ok(()) => self.wait_after("the watch ended at once and brought nothing").await,
                 Err(error) => self.recover(error).await,
             }
         }
+    }
+
+    /// Waits before the next attempt, longer from one to the next until a watch has [lived](LIVED) or brought an object.
+    async fn wait_after(&mut self, reason: &str) {
+        let wait = Duration::from_millis(self.backoff.next_wait_ms());
+        debug!(
+            kind = self.watched.resource.kind,
+            reason,
+            retry_in_ms = wait.as_millis(),
+            "waiting before the next watch"
+        );
+        tokio::time::sleep(wait).await;
+    }
+
+    /// The watch works: waits are short again.
+    fn works(&mut self) {
+        self.progressed = true;
+        self.denied_since = None;
+        self.backoff.succeeded();
     }
 
     /// Takes the picture unless it is held, and follows it until the watch ends.
@@ -165,8 +196,14 @@ impl Watcher {
             Some(version) => path.push_str(&format!("&resourceVersion={version}")),
             None => path.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
         }
+        self.progressed = false;
         let body = self.api.stream(&path).await?.into_body();
-        self.read(body, initial).await
+        let begun = Instant::now();
+        let ended = self.read(body, initial).await;
+        if begun.elapsed() >= LIVED {
+            self.works();
+        }
+        ended
     }
 
     /// What went wrong decides where to go on and how long to wait.
@@ -179,6 +216,8 @@ impl Watcher {
                     "the API server has forgotten where the watch stood; taking the picture again"
                 );
                 self.stands_at = None;
+                // Taking the picture costs the API server most of all.
+                self.wait_after("the picture is taken again").await;
             }
             Kind::Invalid if self.stands_at.is_none() && self.streams_lists => {
                 debug!(kind = resource.kind, %error, "the API server does not stream lists; listing in pages");
@@ -186,7 +225,8 @@ impl Watcher {
             }
             Kind::NotFound => self.absent().await,
             _ => {
-                let wait = error.retry_after.unwrap_or_else(|| Duration::from_millis(self.backoff.next_wait_ms()));
+                let least = Duration::from_millis(self.backoff.next_wait_ms());
+                let wait = error.retry_after.map_or(least, |asked| asked.max(least));
                 if let What::Objects(kind, _) = self.watched.what {
                     self.picture.fails(kind, &error.to_string());
                 }
@@ -292,6 +332,7 @@ impl Watcher {
         let mut changes = Vec::with_capacity(words.len());
         let mut fault = None;
         let last = words.iter().rev().find(|word| !matches!(word.line, Line::Error)).map(Word::version);
+        let brought = words.iter().any(|word| matches!(word.line, Line::Added | Line::Deleted));
         for word in words {
             match word.line {
                 Line::Bookmark { .. } => {}
@@ -308,6 +349,9 @@ impl Watcher {
         }
         if let Some(version) = last.filter(|version| !version.is_empty()) {
             self.stands_at = Some(version);
+        }
+        if brought {
+            self.works();
         }
         fault.map_or(Ok(()), Err)
     }

@@ -11,6 +11,7 @@ const LONGEST_MS: u64 = 10_000;
 #[derive(Debug)]
 pub struct Backoff {
     failures: u32,
+    longest_ms: u64,
     state: u64,
 }
 
@@ -18,7 +19,13 @@ impl Backoff {
     /// Waits that depend on `seed` alone.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { failures: 0, state: seed }
+        Self::up_to(LONGEST_MS, seed)
+    }
+
+    /// The same with another longest wait, in milliseconds.
+    #[must_use]
+    pub fn up_to(longest_ms: u64, seed: u64) -> Self {
+        Self { failures: 0, longest_ms, state: seed }
     }
 
     /// A conversation has come about: the next failure is the first again.
@@ -28,7 +35,7 @@ impl Backoff {
 
     /// The wait after one more failure, in milliseconds.
     pub fn next_wait_ms(&mut self) -> u64 {
-        let full = FIRST_MS.saturating_mul(1 << self.failures.min(16)).min(LONGEST_MS);
+        let full = FIRST_MS.saturating_mul(1 << self.failures.min(16)).min(self.longest_ms);
         self.failures = self.failures.saturating_add(1);
         full - self.next_random() % (full / 2 + 1)
     }

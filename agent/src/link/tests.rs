@@ -141,3 +141,22 @@ fn an_ended_watch_is_begun_again() {
     assert_eq!(words(&link.lost_sight()), ["take"]);
     assert!(link.lost_sight().is_empty());
 }
+
+/// The wait after a conversation that begins at `now` and ends `lasts_ms` later.
+fn wait_after(link: &mut Link, now: i64, lasts_ms: i64) -> u64 {
+    link.connected(now);
+    link.heard(welcome(3), now);
+    link.snapshot(Vec::new(), now);
+    link.tick(now + lasts_ms);
+    link.disconnected()
+}
+
+#[test]
+fn a_server_that_welcomes_and_hangs_up_is_connected_to_further_and_further_apart() {
+    let mut link = link(3);
+    let waits: Vec<u64> = (0..7).map(|number| wait_after(&mut link, number * 10_000, 2_999)).collect();
+    // 250 × 2^6 = 16,000, and the longest is 10,000; each is cut by half at most.
+    assert!((5_000..=10_000).contains(&waits[6]), "{waits:?}");
+    wait_after(&mut link, 80_000, 3_000);
+    assert!(wait_after(&mut link, 90_000, 2_999) <= 500, "one that lived counts as one that came about");
+}

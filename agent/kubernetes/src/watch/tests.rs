@@ -105,7 +105,8 @@ impl World {
             shared: Shared::default(),
             stands_at: None,
             denied_since: None,
-            backoff: Backoff::new(1),
+            progressed: false,
+            backoff: Backoff::up_to(LONGEST_WAIT_MS, 1),
         };
         Self { picture, asked, task: tokio::spawn(watcher.run()), looked, begun: Instant::now() }
     }
@@ -255,4 +256,69 @@ async fn a_kind_that_is_denied_for_a_minute_by_an_api_server_that_is_ready_is_go
     let after = world.begun.elapsed();
     // The last wait before belief is at most 30 s, the longest that grows.
     assert!((Duration::from_secs(60)..Duration::from_secs(91)).contains(&after), "{after:?}");
+}
+
+/// An API server that is asked more often than this without having brought anything falls silent, so that a watch which never
+/// waits still comes to an end here.
+const ENOUGH: usize = 1_000;
+
+/// Paths that are asked for within ten minutes after the first picture, when every further watch is answered by `further`.
+async fn asked_in_ten_minutes(streams: bool, further: fn() -> Answer) -> Vec<String> {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let world = World::serve(move |path| {
+        if count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= ENOUGH {
+            answer("", SILENT, &[])
+        } else if path.contains("sendInitialEvents") && !streams {
+            answer("", 422, &[NO_STREAMS])
+        } else if path.contains("sendInitialEvents") {
+            answer("", 200, &[&event("ADDED", "a", 3), &all_there(5)])
+        } else if path.contains("limit=500") {
+            answer("", 200, &[&page(&["a"], 5, "")])
+        } else {
+            further()
+        }
+    });
+    let (seen, _changes) = world.picture().await;
+    assert_eq!(seen, ["a"]);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let asked = world.asked.lock().unwrap();
+    asked.iter().map(|(path, _)| path.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_are_begun_further_and_further_apart() {
+    let asked = asked_in_ten_minutes(true, || answer("", 200, &[])).await;
+    // Waits of 0.25, 0.5, … 16 s are seven, and 31.75 s at most together; from then on each is 15 to 30 s: at most 39 more in
+    // 600 s, and the picture and its end are the first two.
+    assert!((20..=2 + 7 + 39).contains(&asked.len()), "{} requests in ten minutes", asked.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_forgotten_again_and_again_does_not_cost_one_picture_after_the_other() {
+    for streams in [true, false] {
+        let asked = asked_in_ten_minutes(streams, || answer("", 200, &[FORGOTTEN])).await;
+        let pictures = asked.iter().filter(|path| path.contains("sendInitialEvents") || path.contains("limit=500"));
+        let pictures = pictures.count();
+        // As above: a picture after each wait.
+        assert!((10..=2 + 7 + 39).contains(&pictures), "{pictures} pictures in ten minutes (streams: {streams})");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_api_server_that_asks_for_no_time_at_all_is_given_some() {
+    let refusal = || Answer { retry_after: Some("0"), ..answer("", 429, &["{}"]) };
+    let asked = asked_in_ten_minutes(true, refusal).await;
+    assert!(asked.len() <= 2 + 7 + 39, "{} requests in ten minutes", asked.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brings_an_object_is_gone_on_with_at_once() {
+    let mut script = vec![answer("sendInitialEvents=true", 200, &[&event("ADDED", "a", 3), &all_there(5)])];
+    script.extend((6..40).map(|version| answer("&resourceVersion=", 200, &[&event("ADDED", "b", version)])));
+    let world = World::new(script);
+    world.picture().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The end of the picture's own watch is waited out, for a quarter of a second at most.
+    let asked = world.asked.lock().unwrap().len();
+    assert_eq!(asked, 36, "the picture, 34 watches that bring something, and one that waits");
 }
