@@ -20,7 +20,7 @@ use crate::session::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools
 
 /// A reader for clusters of `region` that buy from `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
-    let options = Options { region: Some(region), catalogue, ..Options::default() };
+    let options = Options { region: Some(region), allow_no_zones: true, catalogue, ..Options::default() };
     let (shelf, readings) = (Shelf::default(), Readings::default());
     ReadPools::new(move |manifests| {
         let wording = wording(manifests);

@@ -19,7 +19,7 @@ pub mod volumes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use cloud::catalogue::Snapshot;
+use cloud::catalogue::{Snapshot, SubnetZone};
 use engine::input::{PlanningInput, Policy};
 use engine::model::labels::HOSTNAME;
 use engine::model::{DaemonSet, Node, NodePool, NodeStage, Text};
@@ -84,13 +84,20 @@ pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, n
     let nothing =
         |region: Text| Captured { input: PlanningInput::default(), notes: Vec::new(), region: region.to_string() };
     let Some(snapshot) = snapshot(options, problems) else { return nothing(Text::default()) };
-    let search = Search::new(&snapshot, &cluster, &karpenter.claims, &karpenter.classes, &karpenter.pools);
+    let mut search = Search::new(&snapshot, &cluster, &karpenter.claims, &karpenter.classes, &karpenter.pools);
+    search.add_flag(&options.zones);
     let wanted = options.region.as_deref().map(Text::from);
     let region = search.region(wanted.as_ref(), problems, notes);
     if !problems.is_empty() {
         return nothing(region);
     }
     let zones = search.zones(&region, zones_of_pods(&cluster));
+    let needs_zones = !options.allow_no_zones && !karpenter.pools.is_empty();
+    if needs_zones && zones.is_empty() && snapshot.zones(&region).is_empty() {
+        problems.add(InputError::of_source("input", region::without_zones(&region, &snapshot)));
+        return nothing(region);
+    }
+    restrict_zones(&mut karpenter.classes, &options.zones);
     let shop = Shop { snapshot: &snapshot, region: &region, zones: &zones };
     let Karpenter { pools, classes, claims, overlays } = karpenter;
     let mut pools = pools::build_pools(shop, pools, &classes, &overlays, notes);
@@ -109,6 +116,17 @@ fn apply_reservations(classes: &mut [NodeClassManifest], options: &Options, note
             notes.line(format!("--reservation {id}={count}: no EC2NodeClass has that reservation in its status"));
         }
         entries.for_each(|entry| entry.count = Some(*count));
+    }
+}
+
+/// A NodeClass without a status has its subnets in `zones`, when they are given.
+fn restrict_zones(classes: &mut [NodeClassManifest], zones: &[String]) {
+    if zones.is_empty() {
+        return;
+    }
+    for class in classes.iter_mut().filter(|class| class.settings.zones.is_none()) {
+        let subnet = |name: &String| SubnetZone { name: name.as_str().into(), id: None };
+        class.settings.zones = Some(zones.iter().map(subnet).collect());
     }
 }
 

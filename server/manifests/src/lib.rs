@@ -52,6 +52,11 @@ pub struct Source {
 pub struct Options {
     /// The region; `None` looks for it in the input.
     pub region: Option<String>,
+    /// Zones of the region, for NodeClasses that have no status; each must be a zone of the region that is planned in.
+    pub zones: Vec<String>,
+    /// Whether a region whose zones neither the catalogue nor the input knows is accepted. Nothing can be bought there until an
+    /// EC2NodeClass has subnets in its status, which a server may wait for.
+    pub allow_no_zones: bool,
     /// A catalogue in place of the built-in one.
     pub catalogue: Option<Source>,
     /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's own file, or Karpenter's

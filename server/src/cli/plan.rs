@@ -36,6 +36,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
     let opened = sources::open(&flags.filenames)?;
     let options = Options {
         region: flags.region.clone(),
+        zones: flags.zones.clone(),
         catalogue: flags.catalogue.as_deref().map(sources::open_file).transpose()?,
         scheduler_config: flags.scheduler_config.as_deref().map(sources::open_file).transpose()?,
         reservations: flags.reservations.clone(),

@@ -163,3 +163,32 @@ fn older_objects_are_converted_and_fields_are_explained() {
     assert!(fleetwright(&["explain", "config.listen.grpc"]).stdout.contains("127.0.0.1:7450"));
     assert_eq!(fleetwright(&["explain", "nodepool.spec.nothing"]).status, 2);
 }
+
+#[test]
+fn every_commercial_region_can_be_planned_for() {
+    let folder = Folder::new();
+    let _pool = folder.file("pool.yaml", POOL);
+    let _web = folder.file(
+        "web.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 10\n  selector: {matchLabels: {app: web}}\n  \
+         template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: web, image: web, resources: {requests: \
+         {cpu: 500m, memory: 1Gi}}}]\n",
+    );
+    let path = folder.path().display().to_string();
+    let snapshot = cloud::catalogue::Snapshot::builtin().unwrap();
+    let commercial: Vec<_> = snapshot.regions().iter().filter(|region| !region.name.starts_with("us-gov-")).collect();
+    assert_eq!(commercial.len(), 34);
+    for region in commercial {
+        let ended = fleetwright(&["plan", "-f", &path, "-o", "json", "--region", &region.name]);
+        assert_eq!(ended.status, 0, "{}: {}", region.name, ended.stderr);
+        let plan: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let nodes = plan["nodes"].as_array().unwrap();
+        let pods: usize = nodes.iter().map(|node| node["pods"].as_array().unwrap().len()).sum();
+        assert_eq!(pods, 10, "{}", region.name);
+        for node in nodes {
+            let zone = node["zone"].as_str().unwrap();
+            assert!(region.zones.iter().any(|known| known.as_ref() == zone), "{}: {zone}", region.name);
+            assert!(node["priceUsdPerHour"].as_f64() > Some(0.0), "{}: {node}", region.name);
+        }
+    }
+}

@@ -1,22 +1,24 @@
 //! The EC2 figures that are part of the program, and how they are read.
 //!
-//! `data/README.md` says where they come from. One line is one instance type; lists inside a field are cut by `|` (one entry
-//! for each region) and `:` (the parts of a device).
+//! `data/README.md` says where they come from. One line of `ec2-catalogue.csv` is one instance type; the parts of a device are
+//! cut by `:`. [`regions`] reads where each is sold.
+
+mod regions;
 
 use std::sync::LazyLock;
 
-use engine::model::{CapacityType, Text};
+use engine::model::Text;
 
 use super::columns::Columns;
 use super::exchange::CatalogueError;
 use super::figures::{Accelerator, Figures, Gpu, Hypervisor};
 use super::labels;
-use super::price::parse_usd;
-use super::snapshot::{Machine, Region, Sale, Snapshot, TypeEntry};
+use super::snapshot::{Machine, Snapshot, TypeEntry};
 
-const DATA: &str = include_str!("../../data/ec2-catalogue.csv");
+const TYPES: &str = include_str!("../../data/ec2-catalogue.csv");
+const REGIONS: &str = include_str!("../../data/ec2-regions.csv");
 const COLUMNS: &str = "name,arch,cpu,mhz,hypervisor,vcpu,memoryMib,gpu,accelerator,efa,nvmeGb,cardEnis,enis,cards,ipv4,\
-                       branchEnis,mbps,spot,usd,zones";
+                       branchEnis,mbps,spot";
 
 static BUILTIN: LazyLock<Result<Snapshot, CatalogueError>> = LazyLock::new(decode);
 
@@ -31,34 +33,23 @@ impl Snapshot {
 }
 
 fn decode() -> Result<Snapshot, CatalogueError> {
-    decode_text(DATA)
+    let mut columns = Columns::default();
+    let mut types = decode_types(TYPES, &mut columns)?;
+    let regions = regions::decode(REGIONS, &mut types)?;
+    Ok(Snapshot::new(regions, columns, types))
 }
 
-fn decode_text(text: &'static str) -> Result<Snapshot, CatalogueError> {
+fn decode_types(text: &'static str, columns: &mut Columns) -> Result<Vec<TypeEntry>, CatalogueError> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
-    let damaged = |line: usize| CatalogueError::Damaged { line: line + 1 };
-    let (at, regions) = lines.next().ok_or(damaged(0))?;
-    let regions = read_regions(regions).ok_or(damaged(at))?;
-    let (at, columns) = lines.next().ok_or(damaged(at))?;
-    if columns != COLUMNS {
+    let damaged = |line: usize| CatalogueError::Damaged { file: "ec2-catalogue.csv", line: line + 1 };
+    let (at, heading) = lines.next().ok_or(damaged(0))?;
+    if heading != COLUMNS {
         return Err(damaged(at));
     }
-    let mut columns = Columns::default();
-    let types: Result<Vec<TypeEntry>, CatalogueError> =
-        lines.map(|(at, line)| read_type(line, &regions, &mut columns).ok_or(damaged(at))).collect();
-    Ok(Snapshot::new(regions, columns, types?))
+    lines.map(|(at, line)| read_type(line, columns).ok_or(damaged(at))).collect()
 }
 
-fn read_regions(line: &str) -> Option<Vec<Region>> {
-    let region = |field: &str| {
-        let (name, letters) = field.split_once(':')?;
-        let zones = letters.chars().map(|letter| Text::from(format!("{name}{letter}"))).collect();
-        Some(Region { name: Text::from(name), zones })
-    };
-    line.strip_prefix("regions ")?.split(' ').map(region).collect()
-}
-
-fn read_type(line: &'static str, regions: &[Region], columns: &mut Columns) -> Option<TypeEntry> {
+fn read_type(line: &'static str, columns: &mut Columns) -> Option<TypeEntry> {
     let mut fields = line.split(',');
     let name = Text::from(fields.next()?);
     let figures = read_figures(&mut fields)?;
@@ -67,11 +58,9 @@ fn read_type(line: &'static str, regions: &[Region], columns: &mut Columns) -> O
         "n" => false,
         _ => return None,
     };
-    let prices = fields.next()?.split('|').enumerate().filter(|(_, price)| !price.is_empty());
-    let regional = prices.map(|(region, price)| Some((region, parse_usd(price)?))).collect::<Option<Vec<_>>>()?;
-    let sales = read_sales(fields.next()?, regions, spot)?;
     let labels = labels::of_figures(&name, &figures, columns);
-    Some(TypeEntry { name, labels, machine: Machine::Ec2(Box::new(figures)), spot, regional, sales })
+    let machine = Machine::Ec2(Box::new(figures));
+    Some(TypeEntry { name, labels, machine, spot, regional: Vec::new(), sales: Vec::new() })
 }
 
 fn read_figures(fields: &mut impl Iterator<Item = &'static str>) -> Option<Figures> {
@@ -126,20 +115,6 @@ fn device(field: &'static str) -> Option<Option<(&'static str, &'static str, i64
     Some(Some((manufacturer, name, count, detail)))
 }
 
-fn read_sales(field: &str, regions: &[Region], spot: bool) -> Option<Vec<Sale>> {
-    let mut sales = Vec::new();
-    for (region, letters) in field.split('|').enumerate() {
-        for letter in letters.chars() {
-            let zone = regions.get(region)?.zones.iter().position(|zone| zone.ends_with(letter))?;
-            sales.push(Sale { region, zone, capacity_type: CapacityType::OnDemand, price: None });
-            if spot {
-                sales.push(Sale { region, zone, capacity_type: CapacityType::Spot, price: None });
-            }
-        }
-    }
-    Some(sales)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,14 +123,18 @@ mod tests {
     fn the_data_in_the_program_are_whole() {
         let snapshot = decode().unwrap();
         assert_eq!(snapshot.types.len(), 1386);
+        // 34 commercial regions and both of GovCloud.
+        assert_eq!(snapshot.regions().len(), 36);
         assert_eq!(snapshot.zones("us-east-1").len(), 6);
         assert!(snapshot.zones("us-gov-west-1").is_empty());
         assert_eq!(snapshot.region_of_zone("eu-west-1b").map(AsRef::as_ref), Some("eu-west-1"));
+        assert_eq!(snapshot.region_of_zone("ap-northeast-1d").map(AsRef::as_ref), Some("ap-northeast-1"));
     }
 
     #[test]
     fn damage_is_reported_with_its_line() {
-        assert_eq!(decode_text("regions a:x\nname\n"), Err(CatalogueError::Damaged { line: 2 }));
-        assert_eq!(decode_text("# nothing"), Err(CatalogueError::Damaged { line: 1 }));
+        let damaged = |text| decode_types(text, &mut Columns::default()).unwrap_err();
+        assert_eq!(damaged("name\n"), CatalogueError::Damaged { file: "ec2-catalogue.csv", line: 1 });
+        assert_eq!(damaged("# nothing"), CatalogueError::Damaged { file: "ec2-catalogue.csv", line: 1 });
     }
 }

@@ -17,6 +17,8 @@
 //! - An offering without `priceUsdPerHour` costs what `onDemandUsdPerHour` says for its region, else what the type costs in
 //!   us-east-1 (or in the first region, where us-east-1 is not there); spot costs a share of on-demand. When none of these is
 //!   known it cannot be bought. `"estimated": true` marks a price that is an estimate.
+//! - A region may say `spotRatio` (spot price as a share of the on-demand price where no spot price is known; 0.35 without it) and
+//!   `priceDate` (the day that its prices are of).
 //! - `onDemandUsdPerHour` (price by region) holds prices of regions whose zones are not known.
 
 mod read;
@@ -35,8 +37,10 @@ const KIND: &str = "Catalogue";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// The data inside the program are not what the program expects.
-    #[error("the built-in catalogue is damaged in line {line}; this build cannot be used, install it again")]
+    #[error("the built-in catalogue is damaged in {file}, line {line}; this build cannot be used, install it again")]
     Damaged {
+        /// Which of the files.
+        file: &'static str,
         /// Line of the data, from 1.
         line: usize,
     },

@@ -33,6 +33,8 @@ pub(super) struct Seller<'a> {
     zones: Vec<Zone>,
     /// The snapshot does not know the region's zones: every type is taken as offered in each of `zones`.
     assumed: bool,
+    /// Spot price in thousandths of the on-demand price where no spot price is known.
+    spot_per_mille: i64,
 }
 
 impl<'a> Seller<'a> {
@@ -55,7 +57,9 @@ impl<'a> Seller<'a> {
             tally.notes.insert(text);
         }
         let zones = names.into_iter().map(|name| zone(name, settings)).collect();
-        Self { market, settings, region, home, zones, assumed }
+        let own_share = region.and_then(|index| snapshot.regions[index].spot_per_mille);
+        let spot_per_mille = own_share.unwrap_or(market.spot_per_mille);
+        Self { market, settings, region, home, zones, assumed, spot_per_mille }
     }
 
     /// Every way to buy `entry` in the region, reserved capacity last. Without `launchable` none is available.
@@ -106,15 +110,13 @@ impl<'a> Seller<'a> {
         let known = self.region.and_then(|region| entry.regional_price(region));
         let elsewhere = || self.home.as_ref().and_then(|(home, _)| entry.regional_price(*home));
         let preview = || self.market.preview_prices.get(&entry.name).copied();
-        let exact = |price| Quote { price, estimated: false };
         known
-            .map(exact)
-            .or_else(|| elsewhere().map(|price| Quote { price, estimated: true }))
-            .or_else(|| preview().map(exact))
+            .or_else(|| elsewhere().map(|quote| Quote { estimated: true, ..quote }))
+            .or_else(|| preview().map(|price| Quote { price, estimated: false }))
     }
 
     fn spot(&self, on_demand: Quote) -> Quote {
-        Quote { price: scale(on_demand.price, self.market.spot_per_mille, 1000), estimated: true }
+        Quote { price: scale(on_demand.price, self.spot_per_mille, 1000), estimated: true }
     }
 
     fn reserved(&self, entry: &ReservationEntry, launchable: bool, tally: &mut Tally) -> Offering {
@@ -152,12 +154,12 @@ impl<'a> Seller<'a> {
     pub(super) fn conclude(&self, tally: &mut Tally) {
         if let (true, Some((_, home))) = (tally.priced_elsewhere > 0, &self.home) {
             tally.notes.insert(format!(
-                "estimate: the catalogue has no on-demand price in {} for {} instance types; their price in {home} stands in",
+                "estimate: the catalogue has no on-demand price in {} for {} instance types; their prices follow those of {home}",
                 self.market.region, tally.priced_elsewhere
             ));
         }
         if tally.spot_estimated && self.market.spot_wanted {
-            let share = scale(MicroUsd(1_000_000), self.market.spot_per_mille, 1000);
+            let share = scale(MicroUsd(1_000_000), self.spot_per_mille, 1000);
             tally
                 .notes
                 .insert(format!("estimate: spot is priced at {share} of on-demand where no spot price is known"));

@@ -178,7 +178,7 @@ pub struct Market<'a> {
     pub extra_zones: &'a [Text],
     /// Prices, by instance type, for types that have no other price (a NodeOverlay that prices a preview type).
     pub preview_prices: BTreeMap<Text, MicroUsd>,
-    /// Spot price in thousandths of the on-demand price where no spot price is known.
+    /// Spot price in thousandths of the on-demand price where neither a spot price nor the region's own share is known.
     pub spot_per_mille: i64,
     /// Whether anybody may buy spot. An estimate that nobody uses is not worth a note.
     pub spot_wanted: bool,
@@ -189,7 +189,7 @@ pub struct Market<'a> {
 }
 
 impl<'a> Market<'a> {
-    /// The market of `region` with Karpenter's defaults and spot at 0.35 of on-demand.
+    /// The market of `region` with Karpenter's defaults and spot at 0.35 of on-demand, where the catalogue knows no better.
     #[must_use]
     pub fn new(region: &'a str) -> Self {
         Self {

@@ -15,6 +15,10 @@ pub struct Region {
     pub name: Text,
     /// Names of its zones, sorted; empty when they are not known.
     pub zones: Vec<Text>,
+    /// Spot price in thousandths of the on-demand price where no spot price is known; `None` when nothing is known of the region.
+    pub spot_per_mille: Option<i64>,
+    /// The day that its prices are of, such as `2026-05-12`.
+    pub price_date: Option<Text>,
 }
 
 /// Figures about machines, compact and immutable: one for a whole server.
@@ -36,7 +40,7 @@ pub(super) struct TypeEntry {
     /// Whether it is sold as spot where its zones are not known.
     pub(super) spot: bool,
     /// On-demand prices by index of the region.
-    pub(super) regional: Vec<(usize, MicroUsd)>,
+    pub(super) regional: Vec<(usize, Quote)>,
     pub(super) sales: Vec<Sale>,
 }
 
@@ -114,7 +118,7 @@ impl Snapshot {
 
 impl TypeEntry {
     /// The on-demand price of a region.
-    pub(super) fn regional_price(&self, region: usize) -> Option<MicroUsd> {
-        self.regional.iter().find(|(index, _)| *index == region).map(|(_, price)| *price)
+    pub(super) fn regional_price(&self, region: usize) -> Option<Quote> {
+        self.regional.iter().find(|(index, _)| *index == region).map(|(_, quote)| *quote)
     }
 }

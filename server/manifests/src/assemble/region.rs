@@ -9,6 +9,7 @@ use engine::model::{Labels, Requirements, Text};
 use crate::InputError;
 use crate::cluster::{Cluster, with_canonical_keys};
 use crate::cursor::Problems;
+use crate::fields::nearest_step;
 use crate::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
 use crate::notes::Notes;
 
@@ -55,6 +56,13 @@ impl<'s> Search<'s> {
             search.see_requirements(&pool.requirements, &format!("NodePool/{}", pool.name));
         }
         search
+    }
+
+    /// Takes in the zones of `--zones`.
+    pub fn add_flag(&mut self, zones: &[String]) {
+        for zone in zones {
+            self.see_zone(&Text::from(zone.as_str()), &format!("{zone} of --zones"), true);
+        }
     }
 
     fn see_labels(&mut self, labels: &Labels, place: &str) {
@@ -138,6 +146,20 @@ impl<'s> Search<'s> {
         let zones: BTreeSet<Text> = self.zones.iter().filter(|zone| !elsewhere(zone)).cloned().chain(of_pods).collect();
         zones.into_iter().collect()
     }
+}
+
+/// Says that no zone of `region` is known, and how to name some.
+pub fn without_zones(region: &str, snapshot: &Snapshot) -> String {
+    let known: Vec<&str> = snapshot.regions().iter().map(|known| known.name.as_ref()).collect();
+    let remedy = format!(
+        "name zones with --zones {region}a,{region}b, in status.subnets of an EC2NodeClass, or in a zone requirement of a NodePool"
+    );
+    if known.contains(&region) {
+        return format!("the catalogue has prices and no zones of {region}, and the input names none; {remedy}");
+    }
+    let nearest = nearest_step(region, &known);
+    let meant = nearest.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
+    format!("the catalogue does not know the region {region}{meant}, and the input names no zone of it; {remedy}")
 }
 
 /// The region in the name of a zone: words up to the first number, without the letter after it.

@@ -57,3 +57,48 @@ fn flags_tighten_the_rules_of_pools() {
     let rules = &captured.input.pools[0].rules;
     assert_eq!((rules.max_node_vcpu, rules.min_nodes), (Some(32), Some(3)));
 }
+
+/// The pool without its zone.
+fn anywhere() -> String {
+    let pool = POOL.replace("{key: topology.kubernetes.io/zone, operator: In, values: [us-east-1a]}", "");
+    assert!(!pool.contains("us-east-1"), "{pool}");
+    pool
+}
+
+#[test]
+fn a_region_without_zones_is_refused_unless_the_input_names_some() {
+    let pool = anywhere();
+    let refused = |region: &str| read(&pool, Some(region)).expect_err("no zones are known")[0].message.clone();
+    let gov = refused("us-gov-west-1");
+    assert!(gov.contains("prices and no zones of us-gov-west-1"), "{gov}");
+    assert!(gov.contains("--zones us-gov-west-1a,us-gov-west-1b"), "{gov}");
+    let misspelt = refused("eu-centrl-1");
+    assert!(misspelt.contains("does not know the region eu-centrl-1 (did you mean eu-central-1?)"), "{misspelt}");
+    let options = |zones: &[&str]| Options {
+        region: Some("us-gov-west-1".to_owned()),
+        zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
+        ..Options::default()
+    };
+    let sold = |options: &Options| -> std::collections::BTreeSet<String> {
+        let captured = manifests::read(&[source(&pool)], options).expect("zones are given");
+        let types = captured.input.pools[0].catalogue.types.iter();
+        let available = types.flat_map(|machine| &machine.offerings).filter(|offering| offering.available);
+        available.map(|offering| offering.zone.to_string()).collect()
+    };
+    assert_eq!(sold(&options(&["us-gov-west-1b"])), ["us-gov-west-1b".to_owned()].into());
+    // A server may wait for the EC2NodeClass's subnets.
+    assert!(sold(&Options { allow_no_zones: true, ..options(&[]) }).is_empty());
+    // Without a pool there is nothing to buy, and nothing is missing.
+    assert_eq!(region("", Some("us-gov-west-1")), "us-gov-west-1");
+}
+
+#[test]
+fn the_flag_bounds_the_zones_of_node_classes_without_a_status() {
+    let pool = anywhere();
+    let options = Options { zones: vec!["eu-north-1c".to_owned()], ..Options::default() };
+    let captured = manifests::read(&[source(&pool)], &options).expect("a valid pool");
+    assert_eq!(captured.region, "eu-north-1", "the zones name the region");
+    let types = captured.input.pools[0].catalogue.types.iter();
+    let available = types.flat_map(|machine| &machine.offerings).filter(|offering| offering.available);
+    assert!(available.map(|offering| offering.zone.as_ref()).all(|zone| zone == "eu-north-1c"));
+}

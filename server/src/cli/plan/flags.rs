@@ -66,6 +66,9 @@ pub(crate) struct PlanFlags {
     /// Region to plan for; found in the manifests when absent
     #[arg(long)]
     pub(crate) region: Option<String>,
+    /// Zones that EC2NodeClasses without a status have subnets in; all of the region when absent
+    #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
+    pub(crate) zones: Vec<String>,
     /// Machine types and prices in place of the built-in ones (format: `fleetwright catalogue export`)
     #[arg(long, value_name = "FILE")]
     pub(crate) catalogue: Option<String>,

@@ -52,11 +52,14 @@ fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
     let mut taken = BTreeSet::new();
     for (index, value) in list.iter().enumerate() {
         let at = at.index(index);
-        let fields = object(value, &at, &["name", "zones"])?;
+        let fields = object(value, &at, &["name", "zones", "spotRatio", "priceDate"])?;
         let name = name_of(required(fields, "name", &at.key("name"))?, &at.key("name"))?;
         if regions.iter().any(|region| region.name == name) {
             return Err(at.key("name").refuse(format!("{name:?} a second time"), "a name once".into()));
         }
+        let ratio = fields.get("spotRatio").map(|value| read_ratio(value, &at.key("spotRatio")));
+        let date = fields.get("priceDate").map(|value| text(value, &at.key("priceDate")).map(Text::from));
+        let (spot_per_mille, price_date) = (ratio.transpose()?, date.transpose()?);
         let at = at.key("zones");
         let mut zones = Vec::new();
         for (index, zone) in array(required(fields, "zones", &at)?, &at)?.iter().enumerate() {
@@ -68,9 +71,19 @@ fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
             zones.push(zone);
         }
         zones.sort();
-        regions.push(Region { name, zones });
+        regions.push(Region { name, zones, spot_per_mille, price_date });
     }
     Ok(regions)
+}
+
+/// A share of the on-demand price, in thousandths.
+fn read_ratio(value: &Value, at: &At<'_>) -> Read<i64> {
+    let ratio = value.as_f64().filter(|ratio| value.is_number() && (0.001..=1.0).contains(ratio));
+    let refused = || {
+        let found = if value.is_number() { value.to_string() } else { kind(value) };
+        at.refuse(found, "a share of the on-demand price, from 0.001 to 1".into())
+    };
+    ratio.map(|ratio| (ratio * 1000.0).round() as i64).ok_or_else(refused)
 }
 
 fn read_types(list: &[Value], at: &At<'_>, regions: &[Region], columns: &mut Columns) -> Read<Vec<TypeEntry>> {
@@ -109,12 +122,14 @@ fn read_type(value: &Value, at: &At<'_>, regions: &[Region], columns: &mut Colum
 }
 
 /// What a region's own on-demand offerings cost at least stands beside the prices that are stated.
-fn regional_prices(mut regional: Vec<(usize, MicroUsd)>, sales: &[Sale]) -> Vec<(usize, MicroUsd)> {
+fn regional_prices(stated: Vec<(usize, MicroUsd)>, sales: &[Sale]) -> Vec<(usize, Quote)> {
+    let exact = |(region, price)| (region, Quote { price, estimated: false });
+    let mut regional: Vec<(usize, Quote)> = stated.into_iter().map(exact).collect();
     for sale in sales.iter().filter(|sale| sale.capacity_type == CapacityType::OnDemand) {
-        let Some(Quote { price, estimated: false }) = sale.price else { continue };
+        let Some(quote @ Quote { estimated: false, .. }) = sale.price else { continue };
         match regional.iter_mut().find(|(region, _)| *region == sale.region) {
-            Some((_, least)) => *least = price.min(*least),
-            None => regional.push((sale.region, price)),
+            Some((_, least)) => least.price = quote.price.min(least.price),
+            None => regional.push((sale.region, quote)),
         }
     }
     regional
@@ -245,7 +260,7 @@ fn read_sale(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<Sale> {
 }
 
 fn find_zone(regions: &[Region], name: &str) -> Option<(usize, usize)> {
-    let zone_in = |region: &Region| region.zones.iter().position(|zone| zone.as_ref() == name);
+    let zone_in = |region: &Region| region.zones.binary_search_by(|zone| zone.as_ref().cmp(name)).ok();
     regions.iter().enumerate().find_map(|(index, region)| zone_in(region).map(|zone| (index, zone)))
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::offerings::Seller;
 use super::super::price::as_number;
 use super::super::settings::{Market, NodeClassSettings};
-use super::super::snapshot::{Machine, Snapshot, TypeEntry};
+use super::super::snapshot::{Machine, Region, Snapshot, TypeEntry};
 use super::super::{Tally, capacity};
 use super::{API_VERSION, KIND};
 
@@ -19,9 +19,21 @@ pub(super) fn export(snapshot: &Snapshot) -> Value {
     let sellers: Vec<Seller<'_>> =
         known.map(|market| Seller::new(snapshot, market, &settings, &mut Tally::default())).collect();
     let types: Vec<Value> = snapshot.types.iter().map(|entry| write_type(snapshot, entry, &sellers)).collect();
-    let regions: Vec<Value> =
-        snapshot.regions.iter().map(|region| json!({"name": &*region.name, "zones": texts(&region.zones)})).collect();
+    let regions: Vec<Value> = snapshot.regions.iter().map(write_region).collect();
     json!({"apiVersion": API_VERSION, "kind": KIND, "regions": regions, "types": types})
+}
+
+fn write_region(region: &Region) -> Value {
+    let mut written = Map::new();
+    written.insert("name".into(), json!(&*region.name));
+    written.insert("zones".into(), texts(&region.zones));
+    if let Some(share) = region.spot_per_mille {
+        written.insert("spotRatio".into(), json!(share as f64 / 1000.0));
+    }
+    if let Some(date) = &region.price_date {
+        written.insert("priceDate".into(), json!(&**date));
+    }
+    Value::Object(written)
 }
 
 fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[Seller<'_>]) -> Value {
@@ -75,7 +87,7 @@ fn amounts(resources: &Resources) -> Value {
 fn hidden_prices(snapshot: &Snapshot, entry: &TypeEntry) -> Map<String, Value> {
     let shown = |region: usize| entry.sales.iter().any(|sale| sale.region == region);
     let hidden = entry.regional.iter().filter(|(region, _)| !shown(*region));
-    hidden.map(|(region, price)| (snapshot.regions[*region].name.to_string(), json!(as_number(*price)))).collect()
+    hidden.map(|(region, quote)| (snapshot.regions[*region].name.to_string(), json!(as_number(quote.price)))).collect()
 }
 
 fn write_offering(offering: &Offering) -> Value {

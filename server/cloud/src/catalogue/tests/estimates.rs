@@ -1,6 +1,6 @@
 //! Prices: known, estimated, missing.
 
-use engine::model::{CapacityType, MicroUsd};
+use engine::model::{CapacityType, MicroUsd, Offering, Text};
 
 use super::super::{Built, Market, NodeClassSettings, Snapshot, SubnetZone, build};
 use super::{builtin, find, is_sold, sold, texts, virginia};
@@ -56,19 +56,64 @@ fn a_machine_without_a_price_cannot_be_bought() {
 
 #[test]
 fn a_region_without_prices_borrows_those_of_us_east_1() {
-    let built = in_region("us-west-2", &["us-west-2z"]);
-    let machine = find(&built, "m5.large");
-    let on_demand = sold(machine, "us-west-2a", CapacityType::OnDemand);
+    let built = in_region("xx-north-1", &["xx-north-1a"]);
+    let on_demand = sold(find(&built, "m5.large"), "xx-north-1a", CapacityType::OnDemand);
     assert_eq!((on_demand.price, on_demand.estimated), (MicroUsd(96_000), true));
-    assert!(
-        machine.offerings.iter().all(|offering| offering.zone.as_ref() != "us-west-2z"),
-        "the region's zones are known"
-    );
-    assert!(
-        built.notes.iter().any(|note| note.contains("us-west-2") && note.contains("us-east-1")),
-        "{:?}",
-        built.notes
-    );
+    let note = |note: &String| note.contains("xx-north-1") && note.contains("us-east-1");
+    assert!(built.notes.iter().any(note), "{:?}", built.notes);
+}
+
+#[test]
+fn a_region_has_its_own_zones_prices_and_share_for_spot() {
+    let built = in_region("eu-central-1", &["eu-central-1z"]);
+    let machine = find(&built, "m5.large");
+    // Frankfurt's price list: 0.115 an hour; its median spot price is 0.35 of on-demand.
+    let on_demand = sold(machine, "eu-central-1a", CapacityType::OnDemand);
+    assert_eq!((on_demand.price, on_demand.estimated, on_demand.available), (MicroUsd(115_000), false, true));
+    assert_eq!(sold(machine, "eu-central-1b", CapacityType::Spot).price, MicroUsd(40_250)); // 0.35 * 0.115
+    let elsewhere = |o: &Offering| o.zone.as_ref() == "eu-central-1z";
+    assert!(!machine.offerings.iter().any(elsewhere), "the region's zones are known");
+    // Stockholm's median is 0.204: m5.large costs 0.102.
+    let north = in_region("eu-north-1", &[]);
+    let spot = sold(find(&north, "m5.large"), "eu-north-1c", CapacityType::Spot);
+    assert_eq!((spot.price, spot.estimated), (MicroUsd(20_808), true)); // 0.204 * 0.102
+    assert!(north.notes.iter().any(|note| note.contains("spot is priced at 0.204 of on-demand")), "{:?}", north.notes);
+}
+
+#[test]
+fn a_type_that_a_region_sells_without_a_known_price_follows_its_family_and_says_so() {
+    // c8gn.large is sold in Tokyo; the price list of May does not have it.
+    let built = in_region("ap-northeast-1", &[]);
+    let estimated: Vec<&str> = (built.catalogue.types.iter())
+        .filter(|machine| machine.offerings.iter().any(|o| o.capacity_type == CapacityType::OnDemand && o.estimated))
+        .map(|machine| machine.name.as_ref())
+        .collect();
+    assert!(!estimated.is_empty());
+    let note = format!("for {} instance types; their prices follow those of us-east-1", estimated.len());
+    assert!(built.notes.iter().any(|found| found.contains(&note)), "{estimated:?} {:?}", built.notes);
+}
+
+#[test]
+fn every_commercial_region_sells_a_plain_machine_in_each_of_its_zones() {
+    let regions: Vec<_> = builtin().regions().iter().filter(|region| !region.name.starts_with("us-gov-")).collect();
+    assert_eq!(regions.len(), 34);
+    for region in regions {
+        let built = in_region(&region.name, &[]);
+        let sells = |zone: &Text| {
+            let bought = |o: &Offering| o.zone == *zone && o.available && !o.estimated && o.price > MicroUsd(0);
+            built.catalogue.types.iter().any(|machine| machine.offerings.iter().any(bought))
+        };
+        assert!(region.zones.len() >= 2 && region.zones.iter().all(sells), "{}", region.name);
+        assert!(region.price_date.is_some(), "{}", region.name);
+    }
+}
+
+#[test]
+fn bare_metal_costs_what_shared_tenancy_costs() {
+    let built = virginia(&NodeClassSettings::default());
+    let price = |name| find(&built, name).offerings.iter().find(|offering| offering.available).unwrap().price;
+    assert_eq!(price("c6g.metal"), MicroUsd(2_176_000));
+    assert_eq!(price("m7i.metal-24xl"), MicroUsd(4_838_400));
 }
 
 #[test]
@@ -83,11 +128,11 @@ fn a_region_without_zones_sells_everything_in_the_zones_of_the_input() {
 
 #[test]
 fn subnets_name_zones_too_and_no_zone_means_nothing_to_buy() {
-    let zones = Some(vec![SubnetZone { name: "ap-south-1c".into(), id: None }]);
+    let zones = Some(vec![SubnetZone { name: "us-gov-east-1c".into(), id: None }]);
     let settings = NodeClassSettings { zones, ..NodeClassSettings::default() };
-    let built = build(builtin(), &Market::new("ap-south-1"), &settings);
-    assert!(sold(find(&built, "m5.large"), "ap-south-1c", CapacityType::Spot).available);
-    let nothing = in_region("ap-south-1", &[]);
+    let built = build(builtin(), &Market::new("us-gov-east-1"), &settings);
+    assert!(sold(find(&built, "m5.large"), "us-gov-east-1c", CapacityType::Spot).available);
+    let nothing = in_region("us-gov-east-1", &[]);
     assert!(nothing.catalogue.types.is_empty());
     assert!(nothing.notes.iter().any(|note| note.contains("nothing can be bought")), "{:?}", nothing.notes);
 }

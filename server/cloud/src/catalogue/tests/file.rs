@@ -67,9 +67,14 @@ fn an_export_is_written_as_people_write() {
     assert_eq!(machine["overhead"]["memory"], "674Mi"); // 11*29 + 255 + 100
     assert_eq!(machine["labels"]["karpenter.k8s.aws/instance-family"], "m5");
     let first = json!({"zone": "us-east-1a", "capacityType": "on-demand", "priceUsdPerHour": 0.096});
-    assert_eq!(machine["offerings"][0], first);
+    let offerings = machine["offerings"].as_array().unwrap();
+    let at = offerings.iter().position(|offering| *offering == first).unwrap();
     let second = json!({"zone": "us-east-1a", "capacityType": "spot", "priceUsdPerHour": 0.0336, "estimated": true});
-    assert_eq!(machine["offerings"][1], second);
+    assert_eq!(offerings[at + 1], second);
+    let regions = exported["regions"].as_array().unwrap();
+    let zones = ["a", "b", "c"].map(|letter| format!("eu-north-1{letter}"));
+    let north = json!({"name": "eu-north-1", "zones": zones, "spotRatio": 0.204, "priceDate": "2026-05-12"});
+    assert!(regions.contains(&north), "{regions:?}");
 }
 
 #[test]
@@ -125,6 +130,8 @@ fn mistakes_are_named_with_place_finding_and_remedy() {
             json!({"name": "box", "capacity": {"cpu": 1, "memory": 1}}),
             r#"catalogue, types[1] (box).name: found "box" a second time"#,
         ),
+        ("/regions/0/spotRatio", json!(35), "regions[0].spotRatio: found 35; allowed: a share of the on-demand price"),
+        ("/regions/0/priceDate", json!(7), "regions[0].priceDate: found the number 7"),
         ("/types/-", json!({"capacity": {}}), "catalogue, types[1].name: found nothing"),
         (
             "/types/0/capcity",
