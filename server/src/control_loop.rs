@@ -1,7 +1,8 @@
 //! The loop: one task owns what this process decides, chooses what to look at next, and does nothing else.
 //!
 //! What is to be done is said by [`Replica`], which has no I/O. Whatever waits for somebody (store, cloud) is a work of its
-//! own in [`works`]; its outcome comes back as one more thing to look at. Here is only the clock.
+//! own in [`works`]; plans are made by threads of their own ([`planners`]), and leases renewed by another ([`keeper`]). What
+//! comes of them is one more thing to look at. Here is only the clock.
 //!
 //! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
 //! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`region`]
@@ -10,8 +11,11 @@
 
 pub(crate) mod exchange;
 pub(crate) mod fence;
+mod heartbeat;
 mod intents;
+pub(crate) mod keeper;
 mod latency;
+mod planners;
 mod records;
 mod region;
 pub(crate) mod replica;
@@ -24,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use engine::control::Controller;
+use engine::control::{Controller, Planner};
 use engine::model::Timestamp;
 use futures::FutureExt;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -42,8 +46,12 @@ use crate::store::lease::{Lease, Scope};
 use crate::store::rails::Changes;
 use crate::views::Publisher;
 use fence::Fence;
+pub(crate) use heartbeat::Heartbeat;
+use keeper::{Keeper, Roster};
 pub(crate) use latency::Latencies;
 use latency::Stopwatch;
+pub(crate) use planners::Place;
+use planners::Planners;
 use replica::{Call, Input, Output, Replica};
 use showcase::Showcase;
 use steps::Step;
@@ -76,6 +84,10 @@ const TURNS: usize = 4;
 pub(crate) struct ControlLoop<C> {
     /// Decides.
     pub(crate) controller: Controller,
+    /// Plans.
+    pub(crate) planner: Planner,
+    /// Where that is done.
+    pub(crate) place: Place,
     /// The way to agents.
     pub(crate) sessions: Sessions,
     /// What survives.
@@ -92,6 +104,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) listing: Option<Duration>,
     /// How quick it is.
     pub(crate) latencies: Arc<Latencies>,
+    /// Whether it comes round.
+    pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
 /// What to look at next.
@@ -106,6 +120,9 @@ struct Running<C> {
     replica: Replica,
     sessions: Sessions,
     hands: Arc<Hands<C>>,
+    planners: Planners,
+    keeper: Keeper,
+    heartbeat: Arc<Heartbeat>,
     showcase: Showcase,
     works: JoinSet<Input>,
     stopwatch: Stopwatch,
@@ -122,7 +139,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
     /// Runs until `stop`. Then nothing is decided any more, calls that are under way may end, and every lease is given back.
     ///
     /// # Errors
-    /// When a work of the loop panicked: what it was about is not known any more.
+    /// When a work of the loop panicked: what it was about is not known any more; when the system gives no threads.
     pub(crate) async fn run(
         self,
         mut heard: mpsc::Receiver<SessionEvent>,
@@ -132,7 +149,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut listings = self.listing.map(tokio::time::interval);
         let mut changes = self.store.changes();
         let mut wishes = changes.borrow_and_update().leases;
-        let mut running = Running::new(self);
+        let mut running = Running::new(self, renewal)?;
         let mut polls = tokio::time::interval(CLOUD_POLL);
         let mut exchanges = tokio::time::interval(exchange::INTERVAL);
         exchanges.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -140,6 +157,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         // Two renewals at once prolong nothing that one does not.
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            running.heartbeat.beat();
             // Whatever else there is to do: without its leases this process may do nothing of it.
             if renewals.tick().now_or_never().is_some() {
                 running.happened(Input::RenewalDue).await;
@@ -163,6 +181,8 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 _ = exchanges.tick() => Next::Happened(Input::ExchangeDue),
                 () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
                 () = running.showcase.due() => Next::Show,
+                Some(renewal) = running.keeper.next() => Next::Happened(Input::Renewed(renewal)),
+                Some(answer) = running.planners.next() => Next::Happened(Input::Planned(Box::new(answer))),
                 Some(done) = running.works.join_next() => Next::Happened(done?),
                 Some(event) = heard.recv() => Next::Happened(Input::Heard(event)),
                 () = tokio::time::sleep_until(wakeup) => Next::Time,
@@ -184,13 +204,18 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
 }
 
 impl<C: CloudProvider + 'static> Running<C> {
-    fn new(parts: ControlLoop<C>) -> Self {
-        let ControlLoop { controller, sessions, store, cloud, lease, region, publisher, listing: _, latencies } = parts;
+    fn new(parts: ControlLoop<C>, renewal: Duration) -> std::io::Result<Self> {
+        let ControlLoop { controller, planner, place, sessions, store, cloud, lease, region, publisher, .. } = parts;
+        let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         let replica = Replica::new(controller, clock::now().0.unsigned_abs(), region);
-        let hands = Arc::new(Hands { store, cloud, lease, fence: Fence::new(), log: DecisionLog::default() });
-        Self {
+        let (fence, roster) = (Arc::new(Fence::new()), Arc::<Roster>::default());
+        let hands = Arc::new(Hands { store, cloud, lease, fence, roster, log: DecisionLog::default() });
+        Ok(Self {
             replica,
             sessions,
+            keeper: Keeper::start(hands.renewer(), renewal, Arc::clone(&heartbeat))?,
+            heartbeat,
+            planners: Planners::start(planner, place)?,
             hands,
             showcase: Showcase::new(publisher),
             works: JoinSet::new(),
@@ -200,7 +225,7 @@ impl<C: CloudProvider + 'static> Running<C> {
             asked: Instant::now(),
             time_again: Instant::now(),
             turns: Arc::new(Semaphore::new(TURNS)),
-        }
+        })
     }
 
     /// When it is to be asked what the passing of time brings.
@@ -235,7 +260,9 @@ impl<C: CloudProvider + 'static> Running<C> {
                     self.traces.instructed(&cluster, &instruction);
                     self.sessions.instruct(&cluster, id, *instruction, deadline).await;
                 }
+                Output::Call(Call::Renew(leases)) => self.keeper.ask(leases),
                 Output::Call(call) => self.call(call, now),
+                Output::Plan(request) => self.planners.submit(*request),
                 Output::Resync { cluster, reason } => self.sessions.resync(&cluster, reason.to_string()).await,
                 Output::Show(cluster) => self.showcase.note(cluster),
             }

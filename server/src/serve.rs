@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
-use crate::control_loop::{ControlLoop, Latencies};
+use crate::control_loop::{ControlLoop, Heartbeat, Latencies, Place};
 use crate::fleet::Fleet;
 use crate::fleet::news::{self, Topic};
 use crate::session::{self, Sessions};
@@ -226,9 +226,12 @@ impl Server {
         // Twice in the time after which something odd is garbage, so that it is seen twice by then.
         let listing = parts.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
         let latencies = Arc::new(Latencies::default());
+        let heartbeat = Arc::new(Heartbeat::default());
         let region = parts.scope.key();
         let control = ControlLoop {
-            controller: Controller::new(parts.settings, plan),
+            controller: Controller::new(parts.settings),
+            planner: plan,
+            place: Place::Apart,
             sessions: sessions.clone(),
             store: Arc::clone(&parts.store),
             cloud: parts.cloud,
@@ -237,6 +240,7 @@ impl Server {
             publisher,
             listing,
             latencies: Arc::clone(&latencies),
+            heartbeat: Arc::clone(&heartbeat),
         };
         let mut tasks = JoinSet::new();
         let (stop_deciding, decided) = deciding.clone();
@@ -253,7 +257,7 @@ impl Server {
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
         tasks.spawn(serve_http(
             http_incoming,
-            web::Shown { views, store: parts.store, latencies },
+            web::Shown { views, store: parts.store, latencies, heartbeat },
             parts.book,
             stop.clone(),
         ));

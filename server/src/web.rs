@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{Stream, StreamExt};
 
-use crate::control_loop::Latencies;
+use crate::control_loop::{Heartbeat, Latencies};
 use crate::pace;
 use crate::store::Store;
 use crate::views::Views;
@@ -41,6 +41,8 @@ pub(crate) struct Shown {
     pub(crate) store: Arc<dyn Store>,
     /// How quick decisions are.
     pub(crate) latencies: Arc<Latencies>,
+    /// Asked by `/healthz`.
+    pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
 /// Every route.
@@ -51,7 +53,7 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/page.css", get(|| async { asset("text/css; charset=utf-8", include_str!("web/page/page.css")) }))
         .route("/api/fleet", get(fleet))
         .route("/api/fleet/events", get(events))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(shown)
@@ -80,6 +82,14 @@ async fn events(State(shown): State<Shown>) -> Sse<impl Stream<Item = Result<Eve
         Ok(Event::default().data(text))
     });
     Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+/// Whether the process does its work. One that does not is better started anew; a store that is away is no reason to.
+async fn health(State(shown): State<Shown>) -> Response {
+    match shown.heartbeat.fault() {
+        None => "ok\n".into_response(),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
 }
 
 async fn ready(State(shown): State<Shown>) -> Response {

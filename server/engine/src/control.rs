@@ -1,12 +1,12 @@
 //! WHEN: one loop, one owner. Events go in with the time they happened; effects come out.
 //!
 //! [`Controller::handle`] is the only door. It changes what is believed ([`crate::cluster`]), decides when a decision is
-//! due ([`batch`]), asks the planner, and turns the answer into [`Effect`]s that somebody else carries out and answers
-//! with further events. The order of a purchase never varies: the decision is recorded, the NodeClaim is created in the
+//! due ([`batch`]), has it planned elsewhere ([`planning`]), and turns the answer into [`Effect`]s that somebody else carries out
+//! and answers with further events. It calls no planner itself, so that no cluster's plan keeps another cluster's events waiting. The order of a purchase never varies: the decision is recorded, the NodeClaim is created in the
 //! cluster, the machine is launched. An event may wake planning; it never tells planning what to look at.
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
-//! are planned), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
+//! are planned), [`planning`] (who plans them, and how many at a time), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
 //! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for, and when it opens), `retire` (empty nodes,
 //! interruptions), `coexistence` (other autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process
 //! left), [`collect`] (garbage), `claimless` (machines whose NodeClaim was taken away), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
@@ -26,6 +26,7 @@ mod lifecycle;
 pub mod machine;
 pub mod offerings;
 pub mod order;
+pub mod planning;
 mod provision;
 pub mod rails;
 mod retire;
@@ -44,6 +45,7 @@ pub use effect::{
 };
 pub use event::{Event, LaunchFailure, Launched};
 pub use machine::{Bought, Stage};
+pub use planning::{PlanAnswer, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
 pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
 pub use view::{ClusterView, MachineView};
 
@@ -88,6 +90,8 @@ pub struct Settings {
     pub batch_idle_ms: i64,
     /// A window closes this long after it opened (`BATCH_MAX_DURATION`).
     pub batch_max_ms: i64,
+    /// Pods that one plan takes at most, 0 for all: the others are planned next, at once.
+    pub plan_pods: usize,
     /// Pods without a place are planned again after this long, whatever happens.
     pub retry_ms: i64,
     /// Between two looks for empty nodes.
@@ -121,6 +125,7 @@ impl Default for Settings {
             policy: Policy::default(),
             batch_idle_ms: 1_000,
             batch_max_ms: 10_000,
+            plan_pods: PLAN_PODS,
             retry_ms: 10_000,
             disruption_pass_ms: 10_000,
             launch_timeout_ms: 5 * 60_000,
@@ -137,7 +142,11 @@ impl Default for Settings {
     }
 }
 
-/// Clusters that one [`Event::Tick`] looks at, at most, when none of them is planned for: some milliseconds' work.
+/// Pods that one plan takes at most, unless the settings say otherwise: what one planning thread does in about a second when the
+/// pods are diverse.
+const PLAN_PODS: usize = 5_000;
+
+/// Clusters that one [`Event::Tick`] looks at, at most, when for none of them a plan is asked for: some milliseconds' work.
 const LOOKS: usize = 16;
 
 /// The owner of what is believed and what is under way, for all clusters that this process decides for. All of them buy
@@ -145,9 +154,6 @@ const LOOKS: usize = 16;
 #[derive(Debug)]
 pub struct Controller {
     settings: Settings,
-    planner: Planner,
-    /// One for all clusters: their pools and catalogues are alike.
-    memo: Memo,
     wards: BTreeMap<ClusterId, Ward>,
     /// When each cluster needs attention although nothing happens; follows `wards`, so that the next of a thousand clusters
     /// is found without asking the others.
@@ -158,6 +164,7 @@ pub struct Controller {
     offerings: OfferingMemory,
     rails: Rails,
     next_number: u64,
+    next_plan: u64,
     /// The moment of the last event.
     now: Timestamp,
 }
@@ -165,17 +172,17 @@ pub struct Controller {
 impl Controller {
     /// A controller that knows no cluster yet.
     #[must_use]
-    pub fn new(settings: Settings, planner: Planner) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let next_number = settings.first_number;
         let (offerings, rails, now) = (OfferingMemory::default(), Rails::default(), Timestamp::default());
         let (wards, wakes, line) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Self { settings, planner, memo: Memo::default(), wards, wakes, line, offerings, rails, next_number, now }
+        Self { settings, wards, wakes, line, offerings, rails, next_number, next_plan: 1, now }
     }
 
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
     ///
-    /// The passing of time is a small step: at most one cluster is planned for, so that whoever carries out what comes of it, and
-    /// hears what happened meanwhile, need not wait until a thousand are. [`Controller::next_wakeup`] tells that more is due.
+    /// The passing of time is a small step: for at most one cluster a plan is asked for, which takes in the whole of it, so that
+    /// whoever carries out what comes of it, and hears what happened meanwhile, need not wait until a thousand are. [`Controller::next_wakeup`] tells that more is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         if let Event::Released { cluster } = event {
             if let Some(wake) = self.wards.remove(&cluster).and_then(|ward| ward.wake) {
@@ -183,6 +190,11 @@ impl Controller {
             }
             self.rails.machines.remove(&cluster);
             return vec![Effect::PublishView { cluster }];
+        }
+        if let Event::Planned(answer) = &event
+            && !self.wards.contains_key(&answer.request.cluster)
+        {
+            return Vec::new();
         }
         let mut effects = Vec::new();
         self.now = now;
@@ -206,11 +218,10 @@ impl Controller {
             let ward = self.wards.entry(cluster.clone()).or_insert_with(|| Ward::new(cluster));
             let mut desk = Desk {
                 settings: &self.settings,
-                planner: self.planner,
-                memo: &mut self.memo,
                 offerings: &mut self.offerings,
                 rails: &mut self.rails,
                 next_number: &mut self.next_number,
+                next_plan: &mut self.next_plan,
                 effects: &mut effects,
                 planned: false,
                 now,
@@ -331,6 +342,7 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         | Event::Listed { cluster, .. }
         | Event::Interrupted { cluster, .. } => Some(cluster.clone()),
         Event::Launched(launched) => Some(launched.cluster.clone()),
+        Event::Planned(answer) => Some(answer.request.cluster.clone()),
         Event::Recorded { decision } => {
             wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
         }
@@ -338,5 +350,7 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
     }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

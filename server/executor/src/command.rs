@@ -2,7 +2,7 @@
 
 use engine::control::{
     ClusterId, DecidedLaunch, Decision, Event, Finding, Instruction, InstructionId, LaunchFailure, LaunchOrder,
-    Launched,
+    Launched, PlanRequest,
 };
 use engine::model::{CapacityType, Text, Timestamp};
 
@@ -166,6 +166,8 @@ pub enum Step {
         /// When it is sent again without an answer.
         answer_by: Timestamp,
     },
+    /// Make this plan and hand the answer to the controller. It is made in this process, so nobody has to ask twice.
+    Plan(Box<PlanRequest>),
     /// Hand this to the controller.
     Tell(Box<Event>),
     /// Have the agent send a snapshot.

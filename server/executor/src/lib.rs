@@ -58,6 +58,7 @@ impl Executor {
     /// Takes an effect on.
     pub fn start(&mut self, effect: Effect, now: Timestamp) -> Vec<Step> {
         let command = match effect {
+            Effect::Plan(request) => return vec![Step::Plan(request)],
             Effect::PublishView { cluster } => return vec![Step::Publish { cluster }],
             Effect::Resync { cluster, reason } => return vec![Step::Resync { cluster, reason }],
             Effect::Record(decision) => Command::Record(decision),

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cloud::provider::CloudEvent;
 use cloud::simulated::{Dice, SimulatedCloud};
 use engine::cluster::{ClusterSnapshot, Observation, PoolRecord};
-use engine::control::{ClusterId, Controller, Event, Planner, Settings};
+use engine::control::{ClusterId, Controller, Event, PlanWorker, Planner, Settings};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 
@@ -34,6 +34,7 @@ pub struct Rehearsal {
     now: Timestamp,
     dice: Dice,
     controller: Controller,
+    worker: PlanWorker,
     executor: Executor,
     cloud: SimulatedCloud,
     clusters: BTreeMap<ClusterId, Scene>,
@@ -68,7 +69,8 @@ impl Rehearsal {
         let mut rehearsal = Self {
             now: Timestamp(0),
             dice: Dice::new(setup.seed).child("rehearsal"),
-            controller: Controller::new(settings, planner),
+            controller: Controller::new(settings),
+            worker: PlanWorker::new(planner),
             executor: Executor::new(setup.seed),
             cloud: setup.cloud,
             clusters: setup.scenes,
@@ -246,6 +248,10 @@ impl Rehearsal {
         for step in steps {
             match step {
                 Step::Tell(event) => self.tell(*event),
+                Step::Plan(request) => {
+                    let answer = self.worker.answer(*request);
+                    self.tell(Event::Planned(Box::new(answer)));
+                }
                 Step::Publish { .. } | Step::Report { .. } => {}
                 Step::Resync { cluster, .. } => self.show_again(&cluster),
                 Step::Run { id, command, .. } => self.send(id, command),

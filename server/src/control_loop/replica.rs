@@ -13,7 +13,7 @@ use std::time::Duration;
 use cloud::provider::{CloudEvent, Instance};
 use engine::cluster::Observation;
 use engine::control::offerings::Refusal;
-use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, Listing};
+use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
@@ -61,6 +61,8 @@ pub(crate) enum Input {
         /// What was launched there lately, if the lease was granted.
         past: Vec<PastAttempt>,
     },
+    /// A plan that was asked for by [`Output::Plan`] is there.
+    Planned(Box<PlanAnswer>),
     /// A command came to an end.
     Ran { id: CommandId, outcome: Outcome },
     /// The cloud answered [`Call::AskCloud`].
@@ -96,6 +98,8 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// Somebody outside has to answer.
     Call(Call),
+    /// A plan has to be made, which may take long; answered by [`Input::Planned`].
+    Plan(Box<PlanRequest>),
     /// The agent that greeted is welcome under this epoch.
     Accept { cluster: ClusterId, epoch: u64 },
     /// The agent is not wanted.
@@ -259,6 +263,7 @@ impl Replica {
                 outputs.extend(self.leased(cluster, answer, now));
                 outputs
             }
+            Input::Planned(answer) => self.happened(Event::Planned(answer), now),
             Input::Ran { id, outcome } => self.ran(id, outcome, now),
             Input::CloudTold(events) => {
                 self.asking = false;
@@ -585,6 +590,7 @@ impl Replica {
                     let lease = self.lease_for(&command);
                     outputs.push(Output::Call(Call::Run { id, command, lease, answer_by }));
                 }
+                Step::Plan(request) => outputs.push(Output::Plan(request)),
                 Step::Tell(event) => queue.extend(self.decide(*event, now)),
                 Step::Resync { cluster, reason } => outputs.push(Output::Resync { cluster, reason }),
                 Step::Report { cluster, finding } => warn!(%cluster, "{finding}"),
@@ -636,6 +642,7 @@ fn told_of(event: &Event) -> Option<&ClusterId> {
         | Event::InstanceGone { cluster, .. }
         | Event::Interrupted { cluster, .. }
         | Event::QuarantineReleased { cluster } => Some(cluster),
+        Event::Planned(answer) => Some(&answer.request.cluster),
         _ => None,
     }
 }

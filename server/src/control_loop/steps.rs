@@ -85,6 +85,7 @@ fn about(input: &Input) -> &'static str {
         Input::Heard(SessionEvent::Happened(Event::Observed { .. })) => "a change in a cluster",
         Input::Heard(SessionEvent::Happened(_)) => "an agent's word",
         Input::Leased { .. } => "a lease",
+        Input::Planned(_) => "a plan",
         Input::Ran { .. } => "the outcome of a command",
         Input::CloudTold(_) => "the cloud's word",
         Input::Renewed(_) | Input::RenewalDue | Input::Wished => "the renewal of leases",

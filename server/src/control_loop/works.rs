@@ -14,19 +14,16 @@ use tracing::warn;
 
 use super::exchange::Telling;
 use super::fence::Fence;
+use super::keeper::{Renewer, Roster};
 use super::replica::{Call, Input};
 use super::{intents, records, region};
 use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
-use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::lease::{Lease, LeaseAnswer, Scope};
 use crate::store::listing::ListedMachine;
 use crate::store::rails::OfferingEntry;
 use crate::store::undertaking::{PastAttempt, Settlement};
 use crate::store::{Store, StoreError};
-
-/// Leases that the store is asked to renew at one time. Those run out together, and one row is written for all of them; what
-/// the store cannot renew keeps no more than these from being renewed.
-const RENEWED_AT_ONCE: usize = 2_000;
 
 /// What calls are made with.
 pub(crate) struct Hands<C> {
@@ -37,7 +34,9 @@ pub(crate) struct Hands<C> {
     /// Ownership of clusters.
     pub(crate) lease: LeaseConfig,
     /// Whether leases may still be acted on.
-    pub(crate) fence: Fence,
+    pub(crate) fence: Arc<Fence>,
+    /// The leases that are held, for whoever renews them.
+    pub(crate) roster: Arc<Roster>,
     /// What decisions are repeated from.
     pub(crate) log: DecisionLog,
 }
@@ -55,7 +54,7 @@ impl<C: CloudProvider + 'static> Hands<C> {
                 };
                 Input::Leased { cluster, answer, past }
             }
-            Call::Renew(leases) => Input::Renewed(self.renew(&leases).await),
+            Call::Renew(leases) => Input::Renewed(self.renewer().renew(&leases).await),
             Call::Release(leases) => {
                 self.release(&leases).await;
                 Input::Told
@@ -106,6 +105,7 @@ impl<C: CloudProvider + 'static> Hands<C> {
         let answer = self.store.take_lease(scope, owner, seen, *duration).await;
         if let Ok(LeaseAnswer::Granted { lease, .. }) = &answer {
             self.fence.extend(lease, asked, *duration);
+            self.roster.add(lease);
         }
         answer
     }
@@ -150,27 +150,15 @@ impl<C: CloudProvider + 'static> Hands<C> {
         })
     }
 
-    /// Prolongs leases, few at a time, so that those that the store has answered for are good whatever becomes of the rest. A
-    /// store that does not answer takes nothing away; the fence closes when a lease has run out.
-    async fn renew(&self, leases: &[Lease]) -> Renewal {
-        let mut all = Renewal::default();
-        for some in leases.chunks(RENEWED_AT_ONCE) {
-            let asked = self.fence.now();
-            match self.store.renew_leases(some, self.lease.duration).await {
-                Ok(Renewal { lost, wanted }) => {
-                    let held = some.iter().filter(|lease| !lost.contains(lease));
-                    held.for_each(|lease| self.fence.extend(lease, asked, self.lease.duration));
-                    all.lost.extend(lost);
-                    all.wanted.extend(wanted);
-                }
-                Err(error) => warn!(%error, leases = some.len(), "leases could not be renewed; trying again"),
-            }
-        }
-        all
+    /// What renews leases.
+    pub(crate) fn renewer(&self) -> Renewer {
+        let (store, fence, roster) = (Arc::clone(&self.store), Arc::clone(&self.fence), Arc::clone(&self.roster));
+        Renewer { store, fence, roster, duration: self.lease.duration }
     }
 
     /// Gives leases back.
     pub(crate) async fn release(&self, leases: &[Lease]) {
+        leases.iter().for_each(|lease| self.roster.remove(lease));
         if let Err(error) = self.store.release_leases(leases).await {
             warn!(%error, "leases could not be given back; they run out by themselves");
         }

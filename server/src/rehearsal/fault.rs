@@ -49,6 +49,8 @@ pub(crate) enum Fault {
     ClaimRemoved { cluster: usize },
     /// The agent shows a cluster without pods, nodes and NodeClaims.
     EmptyPicture { cluster: usize, for_ms: i64 },
+    /// Plans for a cluster take so much longer, as if its pods were dear to plan and its threads starved.
+    PlansSlow { cluster: usize, for_ms: i64, by_ms: i64 },
     /// The store has lost everything that was ever written.
     StoreForgets,
     /// A person freezes the fleet, and thaws it.
@@ -82,6 +84,7 @@ impl Fault {
             Self::NobodyJoins { .. } => "nobody_joins",
             Self::ClaimRemoved { .. } => "claim_removed_by_force",
             Self::EmptyPicture { .. } => "empty_picture",
+            Self::PlansSlow { .. } => "plans_slow",
             Self::StoreForgets => "store_forgets",
             Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
@@ -112,6 +115,9 @@ impl Fault {
             Self::NobodyJoins { cluster, for_ms } => Self::NobodyJoins { cluster, for_ms: half(for_ms) },
             Self::Freeze { for_ms } => Self::Freeze { for_ms: half(for_ms) },
             Self::EmptyPicture { cluster, for_ms } => Self::EmptyPicture { cluster, for_ms: half(for_ms) },
+            Self::PlansSlow { cluster, for_ms, by_ms } => {
+                Self::PlansSlow { cluster, for_ms: half(for_ms), by_ms: half(by_ms) }
+            }
             Self::StoreForgets | Self::ClaimRemoved { .. } | Self::Interrupt { .. } | Self::Dies { .. } => return None,
         };
         (self.lasts_ms().abs() >= SMALLEST_MS || self.jumps_ms().abs() >= SMALLEST_MS).then_some(smaller)
@@ -145,6 +151,8 @@ impl Fault {
             | Self::NobodyJoins { for_ms: ms, .. }
             | Self::Freeze { for_ms: ms }
             | Self::EmptyPicture { for_ms: ms, .. } => ms,
+            // The last plan that was asked for comes so much later.
+            Self::PlansSlow { for_ms, by_ms, .. } => for_ms.saturating_add(by_ms),
             Self::SetClock { .. }
             | Self::SetAgentClock { .. }
             | Self::StoreForgets
@@ -196,7 +204,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 27 {
+    match die.child("kind").value() % 28 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -223,6 +231,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         22 => Fault::NobodyJoins { cluster, for_ms },
         23 => Fault::Freeze { for_ms },
         24 => Fault::ClaimRemoved { cluster },
+        26 => Fault::PlansSlow { cluster, for_ms, by_ms: within("by", 1_000, 120_000) },
         25 => Fault::EmptyPicture { cluster, for_ms: for_ms * 3 },
         _ => Fault::Dies { cluster },
     }

@@ -19,6 +19,9 @@ use crate::store::memory::MemoryStore;
 /// Zones of the cloud.
 pub(super) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
+/// What a plan takes, least and most, in milliseconds.
+const PLAN_MS: (i64, i64) = (0, 400);
+
 /// A freeze is effective on every replica after this, in milliseconds, as long as the store answers.
 const HEARD_MS: i64 = 1_000;
 
@@ -106,6 +109,8 @@ pub(super) struct Books {
     /// Clusters for which the store took a write under an epoch that was over.
     pub(super) late_writes: BTreeSet<ClusterId>,
     pub(super) held: BTreeMap<ClusterId, Held>,
+    /// By how many milliseconds plans for a cluster take longer, and until when.
+    pub(super) slow_plans: BTreeMap<ClusterId, (Timestamp, i64)>,
     /// How often each trouble was felt.
     pub(super) felt: Counts,
 }
@@ -172,6 +177,13 @@ impl Outside {
     /// One way, for as long as chance wills.
     pub(super) fn travel(&self, range: (i64, i64)) -> Nap {
         self.clockwork.nap(self.die().between(range))
+    }
+
+    /// How long a plan for `cluster` takes.
+    pub(super) fn planning_ms(&self, cluster: &ClusterId) -> i64 {
+        let slow = self.books().slow_plans.get(cluster).copied();
+        let more = slow.filter(|(until, _)| *until > self.now()).map_or(0, |(_, by_ms)| by_ms);
+        self.die().between(PLAN_MS).saturating_add(more)
     }
 
     /// `trouble` lasts until then, the longer of two at once.

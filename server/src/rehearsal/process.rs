@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use engine::control::rails::settings::BrakeRule;
-use engine::control::{self, ClusterId, Controller, Decision, DecisionKind, Event, Planner};
+use engine::control::{self, ClusterId, Controller, Decision, DecisionKind, Event, PlanRequest, PlanWorker, Planner};
 use engine::model::{Text, Timestamp};
 use executor::{Command, Outcome};
 
@@ -147,6 +147,7 @@ pub(super) struct Server {
     works: BTreeMap<u64, Work<Input>>,
     next_work: u64,
     woke: Timestamp,
+    worker: PlanWorker,
     read_pools: ReadPools,
     interner: Arc<Interner>,
     /// It has read what is frozen, and listens.
@@ -181,17 +182,19 @@ impl Server {
         let lease = LeaseConfig { owner: port::owner(me.process), duration };
         Self {
             me,
-            replica: Replica::new(Controller::new(settings, blueprint.planner), identity, region()).admitting(AT_ONCE),
+            replica: Replica::new(Controller::new(settings), identity, region()).admitting(AT_ONCE),
             sessions: BTreeMap::new(),
             wires: BTreeMap::new(),
             hands: {
                 let log = DecisionLog::default();
-                Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease, fence, log })
+                let (fence, roster) = (Arc::new(fence), Arc::default());
+                Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease, fence, roster, log })
             },
             port,
             works: BTreeMap::new(),
             next_work: 0,
             woke: stage.now(),
+            worker: PlanWorker::new(blueprint.planner),
             read_pools: blueprint.read_pools.clone(),
             interner: Arc::default(),
             ready: false,
@@ -326,6 +329,10 @@ impl Server {
                     self.call(call, offset_ms, stage);
                     continue;
                 }
+                Output::Plan(request) => {
+                    self.plan(*request, stage);
+                    continue;
+                }
                 Output::Show(_) => continue,
                 Output::Accept { cluster, epoch } => {
                     stage.tell(|| format!("server {} decides for {cluster} in epoch {epoch}", self.me.process));
@@ -419,6 +426,16 @@ impl Server {
             let late = ForProcess::GiveUp { work, late: Box::new(late) };
             stage.send_process(by.millis_since(stage.now()), self.me, late);
         }
+    }
+
+    /// Makes a plan, and hears of it when planning it has taken its time.
+    fn plan(&mut self, request: PlanRequest, stage: &mut Stage) {
+        let nap = stage.outside.clockwork.nap(stage.outside.planning_ms(&request.cluster));
+        let answer = Box::new(self.worker.answer(request));
+        self.begin(stage, async move {
+            nap.await;
+            Input::Planned(answer)
+        });
     }
 
     fn go_on(&mut self, work: u64, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {

@@ -88,6 +88,11 @@ impl Rehearsal {
                 self.stage.after(for_ms, Happening::Sees { site: cluster });
                 true
             }
+            Fault::PlansSlow { cluster, for_ms, by_ms } => {
+                let (name, until) = (self.sites[cluster].name.clone(), self.until(for_ms));
+                self.stage.outside.books().slow_plans.insert(name, (until, by_ms));
+                true
+            }
             Fault::ClaimRemoved { cluster } => {
                 let claims = self.sites[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
                 let claim = self.beginning_somewhere(claims).into_iter().next();

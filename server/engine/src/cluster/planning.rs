@@ -59,8 +59,14 @@ impl ClusterState {
     /// Everything that planning looks at. Catalogues are those of the pools as observed.
     #[must_use]
     pub fn planning_input(&self, policy: &Policy, now: Timestamp) -> PlanningInput {
+        self.planning_input_for(self.demand(now), policy, now)
+    }
+
+    /// Everything that planning looks at for these of the pods that need a place, by namespace and name.
+    #[must_use]
+    pub fn planning_input_for(&self, demand: Vec<&PodRecord>, policy: &Policy, now: Timestamp) -> PlanningInput {
         let mut tables = Tables::default();
-        let pods = self.demand(now).into_iter().map(|pod| tables.pod(pod)).collect();
+        let pods = demand.into_iter().map(|pod| tables.pod(pod)).collect();
         let nodes = self.planning_nodes(&mut tables);
         let daemons = (self.daemons())
             .map(|daemon| DaemonSet {

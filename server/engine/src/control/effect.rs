@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::status::{EventOrder, StatusOrder};
-use super::{Basis, ClusterId, DecidedLaunch, DecisionId, Finding};
+use super::{Basis, ClusterId, DecidedLaunch, DecisionId, Finding, PlanRequest};
 use crate::cluster::{LaunchedFacts, PodKey};
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
@@ -11,6 +11,8 @@ use crate::plan::Reason;
 /// Something to be done, answered by an [`Event`](super::Event).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
+    /// Make a plan, which may take long; answered by `Planned`.
+    Plan(Box<PlanRequest>),
     /// Make the decision durable; answered by `Recorded`.
     Record(Box<Decision>),
     /// Have the agent do something; answered by `InstructionAcked` or `InstructionFailed`.

@@ -4,7 +4,7 @@ use super::offerings::Refusal;
 use super::rails::Freeze;
 use super::rails::recall::PastLaunch;
 use super::rails::share::Share;
-use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch};
+use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text, Timestamp};
 
@@ -28,6 +28,8 @@ pub enum Event {
         /// Whose agent.
         cluster: ClusterId,
     },
+    /// A plan is there, or refused.
+    Planned(Box<PlanAnswer>),
     /// A decision is durable and may be carried out.
     Recorded {
         /// Which.

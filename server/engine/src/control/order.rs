@@ -104,7 +104,7 @@ fn kinds<'p>(pool: &'p NodePool, node: &'p PlannedNode) -> impl Iterator<Item = 
 }
 
 /// Pairs of type and zone, cheapest first; of equal prices the plan's order.
-fn options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchOption> {
+pub(super) fn options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchOption> {
     let mut options = Vec::new();
     for kind in kinds(pool, node) {
         for zone in node.zones.iter() {
@@ -121,6 +121,13 @@ fn options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchOption> {
 
 fn offering_of<'k>(kind: &'k InstanceType, zone: &str, capacity_type: CapacityType) -> Option<&'k Offering> {
     kind.offerings.iter().find(|offering| offering.zone.as_ref() == zone && offering.capacity_type == capacity_type)
+}
+
+/// Of each resource the most that any option of the machine has.
+pub(super) fn largest(pool: &NodePool, node: &PlannedNode) -> Resources {
+    let mut capacity = Resources::new();
+    kinds(pool, node).for_each(|kind| capacity.raise_to(&kind.capacity));
+    capacity
 }
 
 /// What may be expected of the machine before it is bought: room that every option has, and of what it takes from the

@@ -1,12 +1,17 @@
-//! From pending pods to NodeClaims: plan, record, check again, create.
+//! From pending pods to NodeClaims: ask for a plan, take it up, record, check again, create.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::machine::{Machine, Stage};
 use super::order;
+use super::planning::portion::Portion;
+use super::planning::under_way::UnderWay;
 use super::ward::{Desk, Ward};
-use super::{Basis, Decision, DecisionId, DecisionKind, Effect, Instruction, PlannedMachine, UnplacedPod};
+use super::{
+    Basis, Decision, DecisionId, DecisionKind, Effect, Instruction, PlanAnswer, PlanRequest, PlannedMachine,
+    UnplacedPod,
+};
 use crate::cluster::PodKey;
 use crate::cluster::promise::{NOMINATION_MS, Target};
 use crate::input::PlanningInput;
@@ -15,21 +20,36 @@ use crate::model::{NodeStage, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
 
 impl Ward {
-    /// Plans when a window has closed or pods without a place have waited long enough.
+    /// When the next plan is due; `None` while one is under way.
+    pub fn next_plan(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        let closed = self.window.due(desk.settings.batch_idle_ms, desk.settings.batch_max_ms);
+        let rest = self.portion.goes_on().then_some(desk.now);
+        closed.into_iter().chain(self.retry).chain(rest).min()
+    }
+
+    /// Asks for a plan when a window has closed, when pods without a place have waited long enough, or when the last plan left
+    /// pods to the next.
     pub fn plan_if_due(&mut self, desk: &mut Desk<'_>) {
-        let settings = desk.settings;
-        let closed = self.window.due(settings.batch_idle_ms, settings.batch_max_ms);
-        let due = closed.into_iter().chain(self.retry).min();
-        let Some(due) = due.filter(|due| *due <= desk.now && self.is_ready()) else { return };
-        let opened = self.window.close();
-        self.retry = None;
+        let Some(due) = self.next_plan(desk).filter(|due| *due <= desk.now && self.is_ready()) else { return };
+        let mut opened = None;
+        // Pods that came meanwhile may rank before those that were planned already: they are in the next round.
+        if !self.portion.goes_on() {
+            opened = self.window.close();
+            self.retry = None;
+        }
         let fixed = self.state.pools().any(|pool| pool.pool.replicas.is_some());
         self.rails.held_launches = None;
+        let demand = self.state.demand(desk.now);
         // Nothing to plan is by far the most frequent answer, and an input looks at every pod.
-        if !fixed && self.rails.attempts.is_empty() && self.state.demand(desk.now).is_empty() {
+        if !fixed && self.rails.attempts.is_empty() && demand.is_empty() {
+            self.portion = Portion::default();
             return self.forget_said();
         }
-        let mut input = self.state.planning_input(&desk.settings.policy, desk.now);
+        let taken = self.portion.take(demand, desk.settings.plan_pods);
+        let mut input = self.state.planning_input_for(taken, &desk.settings.policy, desk.now);
         let held = self.hold_pods(&mut input, desk);
         if input.pods.is_empty() && held.is_empty() && !fixed {
             return self.forget_said();
@@ -39,14 +59,31 @@ impl Ward {
             pool.catalogue = desk.offerings.mark(&pool.catalogue);
         }
         desk.planned = true;
-        match (desk.planner)(&input, desk.memo) {
+        let request = PlanRequest { number: desk.plan_number(), cluster: self.cluster.clone(), input };
+        self.await_plan(&request, due, opened, held, desk);
+        desk.effects.push(Effect::Plan(Box::new(request)));
+    }
+
+    /// A plan is there. What does not hold any more of what it relies on is left out and planned again.
+    pub fn planned(&mut self, answer: PlanAnswer, desk: &mut Desk<'_>) {
+        let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
+        let Some(under_way) = self.arrived(number) else { return };
+        if !self.is_ready() {
+            // What has happened meanwhile is not known.
+            return self.window.rouse(desk.now);
+        }
+        match outcome {
             Ok((mut plan, mut report)) => {
                 self.refused = None;
-                let basis = Basis { opened, input, plan: plan.clone(), report: report.clone() };
+                let basis = Basis { opened: under_way.opened, input, plan: plan.clone(), report: report.clone() };
+                if self.drop_outdated(&under_way, &basis.input, (&mut plan, &mut report), desk) {
+                    self.window.rouse(desk.now);
+                }
                 let waiting = self.hold_launches(&basis.input, &mut plan, &mut report, desk);
+                let UnderWay { due, version, held, drains, .. } = under_way;
                 let held = held.into_iter().chain(waiting).collect();
-                self.adopt_plan(basis, &plan, report, held, due, desk);
-                self.drain_replaced(desk);
+                self.adopt_plan(basis, &plan, report, held, (due, version), desk);
+                self.drain_replaced(&drains, desk);
             }
             Err(reason) => {
                 self.refused = Some(reason);
@@ -59,9 +96,9 @@ impl Ward {
         &mut self,
         basis: Basis,
         plan: &Plan,
-        report: PlanReport,
+        mut report: PlanReport,
         held: Vec<UnplacedPod>,
-        due: Timestamp,
+        (due, version): (Timestamp, u64),
         desk: &mut Desk<'_>,
     ) {
         let input = &basis.input;
@@ -70,6 +107,7 @@ impl Ward {
             let again = desk.after(desk.settings.retry_ms);
             self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
         }
+        report.notes.extend(self.portion_note(input.pods.len(), desk));
         if self.is_shadow(desk) {
             return self.say_plan(basis, plan, report, unplaced, desk);
         }
@@ -77,7 +115,6 @@ impl Ward {
         let machines: Vec<PlannedMachine> = (plan.nodes.iter().chain(&plan.static_nodes))
             .map(|node| order::machine(&self.cluster, &self.uid, &self.state, input, node, id, desk))
             .collect();
-        let version = self.state.version();
         for (planned, node) in machines.iter().zip(plan.nodes.iter().chain(&plan.static_nodes)) {
             let pool = &input.pools[node.pool as usize];
             self.state.expect_claim(order::expected(planned, node, pool, desk.now));
@@ -95,9 +132,11 @@ impl Ward {
             self.nudges.rouse(desk.now);
         }
         let said = summary_of(&unplaced);
-        let repeats = machines.is_empty() && placed.is_empty() && said == self.last_unplaced;
-        self.last_unplaced = said;
-        if repeats {
+        let number = self.portion.number();
+        self.last_unplaced.truncate(number + 1);
+        self.last_unplaced.resize(number + 1, String::new());
+        let before = std::mem::replace(&mut self.last_unplaced[number], said);
+        if machines.is_empty() && placed.is_empty() && before == self.last_unplaced[number] {
             return;
         }
         let decision = Decision {
@@ -118,6 +157,16 @@ impl Ward {
             basis: Some(Arc::new(basis)),
         };
         self.record(decision, desk);
+    }
+
+    /// Says that a plan was not for all pods that wait.
+    fn portion_note(&self, taken: usize, desk: &Desk<'_>) -> Option<String> {
+        let (left, most) = (self.portion.left(), desk.settings.plan_pods);
+        (left > 0).then(|| {
+            format!(
+                "{left} more pods wait: a plan takes {most} pods at most (this one {taken}), and theirs is made next"
+            )
+        })
     }
 
     /// Sends a decision off to be made durable; it is carried out when it is. What it was made from goes with it and is not

@@ -129,7 +129,7 @@ impl WardRails {
 /// Whether shadow mode lets `effect` pass: what is seen and written down does, what is done does not.
 pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
     let cluster = match effect {
-        Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
+        Effect::Plan(_) | Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
         Effect::Close { .. } | Effect::Settle { .. } | Effect::Describe { .. } | Effect::Report { .. } => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
         Effect::Launch(order) => &order.cluster,

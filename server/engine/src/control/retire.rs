@@ -71,6 +71,13 @@ impl Ward {
 
     /// The removals are durable: those that may still go, go.
     pub fn carry_out_removals(&mut self, decision: &Decision, desk: &mut Desk<'_>) {
+        if self.under_way.is_some() && self.awaited_plan(desk).is_some() {
+            // The plan may give pods their room; they are proposed again when it is there.
+            return decision
+                .removals
+                .iter()
+                .for_each(|removal| desk.rails.removals.forget(&self.cluster, &removal.claim));
+        }
         let still = empty_nodes(&self.state, &self.proposed(Some(decision.id)), desk.now);
         let still: BTreeSet<Text> = still.removals.into_iter().map(|removal| removal.claim).collect();
         for removal in &decision.removals {

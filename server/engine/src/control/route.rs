@@ -28,6 +28,7 @@ impl Ward {
                 self.connected = false;
                 self.state.lose_sync();
             }
+            Event::Planned(answer) => self.planned(*answer, desk),
             Event::Recorded { decision } => self.carry_out(decision, desk),
             Event::Launched(launched) => self.launched(*launched, desk),
             Event::LaunchFailed { claim, attempt, failure, .. } => self.launch_failed(&claim, attempt, failure, desk),
@@ -131,9 +132,9 @@ impl Ward {
 
     fn next_moment(&self, desk: &Desk<'_>) -> Option<Timestamp> {
         let settings = desk.settings;
-        let window = self.window.due(settings.batch_idle_ms, settings.batch_max_ms);
+        let plan = self.next_plan(desk);
         let report = self.clerk.due(desk.now).filter(|_| self.may_speak(desk));
-        let decisions = [window, self.retry, self.next_pass, report].into_iter().flatten().filter(|_| self.is_ready());
+        let decisions = [plan, self.next_pass, report].into_iter().flatten().filter(|_| self.is_ready());
         let machines = self.machines.values().filter_map(|machine| {
             let after = |millis: i64| Timestamp(machine.since.0.saturating_add(millis));
             let again = (machine.waits_for.is_none() && machine.not_before > desk.now).then_some(machine.not_before);

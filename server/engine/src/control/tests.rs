@@ -1,10 +1,14 @@
 use std::sync::Arc;
 
+use super::testing::Planned;
 use super::*;
 use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
+use crate::input::PlanningInput;
 use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Timestamp};
 use crate::plan::PlannedNode;
+use crate::plan::{Plan, PlanReport};
+use crate::schedule::Memo;
 
 /// One machine of the cheapest type that is to be had, for all pods; none when nothing is to be had.
 pub(super) fn one_machine(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
@@ -30,25 +34,25 @@ pub(super) fn one_machine(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, 
     Ok((Plan { nodes: vec![node], order: pods, ..Plan::default() }, PlanReport::default()))
 }
 
-pub(super) fn controller_with(snapshot: ClusterSnapshot) -> Controller {
+pub(super) fn controller_with(snapshot: ClusterSnapshot) -> Planned {
     // Nodes are let in as soon as they can be: how they wait for one another has tests of its own.
     let settings = Settings { open_together_ms: 0, ..Settings::default() };
-    let mut controller = Controller::new(settings, one_machine);
+    let mut controller = Planned::new(settings, one_machine);
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp(1_000));
     controller
 }
 
-fn controller() -> Controller {
+fn controller() -> Planned {
     controller_with(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() })
 }
 
-fn observe(controller: &mut Controller, at: i64, observation: Observation) -> Vec<Effect> {
+fn observe(controller: &mut Planned, at: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
 }
 
-fn see_pod(controller: &mut Controller, at: i64, pod: PodRecord) -> Vec<Effect> {
+fn see_pod(controller: &mut Planned, at: i64, pod: PodRecord) -> Vec<Effect> {
     observe(controller, at, Observation::upsert(Object::Pod(pod)))
 }
 
@@ -79,28 +83,28 @@ pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
 }
 
 /// The decision for the pod `a`, seen at 2 s and planned at 3 s.
-fn decision_for_a(controller: &mut Controller) -> Decision {
+fn decision_for_a(controller: &mut Planned) -> Decision {
     see_pod(controller, 2_000, pod("a", 500));
     let effects = controller.handle(Event::Tick, Timestamp(3_000));
     decided(&effects)[0].clone()
 }
 
 /// The decision for `pod` alone.
-pub(super) fn see_and_plan(controller: &mut Controller, pod: PodRecord) -> Decision {
+pub(super) fn see_and_plan(controller: &mut Planned, pod: PodRecord) -> Decision {
     see_pod(controller, 2_000, pod);
     decided(&controller.handle(Event::Tick, Timestamp(3_000)))[0].clone()
 }
 
-fn recorded(controller: &mut Controller, decision: &Decision, at: i64) -> Vec<Effect> {
+fn recorded(controller: &mut Planned, decision: &Decision, at: i64) -> Vec<Effect> {
     controller.handle(Event::Recorded { decision: decision.id }, Timestamp(at))
 }
 
-fn acked(controller: &mut Controller, instruction: InstructionId, at: i64) -> Vec<Effect> {
+fn acked(controller: &mut Planned, instruction: InstructionId, at: i64) -> Vec<Effect> {
     controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(at))
 }
 
 /// The order for `a`, with its NodeClaim created at 5 s.
-pub(super) fn order_for_a(controller: &mut Controller) -> LaunchOrder {
+pub(super) fn order_for_a(controller: &mut Planned) -> LaunchOrder {
     let decision = decision_for_a(controller);
     let effects = recorded(controller, &decision, 4_000);
     let (create, _) = instructions(&effects)[0];
@@ -289,7 +293,7 @@ fn a_node_is_let_in_with_the_pods_that_still_wait_for_it() {
 }
 
 /// The machine for `a` is launched, and its Node, made at 8 s, is not ready.
-fn with_slow_node() -> (Controller, crate::cluster::NodeRecord) {
+fn with_slow_node() -> (Planned, crate::cluster::NodeRecord) {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
@@ -326,7 +330,7 @@ fn a_node_that_nobody_waits_for_is_let_in_before_it_is_ready() {
     assert!(lets_in(&observe(&mut controller, 9_000, Observation::Delete(Key::Pod(pod("a", 500).key)))));
 }
 
-fn with_machine() -> Controller {
+fn with_machine() -> Planned {
     let state = in_service(pool(), &["m0"]);
     controller_with(ClusterSnapshot {
         pools: vec![pool()],
@@ -429,8 +433,8 @@ fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
 }
 
 /// Connects clusters `c0` to `c2`, each with a pod that waits from 2 s on; their windows close at 3 s.
-fn three_that_wait() -> Controller {
-    let mut controller = Controller::new(Settings::default(), one_machine);
+fn three_that_wait() -> Planned {
+    let mut controller = Planned::new(Settings::default(), one_machine);
     for cluster in ["c2", "c0", "c1"].map(text) {
         controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp(0));
         let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };

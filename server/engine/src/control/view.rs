@@ -45,12 +45,25 @@ pub struct ClusterView {
     pub decisions: Vec<Arc<Decision>>,
     /// Why the last plan was refused, until one succeeds.
     pub refused: Option<String>,
+    /// The plan that is being made, if one is.
+    pub planning: Option<PlanningView>,
     /// What the rails hold back, and why.
     pub rails: RailsView,
     /// Other autoscalers that are at work in the cluster.
     pub autoscalers: Vec<Text>,
     /// NodePools that are left to others, and why.
     pub left_pools: Vec<(Text, Text)>,
+}
+
+/// A plan that is being made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanningView {
+    /// Since when.
+    pub since: Timestamp,
+    /// For how many pods.
+    pub pods: usize,
+    /// Pods that are left to the next plan, beyond what one plan takes.
+    pub left: usize,
 }
 
 /// A NodePool.

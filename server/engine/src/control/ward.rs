@@ -10,12 +10,14 @@ use super::collect::Collection;
 use super::hints::{Doors, Nudges};
 use super::machine::{Machine, Stage};
 use super::offerings::OfferingMemory;
+use super::planning::PlanNumber;
+use super::planning::portion::Portion;
+use super::planning::under_way::UnderWay;
 use super::rails::{Rails, RailsView, WardRails};
-use super::view::{ClusterView, EXPECTED_SHOWN, MachineView};
-use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Planner, Settings};
+use super::view::{ClusterView, EXPECTED_SHOWN, MachineView, PlanningView};
+use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings};
 use crate::cluster::{ClusterState, PodKey, Target};
 use crate::model::{MicroUsd, Text, Timestamp};
-use crate::schedule::Memo;
 
 /// Decisions that are kept for people to look at.
 const RECENT_DECISIONS: usize = 20;
@@ -23,13 +25,12 @@ const RECENT_DECISIONS: usize = 20;
 /// What the whole controller shares with the cluster at hand.
 pub(super) struct Desk<'c> {
     pub settings: &'c Settings,
-    pub planner: Planner,
-    pub memo: &'c mut Memo,
     pub offerings: &'c mut OfferingMemory,
     pub rails: &'c mut Rails,
     pub next_number: &'c mut u64,
+    pub next_plan: &'c mut u64,
     pub effects: &'c mut Vec<Effect>,
-    /// The planner was asked, which takes far longer than anything else.
+    /// A plan was asked for: everything about the cluster was looked at, which takes far longer than anything else.
     pub planned: bool,
     pub now: Timestamp,
 }
@@ -39,6 +40,12 @@ impl Desk<'_> {
         let number = *self.next_number;
         *self.next_number += 1;
         number
+    }
+
+    pub fn plan_number(&mut self) -> PlanNumber {
+        let number = *self.next_plan;
+        *self.next_plan += 1;
+        PlanNumber(number)
     }
 
     pub fn after(&self, millis: i64) -> Timestamp {
@@ -77,8 +84,13 @@ pub(super) struct Ward {
     pub asked: BTreeMap<InstructionId, Text>,
     /// The last decisions, latest first.
     pub recent: VecDeque<Arc<Decision>>,
-    /// Pods that the last plan found no place for, and why, in one text; a plan that says the same is not recorded again.
-    pub last_unplaced: String,
+    /// Pods that the last plans found no place for, and why, one text for each plan of a round; a plan that says the same is not
+    /// recorded again.
+    pub last_unplaced: Vec<String>,
+    /// The plan that is being made.
+    pub under_way: Option<UnderWay>,
+    /// Which pods the next plan takes.
+    pub portion: Portion,
     /// Why the last plan was refused.
     pub refused: Option<String>,
     /// When pods without a place are planned again.
@@ -138,9 +150,10 @@ impl Ward {
     }
 
     /// Changes whenever what people see does.
-    pub fn outline(&self) -> (u64, bool, usize, Option<DecisionId>) {
+    pub fn outline(&self) -> (u64, bool, usize, Option<DecisionId>, Option<PlanNumber>) {
         let moves = self.machines.values().map(|machine| machine.stage as usize + 1).sum();
-        (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id))
+        let plan = self.under_way.as_ref().map(|plan| plan.number);
+        (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id), plan)
     }
 
     pub fn view(&self, sold_out: usize, rails: RailsView, now: Timestamp) -> ClusterView {
@@ -163,6 +176,7 @@ impl Ward {
             sold_out,
             decisions: self.recent.iter().cloned().collect(),
             refused: self.refused.clone(),
+            planning: self.planning_view(),
             rails,
             autoscalers: self.state.live_autoscalers().cloned().collect(),
             left_pools: self.left_pools(),
@@ -173,6 +187,11 @@ impl Ward {
     fn blocked(&self, machine: &Machine, now: Timestamp) -> Option<Text> {
         let node = self.state.node_of_claim(&machine.claim).filter(|_| machine.stage == Stage::Draining)?;
         barred(&self.state.drain_barred(&node.name, now)).map(Text::from)
+    }
+
+    fn planning_view(&self) -> Option<PlanningView> {
+        let plan = self.under_way.as_ref()?;
+        Some(PlanningView { since: plan.since, pods: plan.pods, left: self.portion.left() })
     }
 
     fn expected(&self) -> Vec<(PodKey, Text)> {

@@ -37,6 +37,17 @@ pub struct PodShape {
     pub priority: i32,
 }
 
+impl PodShape {
+    /// How many soft constraints it has.
+    #[must_use]
+    pub fn preferences(&self) -> usize {
+        self.preferred_node_affinity.len()
+            + self.preferred_pod_affinity.len()
+            + self.preferred_pod_anti_affinity.len()
+            + self.spread.iter().filter(|spread| !spread.hard).count()
+    }
+}
+
 /// One term of a node selector: all expressions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct NodeSelectorTerm {

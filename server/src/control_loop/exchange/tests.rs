@@ -84,7 +84,7 @@ fn what_has_left_the_window_is_told_no_more_and_a_store_that_fails_changes_nothi
 /// Why nothing is removed in `blue`, by a replica that has heard of so many launches that failed elsewhere.
 fn brake_after(failed: i64) -> Option<String> {
     let region = Scope::Region { account: "1".to_owned(), region: "east".to_owned() };
-    let controller = Controller::new(Settings::default(), |_, _| Err("nothing is planned here".to_owned()));
+    let controller = Controller::new(Settings::default());
     let mut replica = Replica::new(controller, 9, region);
     let lease = Lease { scope: Scope::cluster("blue"), owner: "me".to_owned(), epoch: 4 };
     let answer = Ok(LeaseAnswer::Granted { lease, open: Open::default() });

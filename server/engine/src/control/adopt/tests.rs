@@ -1,5 +1,6 @@
+use super::super::testing::Planned;
 use super::super::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
-use super::super::{Controller, Event, InstructionId, LaunchOrder, Launched, Settings};
+use super::super::{Event, InstructionId, LaunchOrder, Launched, Settings};
 use super::*;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Observation};
@@ -34,16 +35,12 @@ fn created(decided: &DecidedLaunch) -> ClaimRecord {
 }
 
 /// A process that takes the cluster over at 100 s with `launches` left, and then sees `snapshot`.
-fn successor(launches: Vec<OpenLaunch>, snapshot: ClusterSnapshot) -> (Controller, Vec<Effect>) {
+fn successor(launches: Vec<OpenLaunch>, snapshot: ClusterSnapshot) -> (Planned, Vec<Effect>) {
     successor_with(Settings { identity: 2, first_number: 1_000, ..Settings::default() }, launches, snapshot)
 }
 
-fn successor_with(
-    settings: Settings,
-    launches: Vec<OpenLaunch>,
-    snapshot: ClusterSnapshot,
-) -> (Controller, Vec<Effect>) {
-    let mut controller = Controller::new(settings, one_machine);
+fn successor_with(settings: Settings, launches: Vec<OpenLaunch>, snapshot: ClusterSnapshot) -> (Planned, Vec<Effect>) {
+    let mut controller = Planned::new(settings, one_machine);
     let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches };
     let mut effects = controller.handle(adopted, Timestamp(100_000));
     effects.extend(controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(100_000)));
@@ -61,7 +58,7 @@ fn elsewhere() -> ClusterSnapshot {
     ClusterSnapshot { pods: vec![on("m9", pod("z", 100))], ..ClusterSnapshot::default() }
 }
 
-fn acked(controller: &mut Controller, instruction: InstructionId) -> Vec<Effect> {
+fn acked(controller: &mut Planned, instruction: InstructionId) -> Vec<Effect> {
     controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(101_000))
 }
 
@@ -82,7 +79,7 @@ fn findings(effects: &[Effect]) -> Vec<&Finding> {
 }
 
 /// Plans that the controller makes for the pods of the snapshot, up to 111 s.
-fn planned_again(controller: &mut Controller) -> usize {
+fn planned_again(controller: &mut Planned) -> usize {
     let effects = controller.handle(Event::Tick, Timestamp(111_000));
     effects.iter().filter(|effect| matches!(effect, Effect::Record(_))).count()
 }
@@ -181,7 +178,7 @@ fn a_machine_that_the_cluster_does_not_know_is_looked_at_and_written_into_its_cl
 }
 
 /// What the cloud says of the machines `m0` to `m2` and of `i-9` two times, with the collection period (60 s) in between.
-fn listed_twice(controller: &mut Controller, claim: &Text) -> Vec<Effect> {
+fn listed_twice(controller: &mut Planned, claim: &Text) -> Vec<Effect> {
     let instance = |(claim, id): (Text, &str)| super::super::ListedInstance {
         provider_id: Text::from(format!("aws:///z/i-{id}")),
         cluster_uid: text("uid-1"),
@@ -283,7 +280,7 @@ fn a_first_snapshot_that_shows_nothing_is_not_believed_by_who_knows_of_machines(
     let decided = decided();
     for left in [launched(&decided, "aws:///z/i-9"), open(&decided)] {
         let (mut controller, effects) = successor(vec![left.clone()], ClusterSnapshot::default());
-        let quarantine = |controller: &Controller| controller.view("c").unwrap().rails.quarantine;
+        let quarantine = |controller: &Planned| controller.view("c").unwrap().rails.quarantine;
         assert!(quarantine(&controller).is_some(), "{left:?}");
         assert!(instructions(&effects).is_empty());
         // A second one, 60 s later, agrees: the picture is believed, and still no proof that the machine is nobody's.

@@ -1,7 +1,6 @@
+use super::super::testing::Planned;
 use super::super::tests::{instructions, one_machine};
-use super::super::{
-    CollectSettings, Controller, Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings,
-};
+use super::super::{CollectSettings, Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
 use super::*;
 use crate::cluster::ClusterSnapshot;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
@@ -20,14 +19,14 @@ fn snapshot(names: &[&str]) -> ClusterSnapshot {
 }
 
 /// A cluster with these machines, taken over at 0 s. Drains wait for nothing; garbage is collected after 60 s.
-fn controller(believe_absence: bool, names: &[&str]) -> Controller {
+fn controller(believe_absence: bool, names: &[&str]) -> Planned {
     taken_over(CollectSettings { believe_absence, ..CollectSettings::default() }, 0, snapshot(names))
 }
 
-fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Controller {
+fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Planned {
     let mut settings = Settings { collect, ..Settings::default() };
     settings.rails.replacement_wait_ms = replacement_wait_ms;
-    let mut controller = Controller::new(settings, one_machine);
+    let mut controller = Planned::new(settings, one_machine);
     let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp(0));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
@@ -36,26 +35,26 @@ fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: Clus
 }
 
 /// All four machines are in use, and there are NodeClaims for these alone: nobody has the others.
-fn with_strays(collect: CollectSettings, claimed: &[&str]) -> Controller {
+fn with_strays(collect: CollectSettings, claimed: &[&str]) -> Planned {
     let claims = claimed.iter().map(|name| claim(name)).collect();
     taken_over(collect, 0, ClusterSnapshot { claims, ..snapshot(&NAMES) })
 }
 
-fn see(controller: &mut Controller, second: i64, observation: Observation) -> Vec<Effect> {
+fn see(controller: &mut Planned, second: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(second * 1_000))
 }
 
 /// Somebody takes the finalizers of a NodeClaim off and deletes it.
-fn remove(controller: &mut Controller, second: i64, name: &str) -> Vec<Effect> {
+fn remove(controller: &mut Planned, second: i64, name: &str) -> Vec<Effect> {
     see(controller, second, Observation::Delete(Key::Claim(text(name))))
 }
 
 /// The cloud lists all machines.
-fn list(controller: &mut Controller, second: i64) -> Vec<Effect> {
+fn list(controller: &mut Planned, second: i64) -> Vec<Effect> {
     list_these(controller, second, NAMES.iter().map(|name| instance(name, name)).collect())
 }
 
-fn list_these(controller: &mut Controller, second: i64, instances: Vec<ListedInstance>) -> Vec<Effect> {
+fn list_these(controller: &mut Planned, second: i64, instances: Vec<ListedInstance>) -> Vec<Effect> {
     let asked = Timestamp(second * 1_000);
     let listing = Box::new(Listing { asked, complete: true, instances });
     controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
@@ -133,7 +132,7 @@ fn the_pods_of_such_a_machine_are_planned_anew_before_they_are_evicted() {
 
 #[test]
 fn a_machine_that_nobody_has_is_drained_when_it_has_a_node() {
-    let collected = |controller: &mut Controller| {
+    let collected = |controller: &mut Planned| {
         assert!(drained(&list(controller, 10)).is_empty());
         [list(controller, 69), list(controller, 70)].concat()
     };
@@ -186,7 +185,7 @@ fn a_claim_that_is_shown_again_was_not_lost() {
 
 #[test]
 fn most_claims_at_once_are_an_agents_fault_until_somebody_vouches_for_it() {
-    let lose_three = |controller: &mut Controller| {
+    let lose_three = |controller: &mut Planned| {
         for name in ["m0", "m1", "m2"] {
             remove(controller, 5, name);
         }
@@ -203,7 +202,7 @@ fn most_claims_at_once_are_an_agents_fault_until_somebody_vouches_for_it() {
 
 #[test]
 fn an_agent_that_shows_nothing_costs_no_machine_however_long_it_does() {
-    let goes_blind = |controller: &mut Controller| {
+    let goes_blind = |controller: &mut Planned| {
         let nothing = || {
             let pools = vec![pool()];
             Observation::Snapshot(Box::new(ClusterSnapshot { pools, ..ClusterSnapshot::default() }))
@@ -275,7 +274,7 @@ fn machines_that_went_while_the_agent_showed_nothing_hold_up_no_adoption() {
     // The NodeClaim of the fourth was taken away meanwhile.
     let shown = ClusterSnapshot { claims: Vec::new(), ..snapshot(&["m0"]) };
     see(&mut controller, 80, Observation::Snapshot(Box::new(shown)));
-    let listed = |controller: &mut Controller, second| list_these(controller, second, vec![instance("m0", "m0")]);
+    let listed = |controller: &mut Planned, second| list_these(controller, second, vec![instance("m0", "m0")]);
     assert!(drained(&listed(&mut controller, 90)).is_empty());
     assert_eq!(drained(&listed(&mut controller, 150)), ["m0 on n-m0"], "one of one, after the collection period");
 }

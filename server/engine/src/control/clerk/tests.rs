@@ -4,7 +4,8 @@ use crate::cluster::{
     PodRecord, PoolRecord, Standing,
 };
 use crate::control::status::{Content, EventOrder, Subject, Verdict};
-use crate::control::{Controller, Effect, Event, Instruction, InstructionId, Settings};
+use crate::control::testing::Planned;
+use crate::control::{Effect, Event, Instruction, InstructionId, Settings};
 use crate::input::PlanningInput;
 use crate::model::{LabelSelector, NotReady, Resources, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
@@ -20,7 +21,7 @@ fn nothing(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), St
 
 /// A controller, and what it has written so far; every write is answered at once, unless `mute`.
 struct World {
-    controller: Controller,
+    controller: Planned,
     written: Vec<(Subject, Content)>,
     events: Vec<EventOrder>,
     unanswered: Vec<InstructionId>,
@@ -29,7 +30,7 @@ struct World {
 
 impl World {
     fn new(snapshot: ClusterSnapshot, settings: Settings) -> Self {
-        let controller = Controller::new(settings, nothing);
+        let controller = Planned::new(settings, nothing);
         let mut world =
             Self { controller, written: Vec::new(), events: Vec::new(), unanswered: Vec::new(), mute: false };
         world.handle(0, Event::AgentConnected { cluster: text("c") });

@@ -2,7 +2,8 @@ use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
 use crate::cluster::{
     AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord,
 };
-use crate::control::{Controller, Effect, Event, Settings};
+use crate::control::testing::Planned;
+use crate::control::{Effect, Event, Settings};
 use crate::input::PlanningInput;
 use crate::model::{NotReady, Timestamp};
 use crate::plan::{Plan, PlanReport};
@@ -19,20 +20,20 @@ fn asked(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), Stri
     Err(format!("{} | {}", pods.join(" "), pools.join(" ")))
 }
 
-fn controller(snapshot: ClusterSnapshot, settings: Settings) -> Controller {
-    let mut controller = Controller::new(settings, asked);
+fn controller(snapshot: ClusterSnapshot, settings: Settings) -> Planned {
+    let mut controller = Planned::new(settings, asked);
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     see(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp(1_000));
     controller
 }
 
-fn see(controller: &mut Controller, at: i64, observation: Observation) -> Vec<Effect> {
+fn see(controller: &mut Planned, at: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
 }
 
 /// What the planner was last asked for, after the time has come to `at`.
-fn at(controller: &mut Controller, at: i64) -> String {
+fn at(controller: &mut Planned, at: i64) -> String {
     controller.handle(Event::Tick, Timestamp(at));
     controller.view("c").and_then(|view| view.refused).unwrap_or_default()
 }

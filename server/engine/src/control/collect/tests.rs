@@ -1,12 +1,13 @@
+use super::super::testing::Planned;
 use super::super::tests::one_machine;
-use super::super::{Controller, Event, Instruction, LaunchState, OpenLaunch, Settings};
+use super::super::{Event, Instruction, LaunchState, OpenLaunch, Settings};
 use super::*;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClusterSnapshot, Observation};
 
 /// One machine in service, `m0`, in a cluster that was taken over at 0 s; garbage is collected after 60 s.
-fn controller(collect: CollectSettings, ready: bool) -> Controller {
-    let mut controller = Controller::new(Settings { collect, ..Settings::default() }, one_machine);
+fn controller(collect: CollectSettings, ready: bool) -> Planned {
+    let mut controller = Planned::new(Settings { collect, ..Settings::default() }, one_machine);
     let mut node = node("m0");
     node.ready = ready;
     let snapshot = ClusterSnapshot {
@@ -33,7 +34,7 @@ fn known() -> ListedInstance {
     instance("m0", "uid-1")
 }
 
-fn listed(controller: &mut Controller, second: i64, complete: bool, instances: &[ListedInstance]) -> Vec<Effect> {
+fn listed(controller: &mut Planned, second: i64, complete: bool, instances: &[ListedInstance]) -> Vec<Effect> {
     let asked = Timestamp(second * 1_000);
     let listing = Box::new(Listing { asked, complete, instances: instances.to_vec() });
     controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
@@ -137,7 +138,7 @@ fn taken_up(listed_ones: &[&str], complete: bool) -> Vec<Text> {
         state: LaunchState::Launched { provider_id: instance(name, "uid-1").provider_id },
         planned: None,
     });
-    let mut controller = Controller::new(Settings::default(), one_machine);
+    let mut controller = Planned::new(Settings::default(), one_machine);
     let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: launches.into() };
     controller.handle(adopted, Timestamp(0));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Controller, Effect, Event, Instruction, InstructionId, LaunchOrder, Launched, Settings};
+use super::super::testing::Planned;
+use super::super::{Effect, Event, Instruction, InstructionId, LaunchOrder, Launched, Settings};
 use crate::cluster::testing::{node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::input::PlanningInput;
@@ -48,7 +49,7 @@ fn letter(pod: &str) -> char {
 
 /// A cluster that is shown things, and what it was told to do about Nodes and hints.
 struct Scene {
-    controller: Controller,
+    controller: Planned,
     /// Shapes of pods that are not as all others.
     special: BTreeMap<&'static str, Arc<PodShape>>,
     /// NodeClaims by letter.
@@ -64,7 +65,7 @@ impl Scene {
     fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        let controller = Controller::new(settings, by_letter);
+        let controller = Planned::new(settings, by_letter);
         let (special, claims, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut scene = Self { controller, special, claims, nodes, now: 0, told: Vec::new(), shows_hints: true };
         scene.handle(Event::AgentConnected { cluster: text("c") });

@@ -36,9 +36,13 @@ impl Ward {
         }
     }
 
-    /// When pods are planned that wait for it: until then nobody knows which of the empty nodes they need.
+    /// When pods are planned that wait for it, or the plan that is being made is given up: until then nobody knows which of the
+    /// empty nodes they need.
     pub fn awaited_plan(&self, desk: &Desk<'_>) -> Option<Timestamp> {
         let settings = desk.settings;
+        if let Some(plan) = self.under_way.as_ref().filter(|_| settings.rails.keep_replacements) {
+            return Some(plan.awaited_until()).filter(|until| *until > desk.now);
+        }
         let plan = self.window.due(settings.batch_idle_ms, settings.batch_max_ms)?;
         let awaited = settings.rails.keep_replacements && !self.state.demand(desk.now).is_empty();
         awaited.then_some(plan)
@@ -49,13 +53,17 @@ impl Ward {
         self.state.pods_on(&node.name).any(|pod| self.state.is_demand(pod, desk.now))
     }
 
-    /// The pods of all machines that have to go are planned: drains that waited for it begin.
-    pub fn drain_replaced(&mut self, desk: &mut Desk<'_>) {
+    /// NodeClaims of machines that have to go and wait for their pods to be planned.
+    pub fn drains_that_wait(&self, now: Timestamp) -> Vec<Text> {
         let waiting = self.machines.values().filter(|machine| {
-            machine.stage == Stage::Draining && machine.waits_for.is_none() && machine.not_before > desk.now
+            machine.stage == Stage::Draining && machine.waits_for.is_none() && machine.not_before > now
         });
-        let claims: Vec<Text> = waiting.map(|machine| machine.claim.clone()).collect();
-        for claim in claims {
+        waiting.map(|machine| machine.claim.clone()).collect()
+    }
+
+    /// The pods of these machines are planned: their drains begin, if they still wait for it.
+    pub fn drain_replaced(&mut self, planned: &[Text], desk: &mut Desk<'_>) {
+        for claim in self.drains_that_wait(desk.now).into_iter().filter(|claim| planned.contains(claim)) {
             self.drain(&claim, desk);
         }
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::control::testing::Planned;
 use crate::control::{
-    ClaimOrder, Controller, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure,
-    LaunchOrder, Launched, Planner, Settings,
+    ClaimOrder, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure, LaunchOrder,
+    Launched, Planner, Settings,
 };
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
@@ -61,7 +62,7 @@ pub(super) struct Done {
 
 /// The world.
 pub(super) struct World {
-    pub controller: Controller,
+    pub controller: Planned,
     pub now: i64,
     pub done: Done,
     /// Launches fail for lack of capacity.
@@ -87,7 +88,7 @@ impl World {
     pub fn planned_by(planner: Planner, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        let controller = Controller::new(settings, planner);
+        let controller = Planned::new(settings, planner);
         let (waiting, held, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self {
             controller,
@@ -175,9 +176,11 @@ impl World {
         self.done.acts +=
             usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. }));
         match effect {
-            Effect::PublishView { .. } | Effect::Close { .. } | Effect::Settle { .. } | Effect::Report { .. } => {
-                Vec::new()
-            }
+            Effect::Plan(_)
+            | Effect::PublishView { .. }
+            | Effect::Close { .. }
+            | Effect::Settle { .. }
+            | Effect::Report { .. } => Vec::new(),
             Effect::Relaunch(decided) => {
                 self.done.launches.push((now, decided.machine.launch.clone()));
                 vec![self.launch(&decided.machine.launch)]
