@@ -10,6 +10,7 @@ mod listen;
 mod owner;
 mod print;
 mod rails;
+mod session;
 
 pub use keys::{KEYS, Key, Kind};
 pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
@@ -24,6 +25,7 @@ use std::time::Duration;
 use engine::control::rails::RailSettings;
 use engine::input::{MinValuesPolicy, PreferencePolicy};
 
+use crate::session::Ledger;
 use crate::trust::tls::TlsFiles;
 
 /// Why a configuration is refused.
@@ -79,6 +81,8 @@ pub struct Config {
     pub rails: RailSettings,
     /// Ownership of clusters.
     pub lease: LeaseConfig,
+    /// `session.memory` and `session.memory-total`: what agents may make this server remember.
+    pub ledger: Ledger,
     /// `shutdown.grace`: how long connections may take to end.
     pub shutdown_grace: Duration,
     /// `log.filter`: what is logged, in the syntax of `RUST_LOG`.
@@ -241,6 +245,7 @@ impl Config {
                 owner: layers.optional("lease.owner").unwrap_or_else(|| owner::of(listen.grpc)),
                 duration: layers.duration("lease.duration")?,
             },
+            ledger: session::ledger(layers)?,
             listen,
             shutdown_grace: layers.duration("shutdown.grace")?,
             log_filter: layers.text("log.filter"),

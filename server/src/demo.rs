@@ -28,6 +28,7 @@ use crate::config::LeaseConfig;
 use crate::log::every;
 use crate::log::replay::ReplayError;
 use crate::serve::{self, Parts, Server};
+use crate::session::Ledger;
 use crate::store::Store;
 use crate::store::lease::Scope;
 use crate::store::log::{Retention, StoredDecision};
@@ -184,6 +185,7 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
         },
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
         scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
+        ledger: Ledger::default(),
         region: REGION.to_owned(),
         catalogue: None,
     }

@@ -26,12 +26,13 @@ use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::{ControlLoop, Heartbeat, Latencies, Place};
 use crate::fleet::Fleet;
 use crate::fleet::news::{self, Topic};
-use crate::session::{self, Sessions};
+use crate::session::{self, Ledger, Sessions};
 use crate::store::lease::Scope;
 use crate::store::log::Retention;
 use crate::store::own::OwnServer;
 use crate::store::{Store, housekeeping, opening};
 use crate::trust::book::Book;
+use crate::trust::connections::ConnectionLimits;
 use crate::trust::gate::{self, GateLayer};
 use crate::trust::tls::{Certificates, Incoming};
 use crate::{clock, pools, views, web};
@@ -61,6 +62,8 @@ pub(crate) struct Parts<C = ClockedCloud> {
     pub(crate) settings: control::Settings,
     /// Ownership of clusters.
     pub(crate) lease: LeaseConfig,
+    /// What agents may make this server remember.
+    pub(crate) ledger: Ledger,
     /// The account's region that machines are bought in, as replicas lease it.
     pub(crate) scope: Scope,
     /// The region's name.
@@ -122,11 +125,13 @@ pub(crate) async fn start<C: CloudProvider + 'static>(
 async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<Parts<C>> {
     let (store, own) = opening::open(&config).await?;
     let certificates = config.listen.tls.map(Certificates::read).transpose().map_err(|why| anyhow!(why))?;
+    let certificates = certificates.map(Arc::new);
+    let book = config.listen.trust.map_or_else(|| Ok(Book::open()), Book::read).map_err(|why| anyhow!(why))?;
     Ok(Parts {
         grpc: config.listen.grpc,
         http: config.listen.http,
-        book: Arc::new(config.listen.trust.map_or_else(|| Ok(Book::open()), Book::read).map_err(|why| anyhow!(why))?),
-        certificates: certificates.map(Arc::new),
+        book: Arc::new(book.with_authorities(certificates.clone())),
+        certificates,
         store,
         own,
         retention: Retention { log: config.store.keep_log, ended: config.store.keep_ended },
@@ -151,6 +156,7 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
         },
         scope: region_of(&config.cloud, &config.lease),
         lease: config.lease,
+        ledger: config.ledger,
         region: config.cloud.region,
         catalogue,
     })
@@ -211,15 +217,17 @@ impl Server {
         let grpc_listener = listen(parts.grpc).await?;
         let http_listener = listen(parts.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
-        let grpc_incoming = Incoming::new(grpc_listener, parts.certificates.clone())?;
-        let http_incoming = Incoming::new(http_listener, parts.certificates)?;
+        let [agents, pages] = ConnectionLimits::of_this_process();
+        let grpc_incoming = Incoming::new(grpc_listener, parts.certificates.clone(), agents);
+        let http_incoming = Incoming::new(http_listener, parts.certificates, pages);
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(EVENTS_WAITING);
         let read_pools = pools::reader(parts.region, parts.catalogue);
         // Before any agent can be heard, the control loop knows what is frozen.
         let frozen = news::read_freezes(&*parts.store).await?;
         events.send(frozen).await.context("the control loop does not listen")?;
-        let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::clone(&parts.book));
+        let session_settings = session::Settings { ledger: parts.ledger, ..session::Settings::default() };
+        let sessions = Sessions::new(session_settings, read_pools, events.clone(), Arc::clone(&parts.book));
         let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store));
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
@@ -254,6 +262,7 @@ impl Server {
         }
         drop(events);
         tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
+        tasks.spawn(Arc::clone(&parts.book).follow(stop.clone()));
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
         tasks.spawn(serve_http(
             http_incoming,
@@ -339,6 +348,6 @@ async fn serve_http(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let pages = web::router(shown).layer(axum::middleware::from_fn_with_state(book, gate::before_pages));
-    let server = axum::serve(incoming, pages).with_graceful_shutdown(stop.cancelled_owned());
-    server.await.context("the HTTP server failed")
+    web::listener::serve(incoming, pages, stop).await;
+    Ok(())
 }

@@ -5,8 +5,10 @@
 //! [`encode`] goes the other way for instructions.
 //!
 //! Reading order: [`state`] (the state machine), [`assembly`] (snapshots in parts), [`outbox`] (instructions until they are
-//! answered), [`decode`] and [`encode`] (the doors), [`intern`] (what many clusters share), [`service`] (gRPC around it).
+//! answered), [`decode`] and [`encode`] (the doors), [`intern`] (what many clusters share), [`account`] (how
+//! much each makes the server remember), [`service`] (gRPC around it).
 
+pub mod account;
 pub mod assembly;
 pub mod decode;
 pub mod encode;
@@ -15,6 +17,7 @@ pub mod outbox;
 pub mod service;
 pub mod state;
 
+pub use account::Ledger;
 pub use decode::pools::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools};
 pub use intern::Interner;
 pub use service::Sessions;

@@ -6,14 +6,18 @@
 //! - [`issuer`]: an issuer's keys, from a file or from the issuer itself.
 //! - [`book`]: the file and the keys together; the judge of agents and clients.
 //! - [`gate`]: stands before every gRPC method and every page.
+//! - [`admission`]: what is read of an agent's stream before the agent is admitted.
 //! - [`tls`]: certificates of this server and of agents, read again when they change.
-//! - [`budget`]: how much one stream may say.
+//! - [`connections`]: how many strangers may be connected, and for how long.
+//! - [`budget`]: how much one agent may say.
 //!
 //! Without a trust file everybody may do everything, which is refused at start on any address but loopback
 //! ([`refuse_to_listen`]).
 
+pub(crate) mod admission;
 pub(crate) mod book;
 pub(crate) mod budget;
+pub(crate) mod connections;
 pub(crate) mod file;
 pub(crate) mod gate;
 pub(crate) mod issuer;
@@ -82,4 +86,4 @@ pub(crate) fn refuse_to_listen(key: &str, address: SocketAddr, tls: bool, trust:
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,6 +2,7 @@
 //! changes nothing.
 
 mod json;
+pub(crate) mod listener;
 mod metrics;
 
 use std::convert::Infallible;

@@ -525,6 +525,22 @@ pub const KEYS: &[Key] = &[
         "How long a cluster stays with a replica that does not renew its lease; it renews three times as often.",
     ),
     key(
+        "session.memory",
+        "session-memory",
+        Kind::Number,
+        "256",
+        "512",
+        "MiB that one cluster's objects may take in this server, by its own estimate of about 1 KiB for each pod. A session that would take more is ended, and its agent told.",
+    ),
+    key(
+        "session.memory-total",
+        "session-memory-total",
+        Kind::Number,
+        "0",
+        "4096",
+        "MiB that the objects of all clusters may take. A session that takes more than its even share is ended beyond it. 0: half of the memory that this process may use.",
+    ),
+    key(
         "shutdown.grace",
         "shutdown-grace",
         Kind::Duration,

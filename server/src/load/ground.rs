@@ -13,7 +13,7 @@ use super::gauges::{Database, Metrics};
 use super::{Given, LOOK, Plan};
 use crate::clouds::remote::{self, Client};
 use crate::processes::{Cloud, Server, without_bounds};
-use crate::store::own::{self, OwnServer, Purpose};
+use crate::store::own::{self, OwnServer};
 
 /// How long a server may take until it answers.
 const STARTED: Duration = Duration::from_secs(60);
@@ -57,9 +57,9 @@ impl Postgres {
     fn start() -> anyhow::Result<Self> {
         const MISSING: &str = "no PostgreSQL is installed on this machine; name one with --database-url";
         let binaries = own::find().ok_or_else(|| anyhow!(MISSING))?;
-        let folder = std::env::temp_dir().join(format!("fleetwright-load-{}", std::process::id()));
-        let server = OwnServer::start(&binaries, &folder, Purpose::Lasting);
+        let server = OwnServer::temporary(&binaries);
         let server = server.context("no PostgreSQL could be started; name one with --database-url")?;
+        let folder = server.folder().to_owned();
         Ok(Self { server: Some(server), folder })
     }
 }

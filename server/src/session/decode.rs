@@ -23,6 +23,7 @@ use fleetwright_proto::v1::change::Change;
 use prost::Message;
 use rustc_hash::FxHashMap;
 
+use super::account::{Account, Kept, Ledger};
 use super::intern::Interner;
 use pools::{Manifest, ManifestKind, Manifests, ReadPools};
 use shape::ShapeReading;
@@ -86,6 +87,18 @@ pub enum Fault {
         /// Why.
         reason: String,
     },
+    /// More than the server remembers for one agent, or for all of them.
+    #[error("{whose} {} MiB of this server's memory, and {key} allows {} MiB; raise {key} if they are meant to be so many", held.div_ceil(1 << 20), limit >> 20)]
+    Memory {
+        /// What takes it.
+        whose: &'static str,
+        /// Bytes.
+        held: u64,
+        /// The setting that bounds it.
+        key: &'static str,
+        /// Its value, in bytes.
+        limit: u64,
+    },
     /// More than the server takes from one agent.
     #[error("{what}: {found} exceed the limit of {limit}")]
     TooMuch {
@@ -127,6 +140,7 @@ pub struct Decoder {
     classes: BTreeMap<Text, ClassRecord>,
     storage: Storage,
     texts: Texts,
+    account: Account,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -136,9 +150,9 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a snapshot that begins.
+    /// A decoder for a snapshot that begins. What it remembers is counted in `ledger`.
     #[must_use]
-    pub fn new(interner: Arc<Interner>, read_pools: ReadPools, limits: Limits) -> Self {
+    pub fn new(interner: Arc<Interner>, read_pools: ReadPools, limits: Limits, ledger: &Ledger) -> Self {
         Self {
             interner,
             read_pools,
@@ -152,7 +166,13 @@ impl Decoder {
             classes: BTreeMap::new(),
             storage: Storage::default(),
             texts: Texts::default(),
+            account: ledger.account(),
         }
+    }
+
+    /// What is believed on although this decoder goes.
+    pub(super) fn kept(&self) -> Kept {
+        self.account.kept()
     }
 
     /// Whether a snapshot may hold so many changes.
@@ -208,6 +228,7 @@ impl Decoder {
     /// [`Fault`] when the change refers to what was not defined, cannot be read, or is too much.
     pub fn take(&mut self, change: v1::Change) -> Result<Decoded, Fault> {
         let Some(change) = change.change else { return Ok(Decoded::Nothing) };
+        self.account.count(&change)?;
         Ok(match change {
             Change::DefineShape(definition) => self.define_shape(definition)?,
             Change::DefineLabelSet(definition) => self.define_labels(&definition)?,

@@ -11,7 +11,7 @@ mod visitor;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::control::{ClusterId, Instruction, InstructionId};
 use engine::model::Timestamp;
@@ -30,7 +30,6 @@ use super::decode::pools::ReadPools;
 use super::intern::Interner;
 use super::state::{Session, SessionEvent, Settings, check_cluster_name};
 use crate::trust::book::Book;
-use crate::trust::budget::{Budget, Limits};
 use cluster::{Incoming, Order, Seat};
 use prost::Message as _;
 use visitor::Visitor;
@@ -45,9 +44,9 @@ const MOST_CLUSTERS: usize = 10_000;
 /// Bytes of a request's headers; a token takes one or two thousand.
 const HEADERS_MAX: u32 = 32 * 1024;
 /// Streams of one connection: an agent has one, a program a few.
-const STREAMS_MAX: u32 = 64;
+const STREAMS_MAX: u32 = 16;
 /// Messages of one agent that wait for its cluster's task.
-const INCOMING: usize = 8;
+const INCOMING: usize = 2;
 /// Orders that wait for a cluster's task, which takes them as fast as they come.
 const ORDERS: usize = 256;
 /// Responses that wait for the wire; more of them stay in the cluster's task, bounded by the outbox.
@@ -61,6 +60,8 @@ pub fn transport() -> Server {
         .http2_keepalive_interval(Some(KEEPALIVE.0))
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
         .http2_max_header_list_size(HEADERS_MAX)
+        // Windows begin at 64 KiB, which is what a stranger can have lie unread, and grow with what is read.
+        .http2_adaptive_window(Some(true))
         .max_concurrent_streams(STREAMS_MAX)
 }
 
@@ -250,26 +251,22 @@ impl Sessions {
         seat.incoming.send(opened).await.map_err(gone)?;
         let ended = tokio::select! {
             listened = listen(heard, &seat, stream) => listened,
-            ended = visitor::ends(until) => Err(ended),
+            ended = visitor.ends(&self.shared.book, &cluster, until) => Err(ended),
         };
         seat.incoming.send(Incoming::Closed { stream }).await.map_err(gone)?;
         ended
     }
 }
 
-/// Carries messages as they come, as fast as the stream's budget allows. The end of a stream and its failure are the same to the
-/// session: the agent is gone.
+/// Carries messages as they come, as fast as the cluster's allowance allows. The end of a stream and its failure are the same
+/// to the session: the agent is gone.
 async fn listen(heard: &mut Streaming<v1::ConnectRequest>, seat: &Seat, stream: u64) -> Result<(), Status> {
-    let begun = Instant::now();
-    let passed = || i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
-    let mut budget = Budget::new(Limits::default(), passed());
     while let Ok(Some(request)) = heard.message().await {
-        let size = i64::try_from(request.encoded_len()).unwrap_or(i64::MAX);
+        let wait = seat.allowance.spend(request.encoded_len());
         let gone = |_| Status::unavailable("the server stops");
         seat.incoming.send(Incoming::Said { stream, request: Box::new(request) }).await.map_err(gone)?;
-        let wait = budget.spend(size, passed());
-        if wait > 0 {
-            tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
         }
     }
     Ok(())

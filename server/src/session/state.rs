@@ -8,6 +8,7 @@ use engine::model::{Text, Timestamp};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::{connect_request, connect_response, snapshot};
 
+use super::account::{Kept, Ledger};
 use super::assembly::{Assembly, Incomplete};
 use super::decode::pools::ReadPools;
 use super::decode::{Decoder, Fault, Limits};
@@ -29,11 +30,13 @@ pub struct Settings {
     pub silence_ms: i64,
     /// Bounds on what one agent may make the server remember.
     pub limits: Limits,
+    /// What all sessions of the server remember, and may.
+    pub ledger: Ledger,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { heartbeat_ms: 10_000, silence_ms: 30_000, limits: Limits::default() }
+        Self { heartbeat_ms: 10_000, silence_ms: 30_000, limits: Limits::default(), ledger: Ledger::default() }
     }
 }
 
@@ -135,6 +138,8 @@ pub struct Session {
     read_pools: ReadPools,
     stream: Stream,
     outbox: Outbox,
+    /// What is believed of the cluster since a stream that has ended, or from before the snapshot that comes in.
+    kept: Option<Kept>,
 }
 
 impl Session {
@@ -142,7 +147,7 @@ impl Session {
     #[must_use]
     pub fn new(cluster: ClusterId, settings: Settings, interner: Arc<Interner>, read_pools: ReadPools) -> Self {
         let outbox = Outbox::new(cluster.clone());
-        Self { cluster, uid: None, settings, interner, read_pools, stream: Stream::Closed, outbox }
+        Self { cluster, uid: None, settings, interner, read_pools, stream: Stream::Closed, outbox, kept: None }
     }
 
     /// Whether a stream that says this may take the place of the present one.
@@ -234,10 +239,18 @@ impl Session {
 
     /// The stream has ended.
     pub fn closed(&mut self) -> Vec<Output> {
+        self.keep();
         match std::mem::replace(&mut self.stream, Stream::Closed) {
             Stream::Open(_) => vec![happened(Event::AgentDisconnected { cluster: self.cluster.clone() })],
             Stream::Greeted { .. } => vec![Output::Tell(SessionEvent::Left { cluster: self.cluster.clone() })],
             Stream::Closed => Vec::new(),
+        }
+    }
+
+    /// A decoder is about to go: what it told of is believed on, and goes on to be counted.
+    fn keep(&mut self) {
+        if let Stream::Open(Conversation { believing: Believing::Following { decoder, .. }, .. }) = &self.stream {
+            self.kept = Some(decoder.kept());
         }
     }
 
@@ -269,6 +282,7 @@ impl Session {
 
     /// The controller wants to see everything again.
     pub fn ask_again(&mut self, reason: String) -> Vec<Output> {
+        self.keep();
         let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
         // A snapshot that is on its way already shows everything.
         if !matches!(conversation.believing, Believing::Following { .. }) {
@@ -316,10 +330,14 @@ impl Session {
     }
 
     fn snapshot(&mut self, snapshot: v1::Snapshot) -> Vec<Output> {
+        if matches!(snapshot.part, Some(snapshot::Part::Begin(_))) {
+            self.keep();
+        }
         let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
         match (snapshot.part, &mut conversation.believing) {
             (Some(snapshot::Part::Begin(_)), believing) => {
-                let decoder = Decoder::new(Arc::clone(&self.interner), self.read_pools.clone(), self.settings.limits);
+                let Settings { limits, ledger, .. } = &self.settings;
+                let decoder = Decoder::new(Arc::clone(&self.interner), self.read_pools.clone(), *limits, ledger);
                 *believing = Believing::Assembling(Box::new(Assembly::new(snapshot.id, decoder)));
                 Vec::new()
             }
@@ -342,6 +360,7 @@ impl Session {
         match assembly.finish(id, end) {
             Ok((picture, decoder)) => {
                 conversation.believing = Believing::Following { decoder: Box::new(decoder), sequence: 0 };
+                self.kept = None;
                 vec![self.observed(Observation::Snapshot(Box::new(picture)))]
             }
             Err(incomplete) => self.disbelieve(incomplete),
@@ -383,7 +402,7 @@ impl Session {
     /// come again.
     fn disbelieve(&mut self, incomplete: Incomplete) -> Vec<Output> {
         match incomplete {
-            Incomplete::Fault(fault @ (Fault::Unreadable { .. } | Fault::TooMuch { .. })) => {
+            Incomplete::Fault(fault @ (Fault::Unreadable { .. } | Fault::TooMuch { .. } | Fault::Memory { .. })) => {
                 self.hang_up(fault.to_string())
             }
             other => self.resync(other.to_string()),
@@ -391,6 +410,7 @@ impl Session {
     }
 
     fn resync(&mut self, reason: String) -> Vec<Output> {
+        self.keep();
         let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
         conversation.believing = Believing::Nothing;
         conversation.resyncs += 1;

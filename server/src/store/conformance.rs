@@ -1,8 +1,9 @@
 //! What every store does, said once and asked of both twins.
 //!
-//! PostgreSQL comes from `DATABASE_URL`, else from the server binaries of this machine (a throw-away server in a folder
+//! PostgreSQL comes from `FLEETWRIGHT_TEST_DATABASE_URL`, else from the server binaries of this machine (a throw-away server in a folder
 //! of its own); where neither exists the test says SKIPPED and by what name.
 
+mod database;
 mod leases;
 mod listings;
 mod log;
@@ -12,10 +13,12 @@ mod undertakings;
 
 use std::time::Duration;
 
+use database::TestDatabase;
+pub(super) use database::skipped;
+
 use super::lease::{Lease, LeaseAnswer, Open, Scope};
 use super::log::{DecisionRow, Entry};
 use super::memory::MemoryStore;
-use super::own::OwnServer;
 use super::postgres::PostgresStore;
 use super::undertaking::Intent;
 use super::{Store, StoreError};
@@ -29,37 +32,21 @@ async fn the_store_in_memory_keeps_every_promise() {
 
 #[tokio::test]
 async fn the_store_in_postgres_keeps_every_promise() {
-    let Some((url, _server)) = database("the_store_in_postgres_keeps_every_promise") else { return };
-    let store = PostgresStore::connect(&url).await.unwrap();
-    // A database that outlives the test may hold clusters of an earlier run; names of this run are its own.
-    let run = format!("run-{}", std::process::id());
-    all(&store, &run).await;
-    let again = PostgresStore::connect(&url).await;
+    let Some(database) = TestDatabase::new("the_store_in_postgres_keeps_every_promise").await else { return };
+    let store = PostgresStore::connect(&database.url).await.unwrap();
+    all(&store, "run").await;
+    let again = PostgresStore::connect(&database.url).await;
     assert!(again.is_ok(), "migrations that have run already are left alone");
+    drop((store, again));
+    database.remove().await;
 }
 
 #[tokio::test]
 async fn a_store_without_fences_breaks_a_promise() {
     let ended = tokio::spawn(async { all(&MemoryStore::unfenced(), "unfenced").await }).await;
-    assert!(ended.is_err(), "the suite must notice a store that takes writes of replicas that lost their lease");
-}
-
-/// The database of `DATABASE_URL`, else a throw-away one; says so when there is neither.
-fn database(test: &str) -> Option<(String, Option<OwnServer>)> {
-    if let Some(url) = std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) {
-        return Some((url, None));
-    }
-    let Some(server) = OwnServer::throwaway().unwrap() else {
-        skipped(test);
-        return None;
-    };
-    Some((server.url(), Some(server)))
-}
-
-/// Written past the test harness, which shows what a passing test prints only when asked.
-pub(super) fn skipped(test: &str) {
-    let told = format_args!("SKIPPED {test}: no DATABASE_URL and no postgres binary here\n");
-    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), told);
+    let broken = ended.expect_err("the suite must notice a store without fences").into_panic();
+    let broken = broken.downcast_ref::<String>().expect("a promise says how it is broken");
+    assert!(broken.starts_with(FENCED), "another promise was broken: {broken}");
 }
 
 async fn all(store: &dyn Store, run: &str) {
@@ -92,8 +79,12 @@ async fn lost_and_held(store: &dyn Store, scope: &Scope) -> (Lease, Lease) {
     (lost, held)
 }
 
+/// What is said of a store that breaks it.
+const FENCED: &str = "a write of a replica that lost its lease was not refused";
+
+#[track_caller]
 fn refused(answer: Result<(), StoreError>) {
-    assert!(matches!(answer, Err(StoreError::LeaseLost { epoch: 1, .. })), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::LeaseLost { epoch: 1, .. })), "{FENCED}: {answer:?}");
 }
 
 fn intent(claim: &str, attempt: u32) -> Intent {

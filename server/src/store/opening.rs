@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::Store;
 use super::memory::MemoryStore;
-use super::own::{self, OwnServer, Purpose};
+use super::own::{self, OwnServer};
 use super::postgres::{PostgresStore, Settings};
 use crate::config::{Config, Provider};
 
@@ -29,7 +29,7 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<(Arc<dyn Store>, Opt
     }
     let folder = &config.store.data_dir;
     let Some(binaries) = own::find_for(folder) else { return without_postgres(config) };
-    let server = OwnServer::start(&binaries, folder, Purpose::Lasting).with_context(|| {
+    let server = OwnServer::start(&binaries, folder).with_context(|| {
         format!(
             "no database is given, and this server's own PostgreSQL could not be started in {}; give a database (DATABASE_URL), \
              another folder (store.data-dir), or say store.memory = true",

@@ -3,18 +3,19 @@
 //! Two kinds: one that lasts, in the data folder of a server that was given no database; and a throw-away one for tests
 //! and rehearsals, which ends with its process.
 //!
-//! The one that lasts is reached by a Unix socket in a folder that nobody else may enter, so that it needs no password. It
-//! outlives a server that is killed: the next one adopts it, and a lock on the folder keeps a second one away. PostgreSQL
-//! refuses to run as root; started by root, it runs as `postgres` or, where there is no such user, as `nobody`.
+//! Both are reached by a Unix socket in a folder that nobody else may enter, so that they need no password; nothing listens
+//! on a port. The one that lasts outlives a server that is killed: the next one adopts it, and a lock on the folder keeps a
+//! second one away. PostgreSQL refuses to run as root; started by root, it runs as `postgres`, a user that is nobody else's.
 //!
-//! Reading order: [`OwnServer`], [`binaries`] (where PostgreSQL is installed), [`process`] (who runs, and as whom).
+//! Reading order: [`OwnServer`], [`home`] (which folder), [`binaries`] (where PostgreSQL is installed), [`process`] (who
+//! runs, and as whom).
 
 mod binaries;
+mod home;
 mod process;
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -58,6 +59,22 @@ pub enum OwnError {
         /// Major versions that are installed.
         installed: String,
     },
+    /// The folder holds something that is not ours.
+    #[error(
+        "{} is not empty and was not made by Fleetwright, which would take it over: choose a folder that is empty or does not \
+         exist. If an earlier release made it, move what it holds into {}/postgres and make a file {}/fleetwright-data",
+        folder.display(), folder.display(), folder.display()
+    )]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// This process is root, and there is no user to run PostgreSQL as.
+    #[error(
+        "PostgreSQL does not run as root, and this machine has no user `postgres` to run it as: make one, or start Fleetwright as \
+         another user"
+    )]
+    NoUser,
     /// The path is too long for a Unix socket.
     #[error("{} is too long a path for a Unix socket: at most {SOCKET_FOLDER_MAX} bytes; choose a shorter store.data-dir", folder.display())]
     TooLong {
@@ -86,10 +103,10 @@ pub enum OwnError {
 
 /// What it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+enum Purpose {
     /// Keeps everything that was committed, over crashes and restarts.
     Lasting,
-    /// Fast, and gone with its process; listens on the loopback.
+    /// Fast, and gone with its process.
     Throwaway,
 }
 
@@ -99,7 +116,6 @@ pub struct OwnServer {
     binaries: Binaries,
     folder: PathBuf,
     purpose: Purpose,
-    port: u16,
     /// `None` when it was running already.
     child: Option<Child>,
     /// Released by the system when this process ends, however it ends.
@@ -107,17 +123,18 @@ pub struct OwnServer {
 }
 
 impl OwnServer {
-    /// Starts the PostgreSQL of `folder`, or adopts it when a server that was killed has left it running. The folder and
+    /// Starts the PostgreSQL below `folder`, or adopts it when a server that was killed has left it running. The folder and
     /// the data are made when they are missing. Takes a fraction of a second; a second or two the first time.
     ///
     /// # Errors
     /// [`OwnError`].
-    pub fn start(binaries: &Binaries, folder: &Path, purpose: Purpose) -> Result<Self, OwnError> {
-        fs::create_dir_all(folder).map_err(system("create the folder", folder))?;
-        let folder = folder.canonicalize().map_err(system("find the folder", folder))?;
+    pub fn start(binaries: &Binaries, folder: &Path) -> Result<Self, OwnError> {
+        Self::start_in(binaries, home::claim(folder)?, Purpose::Lasting)
+    }
+
+    fn start_in(binaries: &Binaries, folder: PathBuf, purpose: Purpose) -> Result<Self, OwnError> {
         let lock = lock(&folder)?;
-        let port = if purpose == Purpose::Lasting { SOCKET_PORT } else { free_port(&folder)? };
-        let mut server = Self { binaries: binaries.clone(), folder, purpose, port, child: None, _lock: lock };
+        let mut server = Self { binaries: binaries.clone(), folder, purpose, child: None, _lock: lock };
         server.prepare()?;
         server.run()?;
         Ok(server)
@@ -129,20 +146,28 @@ impl OwnServer {
     /// [`OwnError`].
     pub fn throwaway() -> Result<Option<Self>, OwnError> {
         let Some(binaries) = find() else { return Ok(None) };
-        let folder = std::env::temp_dir().join(format!("fleetwright-postgres-{}", process::unique()));
-        Self::start(&binaries, &folder, Purpose::Throwaway).map(Some)
+        Self::start_in(&binaries, home::fresh(&std::env::temp_dir())?, Purpose::Throwaway).map(Some)
+    }
+
+    /// A server that keeps what was committed, in a folder of its own that whoever starts it removes: see
+    /// [`OwnServer::folder`].
+    ///
+    /// # Errors
+    /// [`OwnError`].
+    pub fn temporary(binaries: &Binaries) -> Result<Self, OwnError> {
+        Self::start_in(binaries, home::fresh(&std::env::temp_dir())?, Purpose::Lasting)
+    }
+
+    /// What it keeps its files in.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where it is reached.
     #[must_use]
     pub fn url(&self) -> String {
-        match self.purpose {
-            Purpose::Lasting => {
-                let socket = encoded(&self.socket());
-                format!("postgres://{USER}@localhost:{}/postgres?host={socket}", self.port)
-            }
-            Purpose::Throwaway => format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port),
-        }
+        format!("postgres://{USER}@localhost:{SOCKET_PORT}/postgres?host={}", encoded(&self.socket()))
     }
 
     /// Whether it was found running.
@@ -167,7 +192,7 @@ impl OwnServer {
 
     fn end(&mut self, mode: &str) -> Result<(), OwnError> {
         if process::postmaster(&self.data()).is_some() {
-            let mut command = process::command(&self.binaries.program("pg_ctl"), false);
+            let mut command = process::command(&self.binaries.program("pg_ctl"), false)?;
             process::succeed(command.args(["stop", "-m", mode, "-w", "-D"]).arg(self.data()).current_dir("/"))?;
         }
         self.reap();
@@ -215,7 +240,7 @@ impl OwnServer {
 
     /// Makes the folder fit for use, and the data when there is none.
     fn prepare(&self) -> Result<(), OwnError> {
-        if self.purpose == Purpose::Lasting && self.socket().as_os_str().len() > SOCKET_FOLDER_MAX {
+        if self.socket().as_os_str().len() > SOCKET_FOLDER_MAX {
             return Err(OwnError::TooLong { folder: self.socket() });
         }
         fs::create_dir_all(self.socket()).map_err(system("create the folder", &self.socket()))?;
@@ -238,8 +263,8 @@ impl OwnServer {
         if fresh.exists() {
             fs::remove_dir_all(&fresh).map_err(system("remove", &fresh))?;
         }
-        let mut initdb = process::command(&self.binaries.program("initdb"), false);
-        initdb.args(["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]);
+        let mut initdb = process::command(&self.binaries.program("initdb"), false)?;
+        initdb.args(["-U", USER, "--auth-local=trust", "--auth-host=reject", "-E", "UTF8", "--locale=C"]);
         if self.purpose == Purpose::Throwaway {
             initdb.arg("--no-sync");
         }
@@ -282,8 +307,8 @@ impl OwnServer {
     fn spawn(&self) -> Result<Child, OwnError> {
         let log = self.fresh_log()?;
         let errors = log.try_clone().map_err(system("write", &self.log()))?;
-        let mut server = process::command(&self.binaries.program("postgres"), self.purpose == Purpose::Throwaway);
-        server.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
+        let mut server = process::command(&self.binaries.program("postgres"), self.purpose == Purpose::Throwaway)?;
+        server.arg("-D").arg(self.data()).arg("-p").arg(SOCKET_PORT.to_string());
         server.args(self.settings().iter().flat_map(|setting| ["-c", setting.as_str()]));
         process::apart(&mut server);
         let started = server.current_dir(&self.folder).stdin(std::process::Stdio::null()).stdout(log).stderr(errors);
@@ -299,42 +324,25 @@ impl OwnServer {
     }
 
     fn settings(&self) -> Vec<String> {
-        let mut settings = vec!["max_connections=100".to_owned(), "log_checkpoints=off".to_owned()];
-        match self.purpose {
+        let own: &[&str] = match self.purpose {
             // The first change of a page after a checkpoint writes the whole page: packed, pages are a fifth; and with six times
             // the usual time between checkpoints there are far fewer of them. A crash reads what was written since the last one,
             // which at 100 KB/s for half an hour are seconds.
-            Purpose::Lasting => settings.extend([
-                "listen_addresses=".to_owned(),
-                format!("unix_socket_directories={}", self.socket().display()),
-                "wal_compression=on".to_owned(),
-                "checkpoint_timeout=30min".to_owned(),
-                "max_wal_size=2GB".to_owned(),
-            ]),
-            Purpose::Throwaway => settings.extend(
-                [
-                    "listen_addresses=127.0.0.1",
-                    "unix_socket_directories=",
-                    "fsync=off",
-                    "synchronous_commit=off",
-                    "full_page_writes=off",
-                ]
-                .map(str::to_owned),
-            ),
-        }
-        settings
+            Purpose::Lasting => &["wal_compression=on", "checkpoint_timeout=30min", "max_wal_size=2GB"],
+            Purpose::Throwaway => &["fsync=off", "synchronous_commit=off", "full_page_writes=off"],
+        };
+        let socket = format!("unix_socket_directories={}", self.socket().display());
+        let common = ["max_connections=100", "log_checkpoints=off", "listen_addresses=", &socket];
+        common.iter().chain(own).map(|setting| (*setting).to_owned()).collect()
     }
 
     /// Waits until it takes connections.
     fn wait(&mut self) -> Result<(), OwnError> {
-        let host = match self.purpose {
-            Purpose::Lasting => self.socket().display().to_string(),
-            Purpose::Throwaway => "127.0.0.1".to_owned(),
-        };
+        let host = self.socket().display().to_string();
         let deadline = Instant::now() + START_PATIENCE;
         loop {
             let mut ready = Command::new(self.binaries.program("pg_isready"));
-            ready.args(["-q", "-U", USER, "-h", &host, "-p", &self.port.to_string()]);
+            ready.args(["-q", "-U", USER, "-h", &host, "-p", &SOCKET_PORT.to_string()]);
             let ready = ready.status().map_err(system("run", &self.binaries.program("pg_isready")))?;
             if ready.success() {
                 return Ok(());
@@ -392,11 +400,6 @@ fn lock(folder: &Path) -> Result<File, OwnError> {
             Err(TryLockError::Error(source)) => return Err(system("lock", &path)(source)),
         }
     }
-}
-
-fn free_port(folder: &Path) -> Result<u16, OwnError> {
-    let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    bound.map(|address| address.port()).map_err(system("find a port for", folder))
 }
 
 fn system(what: &'static str, path: &Path) -> impl Fn(io::Error) -> OwnError {

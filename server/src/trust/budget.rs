@@ -1,5 +1,5 @@
-//! How much one stream may say: messages and bytes refill at a steady rate, and what goes beyond waits. A flood holds up
-//! nobody but whoever sends it.
+//! How much the agent of one cluster may say, on all its streams: messages and bytes refill at a steady rate, and what goes
+//! beyond waits. A flood holds up nobody but its sender, and connecting again buys no second burst.
 
 /// A bucket of messages and one of bytes; a debt is what has to be waited for. Moments are milliseconds of any clock that does
 /// not go back.
@@ -13,7 +13,7 @@ pub(crate) struct Budget {
     at_ms: i64,
 }
 
-/// What a stream may say.
+/// What an agent may say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Messages at once.
@@ -27,9 +27,10 @@ pub(crate) struct Limits {
 }
 
 impl Default for Limits {
-    /// A snapshot of 5,000 pods takes about 100 messages and 3 MB; a busy cluster sends a few messages a second.
+    /// A snapshot of 5,000 pods takes about 100 messages and 3 MB; a busy cluster sends a few messages a second. The burst is a
+    /// snapshot of 25,000 pods; a larger one takes a second for each 14,000 pods beyond.
     fn default() -> Self {
-        Self { messages_burst: 4_000, messages_per_s: 200, bytes_burst: 256 << 20, bytes_per_s: 8 << 20 }
+        Self { messages_burst: 4_000, messages_per_s: 200, bytes_burst: 16 << 20, bytes_per_s: 8 << 20 }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The gate before every gRPC method and every page: what it takes to pass, and who has passed.
 //!
-//! Agents pass with whatever they show, because only their first message says for which cluster they speak; the session
-//! service judges it then. Clients are judged here.
+//! Only an agent's first message says for which cluster it speaks, and the session service judges it then. To get that far it
+//! must show a certificate or the token of an issuer that some agent of the trust file has, and until it is admitted no more
+//! than that message is read. Clients are judged here, and again while an answer lasts.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,12 +12,16 @@ use axum::extract::{Request as PageRequest, State};
 use axum::http::{HeaderMap, Request, Response, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
+use futures::StreamExt;
 use futures::future::BoxFuture;
+use http_body::Frame;
+use http_body_util::{BodyStream, StreamBody};
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 use tracing::warn;
 
+use super::admission::Admission;
 use super::book::{Book, Shown};
 use super::tls::Peer;
 use super::{Refusal, Scope};
@@ -93,44 +98,121 @@ where
         let mut inner = std::mem::replace(&mut self.inner, behind);
         let book = Arc::clone(&self.book);
         Box::pin(async move {
-            match pass(&book, &mut request).await {
-                Ok(()) => inner.call(request).await,
-                Err(status) => Ok(status.into_http()),
-            }
+            let lasts = match pass(&book, &mut request).await {
+                Ok(lasts) => lasts,
+                Err(status) => return Ok(status.into_http()),
+            };
+            let response = inner.call(request).await?;
+            Ok(match lasts {
+                Some((token, scope)) => response.map(|body| while_trusted(body, book, token, scope)),
+                None => response,
+            })
         })
     }
 }
 
-async fn pass(book: &Book, request: &mut Request<Body>) -> Result<(), Status> {
+/// What a client showed and needs, for as long as it is answered.
+type Lasts = Option<(Option<String>, Scope)>;
+
+async fn pass(book: &Book, request: &mut Request<Body>) -> Result<Lasts, Status> {
     let path = request.uri().path();
     let needs = needs(path).ok_or_else(|| Status::unimplemented(format!("there is no method {path}")))?;
     let shown = shown(request);
+    let place = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.place));
     match needs {
-        Needs::Nothing => {}
+        Needs::Nothing => {
+            place.iter().for_each(|place| place.known());
+            Ok(None)
+        }
         Needs::Agent => {
+            if let Err(refusal) = book.could_be_an_agent(&shown) {
+                let peer = address(request.extensions().get::<Peer>());
+                warn!(peer, reason = %refusal, "an agent is refused");
+                return Err(Status::unauthenticated(NOT_AN_AGENT));
+            }
+            let stream = match &place {
+                Some(place) => Some(place.begin_agent().ok_or_else(one_stream)?),
+                None => None,
+            };
+            let admission = Admission::of(stream);
+            let body = std::mem::take(request.body_mut());
+            *request.body_mut() = admission.guard(body);
             request.extensions_mut().insert(shown);
+            request.extensions_mut().insert(admission);
+            Ok(None)
         }
         Needs::Client(scope) => match book.client(shown.token.as_deref(), scope).await {
-            Ok(client) => {
-                if let Some(client) = client {
-                    request.extensions_mut().insert(client);
-                }
+            Ok(_) if !place.is_none_or(|place| place.admit_client()) => Err(full()),
+            Ok(Some(client)) => {
+                request.extensions_mut().insert(client);
+                Ok(Some((shown.token, scope)))
             }
-            Err(refusal) => return Err(refused(path, request.extensions().get::<Peer>(), &refusal)),
+            Ok(None) => Ok(None),
+            Err(refusal) => Err(refused(path, request.extensions().get::<Peer>(), &refusal)),
         },
     }
-    Ok(())
+}
+
+/// What everybody hears who may not speak for a cluster: the same for clusters that exist and for others.
+pub(crate) const NOT_AN_AGENT: &str =
+    "what was shown is not trusted to speak for this cluster; the server's log says why";
+
+fn one_stream() -> Status {
+    Status::resource_exhausted("a connection carries one Connect stream at a time; open another connection")
+}
+
+/// Every place of admitted peers is taken.
+pub(crate) fn full() -> Status {
+    Status::resource_exhausted(
+        "this server has as many connections as its limit of open files allows; raise the limit, or add a replica",
+    )
+}
+
+/// `body` to its end, or until its reader is trusted no longer. Asked again when the trust file changes, and every minute.
+fn while_trusted(body: Body, book: Arc<Book>, token: Option<String>, scope: Scope) -> Body {
+    let frames = BodyStream::new(body);
+    let refused = Box::pin(async move { until_refused(&book, token.as_deref(), scope).await });
+    let rest = futures::stream::unfold(Some((frames, refused)), async |left| {
+        let (mut frames, mut refused) = left?;
+        tokio::select! {
+            frame = frames.next() => Some((frame?, Some((frames, refused)))),
+            refusal = &mut refused => Some((Ok(last(&refusal)), None)),
+        }
+    });
+    Body::new(StreamBody::new(rest))
+}
+
+async fn until_refused(book: &Book, token: Option<&str>, scope: Scope) -> Refusal {
+    let mut changes = book.changes();
+    loop {
+        book.may_have_changed(&mut changes, None).await;
+        if let Err(refusal) = book.client(token, scope).await {
+            warn!(reason = %refusal, "an answer to a client is cut short");
+            return refusal;
+        }
+    }
+}
+
+/// The trailers that tell a client why its answer ends.
+fn last<D>(refusal: &Refusal) -> Frame<D> {
+    let status = Status::unauthenticated(refusal.to_string());
+    let (head, _) = status.into_http::<Body>().into_parts();
+    Frame::trailers(head.headers)
+}
+
+fn address(peer: Option<&Peer>) -> String {
+    peer.map_or_else(|| "unknown".to_owned(), |peer| peer.address.to_string())
 }
 
 fn refused(path: &str, peer: Option<&Peer>, refusal: &Refusal) -> Status {
-    let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.address.to_string());
+    let peer = address(peer);
     warn!(path, peer, reason = %refusal, "a client is refused");
     Status::unauthenticated(format!("{refusal}; send `authorization: Bearer <token>`"))
 }
 
 fn shown(request: &Request<Body>) -> Shown {
-    let certificate = request.extensions().get::<Peer>().and_then(|peer| peer.certificate.clone());
-    Shown { token: bearer(request.headers()), certificate }
+    let certificates = request.extensions().get::<Peer>().map(|peer| peer.certificates.clone());
+    Shown { token: bearer(request.headers()), certificates: certificates.unwrap_or_default() }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {
@@ -148,12 +230,24 @@ pub(crate) async fn before_pages(
     request: PageRequest,
     next: Next,
 ) -> axum::response::Response {
+    let place = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.place));
     if OPEN_PAGES.contains(&request.uri().path()) {
+        place.iter().for_each(|place| place.known());
         return next.run(request).await;
     }
     let token = bearer(request.headers()).or_else(|| password(request.headers()));
     match book.client(token.as_deref(), Scope::Read).await {
-        Ok(_) => next.run(request).await,
+        Ok(_) if !place.is_none_or(|place| place.admit_client()) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", full().message())).into_response()
+        }
+        Ok(None) => next.run(request).await,
+        Ok(Some(_)) => {
+            let response = next.run(request).await;
+            response.map(|body| {
+                let trusted = async move { drop(until_refused(&book, token.as_deref(), Scope::Read).await) };
+                axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(trusted)))
+            })
+        }
         Err(refusal) => {
             warn!(path = request.uri().path(), reason = %refusal, "a reader of the page is refused");
             let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"fleetwright\", charset=\"UTF-8\"")];

@@ -1,47 +1,68 @@
 //! The keys of an issuer: from a file, or asked of the issuer itself and kept. Keys that are rotated are found without a
 //! restart: a file is read again when it changes, an issuer is asked again for a key that is not known, though not more
-//! often than every [`ASK_AGAIN`], so that made-up tokens cost nobody anything.
+//! often than [`keyring`] allows, so that made-up tokens cost nobody anything.
+//!
+//! An issuer is asked once at a time, on a thread that ends with the answer: an issuer that does not answer holds up neither
+//! other issuers nor anything else of this process.
+
+mod ask;
+mod keyring;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use jsonwebtoken::jwk::JwkSet;
-use serde::Deserialize;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use tokio::sync::watch;
 
 use super::Refusal;
 use super::file::IssuerTrust;
+use keyring::{Keyring, Look};
 
-/// An issuer is not asked more often than this.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Keys are asked for again after this long even if all are known, so that a withdrawn key is believed no longer.
-const BELIEVE: Duration = Duration::from_secs(15 * 60);
-/// An issuer that does not answer in this time does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A key set is a few kilobytes.
-const LARGEST: u64 = 1 << 20;
+/// Issuers that are asked at one moment. Each has a thread, and one that hangs is not asked again at once.
+const ASKED_AT_ONCE: usize = 64;
+
+/// An issuer's claim `iss`, and the file with the authorities that vouch for its address.
+type Source = (String, Option<PathBuf>);
+type Ask = dyn Fn(&str, Option<&Path>) -> Result<JwkSet, String> + Send + Sync;
 
 /// Keys of issuers, by where they come from.
-#[derive(Debug, Default)]
 pub(crate) struct Issuers {
-    known: Mutex<BTreeMap<(String, Option<PathBuf>), Known>>,
+    shared: Arc<Shared>,
 }
 
-#[derive(Debug, Clone)]
+struct Shared {
+    ask: Box<Ask>,
+    known: Mutex<BTreeMap<Source, Known>>,
+}
+
+#[derive(Default)]
 struct Known {
-    keys: Arc<JwkSet>,
-    asked: Instant,
+    ring: Keyring,
+    /// Completes when the question that is under way is answered.
+    under_way: Option<watch::Receiver<()>>,
 }
 
-#[derive(Deserialize)]
-struct Discovery {
-    issuer: String,
-    jwks_uri: String,
+impl Default for Issuers {
+    fn default() -> Self {
+        Self::asking(ask::ask)
+    }
+}
+
+impl fmt::Debug for Issuers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuers").finish_non_exhaustive()
+    }
 }
 
 impl Issuers {
+    /// Issuers that are asked by `ask`.
+    pub(super) fn asking(ask: impl Fn(&str, Option<&Path>) -> Result<JwkSet, String> + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared { ask: Box::new(ask), known: Mutex::default() }) }
+    }
+
     /// The keys by which a token of `issuer` that names `key_id` is judged.
     ///
     /// # Errors
@@ -51,28 +72,70 @@ impl Issuers {
             return read(path).map(Arc::new).map_err(Refusal);
         }
         let source = (issuer.issuer.clone(), issuer.ca_file.clone());
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&source).cloned();
-        if let Some(known) = &known {
-            let age = known.asked.elapsed();
-            let has = key_id.is_none_or(|id| known.keys.find(id).is_some());
-            if age < ASK_AGAIN || has && age < BELIEVE {
-                return Ok(Arc::clone(&known.keys));
+        match self.look(&source, key_id)? {
+            Ok(keys) => Ok(keys),
+            Err(mut answered) => {
+                // The sender says nothing: it is dropped when the answer is kept.
+                let _closed = answered.changed().await;
+                let known = self.shared.known();
+                let ring = known.get(&source).map(|known| &known.ring);
+                ring.map_or_else(|| Err(Refusal("nothing was asked".to_owned())), |ring| ring.kept(Instant::now()))
             }
         }
-        let (address, ca_file) = source.clone();
-        let asked = tokio::task::spawn_blocking(move || ask(&address, ca_file.as_deref())).await;
-        let asked = asked.unwrap_or_else(|fault| Err(fault.to_string()));
-        let keys = match (asked, known) {
-            (Ok(keys), _) => Arc::new(keys),
-            (Err(error), Some(known)) => {
-                tracing::warn!(issuer = issuer.issuer, error, "an issuer does not answer; its last keys are believed");
-                known.keys
+    }
+
+    /// The keys, or what to wait for.
+    fn look(&self, source: &Source, key_id: Option<&str>) -> Result<Result<Arc<JwkSet>, watch::Receiver<()>>, Refusal> {
+        let mut known = self.shared.known();
+        let asked = known.values().filter(|known| known.is_asked()).count();
+        let entry = known.entry(source.clone()).or_default();
+        match (entry.ring.look(key_id, entry.is_asked(), Instant::now()), &entry.under_way) {
+            (Look::Use(keys), _) => Ok(Ok(keys)),
+            (Look::Refuse(refusal), _) => Err(refusal),
+            (Look::Wait, Some(answered)) => Ok(Err(answered.clone())),
+            (Look::Wait, None) => Err(Refusal("nothing was asked".to_owned())),
+            (Look::Ask, _) if asked >= ASKED_AT_ONCE => {
+                Err(Refusal(format!("{ASKED_AT_ONCE} issuers are being asked for their keys at this moment")))
             }
-            (Err(error), None) => return Err(Refusal(format!("keys of issuer {:?}: {error}", issuer.issuer))),
-        };
-        let entry = Known { keys: Arc::clone(&keys), asked: Instant::now() };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(source, entry);
-        Ok(keys)
+            (Look::Ask, _) => {
+                let (done, answered) = watch::channel(());
+                entry.under_way = Some(answered.clone());
+                let (shared, of) = (Arc::clone(&self.shared), source.clone());
+                let thread = std::thread::Builder::new().name("issuer".to_owned());
+                let begun = thread.spawn(move || shared.ask(&of, done));
+                if let Err(error) = begun {
+                    entry.under_way = None;
+                    return Err(Refusal(format!("no thread to ask issuer {:?} on: {error}", source.0)));
+                }
+                Ok(Err(answered))
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Whether a question is under way. Its sender is gone when it has been answered, or has failed in whatever way.
+    fn is_asked(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|answered| answered.has_changed().is_ok())
+    }
+}
+
+impl Shared {
+    /// Asks the issuer and keeps what it answers; `done` goes when that is done, also by a panic.
+    fn ask(&self, source: &Source, done: watch::Sender<()>) {
+        let answer = (self.ask)(&source.0, source.1.as_deref());
+        if let Err(error) = &answer {
+            tracing::warn!(issuer = source.0, error, "an issuer does not answer; its last keys are believed for a day");
+        }
+        if let Some(entry) = self.known().get_mut(source) {
+            entry.ring.answered(answer, Instant::now());
+            entry.under_way = None;
+        }
+        drop(done);
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Source, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,35 +145,5 @@ fn read(path: &Path) -> Result<JwkSet, String> {
     serde_json::from_str(&text).map_err(|error| tried(error.to_string()))
 }
 
-/// Asks the issuer, as OpenID Connect Discovery says.
-fn ask(issuer: &str, ca_file: Option<&Path>) -> Result<JwkSet, String> {
-    let roots = match ca_file {
-        None => RootCerts::WebPki,
-        Some(path) => RootCerts::new_with_certs(&authorities(path)?),
-    };
-    let tls = TlsConfig::builder().root_certs(roots).build();
-    let config = ureq::Agent::config_builder().tls_config(tls).https_only(true).timeout_global(Some(PATIENCE));
-    let agent = config.build().new_agent();
-    let about: Discovery = get(&agent, &format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?;
-    if about.issuer != issuer {
-        return Err(format!("the issuer calls itself {:?}", about.issuer));
-    }
-    get(&agent, &about.jwks_uri)
-}
-
-fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
-    let pem = std::fs::read(path).map_err(|error| format!("certificates {}: {error}", path.display()))?;
-    let certificates = parse_pem(&pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    Ok(certificates.collect())
-}
-
-fn get<T: serde::de::DeserializeOwned>(agent: &ureq::Agent, address: &str) -> Result<T, String> {
-    let tried = |why: String| format!("GET {address}: {why}");
-    let mut answer = agent.get(address).call().map_err(|error| tried(error.to_string()))?;
-    let body = answer.body_mut().with_config().limit(LARGEST).read_to_vec();
-    let body = body.map_err(|error| tried(error.to_string()))?;
-    serde_json::from_slice(&body).map_err(|error| tried(error.to_string()))
-}
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-mod doors;
+pub(crate) mod doors;
 
 use super::Scope;
 use super::budget::{Budget, Limits};

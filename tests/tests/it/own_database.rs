@@ -14,13 +14,13 @@ fn serve(data: &str) -> Running {
 
 /// The process of the PostgreSQL below the server.
 fn postmaster(data: &Path) -> Option<u32> {
-    let file = std::fs::read_to_string(data.join("data/postmaster.pid")).ok()?;
+    let file = std::fs::read_to_string(data.join("postgres/data/postmaster.pid")).ok()?;
     file.lines().next()?.trim().parse().ok()
 }
 
 /// A folder for the database of a server.
 fn data_in(folder: &Folder) -> PathBuf {
-    PathBuf::from(folder.file("store/marker", "")).parent().expect("it has a parent").to_owned()
+    folder.path().join("store")
 }
 
 /// A server that is asked to stop as soon as it has a database, and long before it serves anybody.
@@ -70,4 +70,20 @@ fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in
     assert_ne!(postmaster(&data), database);
     assert_eq!(third.stop(PATIENCE), 0);
     assert_eq!(postmaster(&data), None, "a server that ends in order stops its PostgreSQL");
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_refused_and_left_alone() {
+    if installed("a_folder_of_somebody_else_is_refused_and_left_alone").is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let theirs = folder.file("lock", "theirs");
+    let data = folder.path().display().to_string();
+    let arguments =
+        ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", &data];
+    let ended = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").run(PATIENCE);
+    assert_eq!(ended.status, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("is not empty and was not made by Fleetwright"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(theirs).unwrap(), "theirs");
 }

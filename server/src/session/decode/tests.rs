@@ -4,7 +4,7 @@ use engine::model::{Catalogue, NodePool, OptInRules, Requirements, Resources, Ti
 use super::*;
 
 fn decoder() -> Decoder {
-    Decoder::new(Arc::default(), ReadPools::new(pools_by_name), Limits::default())
+    Decoder::new(Arc::default(), ReadPools::new(pools_by_name), Limits::default(), &Ledger::default())
 }
 
 /// Pools that know nothing but their name and, as their node class, the class manifests that there are.
@@ -283,7 +283,7 @@ fn pools_are_read_again_when_a_manifest_changes_and_only_changed_ones_are_told()
 #[test]
 fn more_than_the_limits_is_refused() {
     let limits = Limits { definitions: 1, definition_bytes: 8, manifests: 1, manifest_bytes: 1, ..Limits::default() };
-    let mut decoder = Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), limits);
+    let mut decoder = Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), limits, &Ledger::default());
     let labels =
         |tag, key: &str| change(Change::DefineLabelSet(define(tag, &v1::LabelSet { labels: pairs(&[(key, "")]) })));
     assert!(matches!(decoder.take(labels(1, "a long key")), Err(Fault::TooMuch { limit: 8, .. })));

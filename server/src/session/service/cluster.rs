@@ -1,7 +1,8 @@
 //! The task of one cluster: the owner of its [`Session`].
 
 use std::collections::VecDeque;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use engine::control::{Instruction, InstructionId};
 use engine::model::Timestamp;
@@ -14,6 +15,7 @@ use tracing::warn;
 
 use super::{INCOMING, ORDERS};
 use crate::session::state::{Output, Session, SessionEvent};
+use crate::trust::budget::{Budget, Limits};
 
 /// How often a session is told the time. Silence and deadlines are counted in tens of seconds.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,6 +29,29 @@ pub(super) struct Seat {
     pub(super) incoming: mpsc::Sender<Incoming>,
     /// From the control loop.
     pub(super) orders: mpsc::Sender<Order>,
+    /// What the cluster's agent may say.
+    pub(super) allowance: Arc<Allowance>,
+}
+
+/// A budget that outlives streams.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    begun: Instant,
+    budget: Mutex<Budget>,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { begun: Instant::now(), budget: Mutex::new(Budget::new(Limits::default(), 0)) }
+    }
+
+    /// Takes a message of `size` bytes into account. How long to wait before the next one is read.
+    pub(super) fn spend(&self, size: usize) -> Duration {
+        let passed = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = budget.spend(i64::try_from(size).unwrap_or(i64::MAX), passed);
+        Duration::from_millis(wait.unsigned_abs())
+    }
 }
 
 /// What streams bring.
@@ -94,7 +119,7 @@ impl Task {
         let (orders, ordered) = mpsc::channel(ORDERS);
         let task =
             Self { session, incoming: comes, orders: ordered, events, to_tell: VecDeque::new(), stream: None, stop };
-        (Seat { incoming, orders }, task)
+        (Seat { incoming, orders, allowance: Arc::new(Allowance::new()) }, task)
     }
 
     /// Runs until the server stops or the control loop is gone.

@@ -14,6 +14,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 
 use super::*;
 
+mod strangers;
+
 /// Long enough for a busy machine; nothing waits for it to pass.
 const DEADLINE: Duration = Duration::from_secs(60);
 

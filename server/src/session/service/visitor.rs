@@ -2,20 +2,22 @@
 //! speak for.
 
 use std::net::SocketAddr;
-use std::time::SystemTime;
 
 use engine::control::ClusterId;
 use fleetwright_proto::v1;
 use tonic::{Request, Status, Streaming};
 use tracing::warn;
 
+use crate::trust::admission::Admission;
 use crate::trust::book::{Book, Shown, Until};
+use crate::trust::gate;
 use crate::trust::tls::Peer;
 
 /// Whoever opened a stream.
 pub(super) struct Visitor {
     shown: Shown,
     address: Option<SocketAddr>,
+    admission: Admission,
 }
 
 impl Visitor {
@@ -24,30 +26,38 @@ impl Visitor {
         Self {
             shown: extensions.get::<Shown>().cloned().unwrap_or_default(),
             address: extensions.get::<Peer>().map(|peer| peer.address),
+            admission: extensions.get::<Admission>().cloned().unwrap_or_default(),
         }
     }
 
     /// Until when the visitor may speak for `cluster`.
     ///
     /// # Errors
-    /// Why not; the log says it too, without what was shown.
+    /// Why not; the log says more than the visitor hears, and neither says what was shown.
     pub(super) async fn admit(&self, book: &Book, cluster: &ClusterId) -> Result<Until, Status> {
+        let until = self.judge(book, cluster).await?;
+        if self.admission.admit() { Ok(until) } else { Err(gate::full()) }
+    }
+
+    async fn judge(&self, book: &Book, cluster: &ClusterId) -> Result<Until, Status> {
         book.agent(cluster, &self.shown).await.map_err(|refusal| {
             let peer = self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
             warn!(%cluster, peer, reason = %refusal, "an agent is refused");
-            Status::unauthenticated(format!("not trusted to speak for cluster {cluster:?}: {refusal}"))
+            Status::unauthenticated(gate::NOT_AN_AGENT)
         })
     }
-}
 
-/// Completes when what was shown holds no longer.
-pub(super) async fn ends(until: Until) -> Status {
-    match until {
-        None => std::future::pending().await,
-        Some(until) => {
-            let left = until.duration_since(SystemTime::now()).unwrap_or_default();
-            tokio::time::sleep(left).await;
-            Status::unauthenticated("the token has expired; connect again with a fresh one")
+    /// Completes when the visitor may speak for `cluster` no longer: it is judged again when its time is over, when what it was
+    /// judged by has changed, and every minute.
+    pub(super) async fn ends(&self, book: &Book, cluster: &ClusterId, admitted: Until) -> Status {
+        let (mut changes, mut until) = (book.changes(), admitted);
+        while until.is_some() {
+            book.may_have_changed(&mut changes, until).await;
+            match self.judge(book, cluster).await {
+                Ok(again) => until = again,
+                Err(refused) => return refused,
+            }
         }
+        std::future::pending().await
     }
 }

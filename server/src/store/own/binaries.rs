@@ -26,7 +26,8 @@ pub fn find() -> Option<Binaries> {
 /// The version that made the data in `folder`; the newest when there is no data, or none of that version.
 #[must_use]
 pub fn find_for(folder: &Path) -> Option<Binaries> {
-    let made_by = std::fs::read_to_string(folder.join("data").join("PG_VERSION")).unwrap_or_default();
+    let made_by =
+        std::fs::read_to_string(super::home::below(folder).join("data").join("PG_VERSION")).unwrap_or_default();
     let all = all();
     all.iter().find(|binaries| binaries.major == made_by.trim()).or(all.first()).cloned()
 }

@@ -4,21 +4,14 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{OwnError, system};
 
-/// A name that no other process of this machine has, nor another call.
-pub(super) fn unique() -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// `program`, as a user that PostgreSQL agrees to. `tied`: it ends when the thread that started it ends.
-pub(super) fn command(program: &Path, tied: bool) -> Command {
-    let user = stand_in();
+pub(super) fn command(program: &Path, tied: bool) -> Result<Command, OwnError> {
+    let user = stand_in()?;
     if user.is_none() && !tied {
-        return Command::new(program);
+        return Ok(Command::new(program));
     }
     let mut command = Command::new("setpriv");
     if let Some(user) = user {
@@ -28,7 +21,7 @@ pub(super) fn command(program: &Path, tied: bool) -> Command {
         command.args(["--pdeathsig", "QUIT"]);
     }
     command.arg(program);
-    command
+    Ok(command)
 }
 
 /// Signals for our terminal are not for PostgreSQL, which must outlive our own end.
@@ -40,29 +33,33 @@ pub(super) fn apart(command: &mut Command) {
 pub(super) fn give(folder: &Path) -> Result<(), OwnError> {
     let private = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
     fs::set_permissions(folder, private).map_err(system("protect", folder))?;
-    let Some(user) = stand_in() else { return Ok(()) };
+    let Some(user) = stand_in()? else { return Ok(()) };
     for path in [folder.to_owned(), folder.join("socket")] {
         std::os::unix::fs::chown(&path, Some(user.id), Some(user.group)).map_err(system("give away", &path))?;
     }
     Ok(())
 }
 
+#[derive(Debug, PartialEq, Eq)]
 struct User {
     id: u32,
     group: u32,
 }
 
-/// The user in place of root; `None` when this process is not root.
-fn stand_in() -> Option<User> {
+/// The user in place of root; `None` when this process is not root. It is `postgres` and nobody else: every daemon that runs
+/// as `nobody` would be the master of a PostgreSQL that does.
+fn stand_in() -> Result<Option<User>, OwnError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    if ids.split_whitespace().nth(1) != Some("0") {
-        return None;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    if ids.and_then(|ids| ids.split_whitespace().nth(1)) != Some("0") {
+        return Ok(None);
     }
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let named = |name: &str| users.lines().find_map(|line| user(line, name));
-    // The number that Linux gives `nobody`, for machines without a list of users.
-    Some(named("postgres").or_else(|| named("nobody")).unwrap_or(User { id: 65534, group: 65534 }))
+    postgres(&users).map(Some).ok_or(OwnError::NoUser)
+}
+
+fn postgres(users: &str) -> Option<User> {
+    users.lines().find_map(|line| user(line, "postgres"))
 }
 
 /// From `name:password:id:group:…`.
@@ -93,4 +90,17 @@ pub(super) fn succeed(command: &mut Command) -> Result<(), OwnError> {
     let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = format!("{} {}", program.to_string_lossy(), words.join(" "));
     Err(OwnError::Failed { program, said: String::from_utf8_lossy(&ended.stderr).trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{User, postgres};
+
+    #[test]
+    fn root_hands_over_to_postgres_and_to_nobody_else() {
+        let nobody = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n";
+        assert_eq!(postgres(nobody), None);
+        let debian = format!("{nobody}postgres:x:101:104:PostgreSQL administrator,,,:/var/lib/postgresql:/bin/bash\n");
+        assert_eq!(postgres(&debian), Some(User { id: 101, group: 104 }));
+    }
 }

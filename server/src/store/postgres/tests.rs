@@ -11,7 +11,7 @@ use sqlx::migrate::Migrator;
 
 use super::super::conformance::skipped;
 use super::super::log::DecisionRow;
-use super::super::own::{self, OwnServer, Purpose};
+use super::super::own::{self, OwnServer};
 use super::super::rails::FreezeScope;
 use super::super::undertaking::IntentState;
 use super::*;
@@ -99,7 +99,7 @@ async fn decisions_resume_by_themselves_after_restarts_crashes_and_cuts() {
         return skipped("decisions_resume_by_themselves_after_restarts_crashes_and_cuts");
     };
     let folder = std::env::temp_dir().join(format!("fw-load-{}", std::process::id()));
-    let mut server = OwnServer::start(&binaries, &folder, Purpose::Lasting).unwrap();
+    let mut server = OwnServer::start(&binaries, &folder).unwrap();
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     let (stop, stopped) = watch::channel(false);
     let clusters = ["a", "b", "c", "d"];

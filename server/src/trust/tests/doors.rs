@@ -1,31 +1,32 @@
 //! Tokens and certificates at the door, signed by real keys.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
 use super::super::Scope;
 use super::super::book::{Book, Shown};
 use super::super::file::IssuerTrust;
+use super::super::tls::{Certificates, TlsFiles};
 use super::super::token::judge;
 
-const ISSUER: &str = "https://oidc.example/id/ONE";
+pub(crate) const ISSUER: &str = "https://oidc.example/id/ONE";
 const SUBJECT: &str = "system:serviceaccount:fleetwright-system:fleetwright-agent";
 
 /// An issuer with one P-256 key.
-struct Issuer {
+pub(crate) struct Issuer {
     key: EncodingKey,
     public: Jwk,
 }
 
 impl Issuer {
-    fn new(key_id: &str) -> Self {
+    pub(crate) fn new(key_id: &str) -> Self {
         let pair = KeyPair::generate().unwrap();
         let key = EncodingKey::from_ec_der(&pair.serialize_der());
         let mut public = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
@@ -33,12 +34,12 @@ impl Issuer {
         Self { key, public }
     }
 
-    fn keys(&self) -> JwkSet {
+    pub(crate) fn keys(&self) -> JwkSet {
         JwkSet { keys: vec![self.public.clone()] }
     }
 
     /// A good token for an hour from `now`, with `changes` to its claims.
-    fn token(&self, now: i64, changes: Value) -> String {
+    pub(crate) fn token(&self, now: i64, changes: Value) -> String {
         let mut claims =
             json!({ "iss": ISSUER, "sub": SUBJECT, "aud": ["fleetwright"], "exp": now + 3600, "nbf": now });
         for (name, value) in changes.as_object().unwrap() {
@@ -110,16 +111,16 @@ fn a_secret_that_both_sides_could_know_proves_nothing() {
 }
 
 /// A folder with a trust file and key sets.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("fleetwright-trust-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, text).unwrap();
         path
@@ -133,14 +134,14 @@ impl Drop for Folder {
 }
 
 fn shown(token: &str) -> Shown {
-    Shown { token: Some(token.to_owned()), certificate: None }
+    Shown { token: Some(token.to_owned()), certificates: Vec::new() }
 }
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
 
-fn agent_entry(cluster: &str, keys: &str) -> String {
+pub(crate) fn agent_entry(cluster: &str, keys: &str) -> String {
     format!(
         "[[agents]]\ncluster = '{cluster}'\ntoken = {{ issuer = '{ISSUER}', subject = '{SUBJECT}', jwks-file = '{keys}' }}\n"
     )
@@ -189,12 +190,62 @@ async fn a_certificate_speaks_for_the_name_that_it_holds() {
     let folder = Folder::new("certificates");
     let text = "[[agents]]\ncluster = 'edge'\ncertificate-name = 'edge.agents.example'\n";
     let book = Book::read(folder.write("trust.toml", text)).unwrap();
-    let with = |name: &str| Shown { token: None, certificate: Some(certificate(name)) };
-    assert_eq!(book.agent("edge", &with("edge.agents.example")).await, Ok(None));
+    let with = |name: &str| Shown { token: None, certificates: vec![certificate(name)] };
+    assert!(
+        book.agent("edge", &with("edge.agents.example")).await.unwrap().is_some(),
+        "it is judged again in a minute"
+    );
+    let refusal = book.agent("edge", &with("*.agents.example")).await.unwrap_err().to_string();
+    assert!(refusal.contains("wildcard"), "{refusal}");
     let refusal = book.agent("edge", &with("other.agents.example")).await.unwrap_err().to_string();
     assert!(refusal.contains("not for \"edge.agents.example\""), "{refusal}");
     let refusal = book.agent("edge", &Shown::default()).await.unwrap_err().to_string();
     assert!(refusal.contains("shows no certificate"), "{refusal}");
+}
+
+/// A folder with an authority in `ca.crt` and a server's certificate by it.
+fn authority(folder: &Folder) -> rcgen::Issuer<'static, KeyPair> {
+    let mut about = CertificateParams::new(Vec::new()).unwrap();
+    about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    folder.write("ca.crt", &about.self_signed(&key).unwrap().pem());
+    let issuer = rcgen::Issuer::new(about, key);
+    let key = KeyPair::generate().unwrap();
+    let server = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    folder.write("tls.crt", &server.pem());
+    folder.write("tls.key", &key.serialize_pem());
+    issuer
+}
+
+fn authorities(folder: &Folder) -> Certificates {
+    let path = |name: &str| folder.0.join(name);
+    let files = TlsFiles { certificate: path("tls.crt"), key: path("tls.key"), client_ca: Some(path("ca.crt")) };
+    Certificates::read(files).unwrap()
+}
+
+#[test]
+fn a_certificate_is_believed_until_it_ends_and_while_its_authority_is_trusted() {
+    let folder = Folder::new("vouch");
+    let issuer = authority(&folder);
+    let certificates = authorities(&folder);
+    let mut about = CertificateParams::new(vec!["edge.agents.example".to_owned()]).unwrap();
+    // 2027-01-15T08:00:00Z, which is 1,800,000,000 s since 1970.
+    about.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    about.not_after = rcgen::date_time_ymd(2027, 1, 15);
+    let end = UNIX_EPOCH + Duration::from_secs(1_799_971_200);
+    let shown = [about.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().clone()];
+    let minute = Duration::from_secs(60);
+    let vouched = |before: u64| certificates.vouch(&shown, end - Duration::from_secs(before), minute);
+    assert_eq!(vouched(3_600), Ok(end - Duration::from_secs(3_540)), "no end within the minute");
+    // It is good at its last second and not after it.
+    assert_eq!(vouched(30), Ok(end + Duration::from_secs(1)));
+    assert!(certificates.vouch(&shown, end + Duration::from_secs(1), minute).unwrap_err().contains("not believed"));
+    // Another authority takes the place of the one that signed it.
+    let _other = authority(&folder);
+    let later = SystemTime::now() + minute;
+    File::options().write(true).open(folder.0.join("ca.crt")).unwrap().set_modified(later).unwrap();
+    assert!(certificates.refresh());
+    assert!(vouched(3_600).unwrap_err().contains("not believed"));
 }
 
 #[tokio::test]

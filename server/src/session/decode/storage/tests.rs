@@ -5,10 +5,11 @@ use prost::Message;
 use super::super::pools::ReadPools;
 use super::super::{Decoder, Limits};
 use super::*;
+use crate::session::account::Ledger;
 use fleetwright_proto::v1::change::Change;
 
 fn decoder() -> Decoder {
-    Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), Limits::default())
+    Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), Limits::default(), &Ledger::default())
 }
 
 fn change(change: Change) -> v1::Change {

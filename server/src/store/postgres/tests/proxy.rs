@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream, unix};
 use tokio::sync::oneshot;
 
 /// A simple query, `COMMIT`, as it travels: kind, length (4 + 7), text with its end.
@@ -29,11 +29,13 @@ impl Proxy {
     /// Stands in front of the server at `url`.
     pub(super) async fn start(url: &str) -> Self {
         let (before, rest) = url.split_once('@').unwrap();
-        let (server, database) = rest.split_once('/').unwrap();
+        let (_, rest) = rest.split_once('/').unwrap();
+        let (database, folder) = rest.split_once("?host=").unwrap();
+        let socket = format!("{folder}/.s.PGSQL.5432");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = format!("{before}@{}/{database}", listener.local_addr().unwrap());
         let armed = Arc::new(AtomicU8::new(0));
-        tokio::spawn(accept(listener, server.to_owned(), Arc::clone(&armed)));
+        tokio::spawn(accept(listener, socket, Arc::clone(&armed)));
         Self { url: proxy, armed }
     }
 
@@ -49,12 +51,12 @@ impl Proxy {
 
 async fn accept(listener: TcpListener, server: String, armed: Arc<AtomicU8>) {
     while let Ok((client, _)) = listener.accept().await {
-        let Ok(server) = TcpStream::connect(&server).await else { continue };
+        let Ok(server) = UnixStream::connect(&server).await else { continue };
         tokio::spawn(carry(client, server, Arc::clone(&armed)));
     }
 }
 
-async fn carry(client: TcpStream, server: TcpStream, armed: Arc<AtomicU8>) {
+async fn carry(client: TcpStream, server: UnixStream, armed: Arc<AtomicU8>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let (cut, cutting) = oneshot::channel();
@@ -62,7 +64,12 @@ async fn carry(client: TcpStream, server: TcpStream, armed: Arc<AtomicU8>) {
 }
 
 /// Passes requests on until the wire is to be cut; says how.
-async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, armed: Arc<AtomicU8>, cut: oneshot::Sender<()>) {
+async fn requests(
+    mut from: OwnedReadHalf,
+    mut to: unix::OwnedWriteHalf,
+    armed: Arc<AtomicU8>,
+    cut: oneshot::Sender<()>,
+) {
     let mut bytes = vec![0; 65536];
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
         let commit = bytes[..count].windows(COMMIT.len()).any(|window| window == COMMIT);
@@ -83,7 +90,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, armed: Arc<At
 }
 
 /// Passes answers on until the wire is cut. What the server has been told before it has done: it reads its input to the end.
-async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, cutting: oneshot::Receiver<()>) {
+async fn answers(mut from: unix::OwnedReadHalf, mut to: OwnedWriteHalf, cutting: oneshot::Receiver<()>) {
     let told = async {
         if cutting.await.is_err() {
             std::future::pending::<()>().await;

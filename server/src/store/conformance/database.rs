@@ -1,0 +1,78 @@
+//! A database for tests: one of its own inside the server of `FLEETWRIGHT_TEST_DATABASE_URL`, else a throw-away server. Never
+//! the database of `DATABASE_URL`, which is where people's servers keep their state.
+
+use std::io::Write;
+
+use sqlx::{Connection, PgConnection};
+
+use crate::store::own::OwnServer;
+
+/// Names a PostgreSQL on which tests may make databases.
+const VARIABLE: &str = "FLEETWRIGHT_TEST_DATABASE_URL";
+
+pub(super) struct TestDatabase {
+    pub(super) url: String,
+    /// Where it was made, and its name; `None` when the server goes with this value.
+    made: Option<(String, String)>,
+    _server: Option<OwnServer>,
+}
+
+impl TestDatabase {
+    /// A fresh one; without a PostgreSQL, `test` is told to have been skipped.
+    pub(super) async fn new(test: &str) -> Option<Self> {
+        if let Some(given) = given(|name| std::env::var(name).ok()) {
+            let name = format!("fleetwright_test_{}", std::process::id());
+            run(&given, &format!("CREATE DATABASE {name}")).await;
+            return Some(Self { url: beside(&given, &name), made: Some((given, name)), _server: None });
+        }
+        let Some(server) = OwnServer::throwaway().unwrap() else {
+            skipped(test);
+            return None;
+        };
+        Some(Self { url: server.url(), made: None, _server: Some(server) })
+    }
+
+    pub(super) async fn remove(self) {
+        if let Some((given, name)) = &self.made {
+            run(given, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        }
+    }
+}
+
+fn given(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    variable(VARIABLE).filter(|url| !url.is_empty())
+}
+
+async fn run(url: &str, statement: &str) {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    // The name is this process's number: nothing of it comes from outside.
+    sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// The address of another database of the same server.
+fn beside(url: &str, name: &str) -> String {
+    let (address, options) = url.split_once('?').map_or((url, String::new()), |(a, o)| (a, format!("?{o}")));
+    let host = address.find("://").map_or(0, |scheme| scheme + 3);
+    let end = address[host..].find('/').map_or(address.len(), |path| host + path);
+    format!("{}/{name}{options}", &address[..end])
+}
+
+/// Says that a test cannot run here, past the test harness, which shows what a passing test prints only when asked. Where
+/// somebody relies on the answer, it fails.
+pub(in crate::store) fn skipped(test: &str) {
+    let relied_on = std::env::var("CI").is_ok_and(|ci| !["", "false", "0"].contains(&ci.as_str()));
+    assert!(!relied_on, "{test} must run under CI, and there is no PostgreSQL here: apt-get install postgresql");
+    let told = format_args!("SKIPPED {test}: no {VARIABLE} and no PostgreSQL is installed here\n");
+    let _ = std::io::stderr().write_fmt(told);
+}
+
+#[test]
+fn tests_never_touch_the_database_of_servers() {
+    let only = |wanted: &'static str| move |name: &str| (name == wanted).then(|| "postgres://host/db".to_owned());
+    assert_eq!(given(only("DATABASE_URL")), None);
+    assert_eq!(given(only("FLEETWRIGHT_STORE_DATABASE_URL")), None);
+    assert!(given(only(VARIABLE)).is_some());
+    assert_eq!(beside("postgres://me@host:1/prod?sslmode=require", "t"), "postgres://me@host:1/t?sslmode=require");
+    assert_eq!(beside("postgres://me@localhost", "t"), "postgres://me@localhost/t");
+}
