@@ -142,7 +142,10 @@ fn read(manifests: &Manifests, options: &Options) -> Reading {
 fn said(manifests: &Manifests, Reading { pools, refused }: &Reading) -> ReadManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
     ReadManifests {
-        pools: named(ManifestKind::NodePool).map(|((_, name), _)| record(name, pools, refused, manifests)).collect(),
+        pools: named(ManifestKind::NodePool)
+            .filter(|(_, manifest)| !is_foreign(manifest))
+            .map(|((_, name), _)| record(name, pools, refused, manifests))
+            .collect(),
         classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, refused)).collect(),
     }
 }
@@ -180,6 +183,14 @@ fn meta(name: &Text, manifest: Option<&Manifest>, refused: &[InputError]) -> Poo
 fn metadata(manifest: &Manifest) -> Value {
     let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
     object["metadata"].clone()
+}
+
+/// Whether another controller buys for the NodePool: its NodeClass is of a foreign API group (EKS Auto Mode). Its status and its nodes
+/// are that controller's.
+fn is_foreign(manifest: &Manifest) -> bool {
+    let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
+    let group = object["spec"]["template"]["spec"]["nodeClassRef"]["group"].as_str();
+    group.is_some_and(|group| group != "karpenter.k8s.aws")
 }
 
 /// What is wrong with the specification of one object.
@@ -358,6 +369,18 @@ mod tests {
         assert_eq!((facts(&one).0, facts(&other).0), ("a".to_owned(), "b".to_owned()));
         assert_eq!(facts(&one).1, facts(&other).1);
         assert_ne!(facts(&one).1, facts(&third).1);
+    }
+
+    #[test]
+    fn a_pool_of_a_foreign_node_class_is_left_to_its_controller() {
+        let (key, mut auto) = pool("auto", "In");
+        let mut json: Value = serde_json::from_slice(&auto.json).unwrap();
+        json["spec"]["template"]["spec"]["nodeClassRef"] =
+            serde_json::json!({"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"});
+        auto.json = json.to_string().into_bytes();
+        let read =
+            reader("us-east-1".to_owned(), None).read(&Manifests::from([(key, auto), pool("general", "In"), class()]));
+        assert_eq!(read.pools.iter().map(|record| record.pool.name.as_ref()).collect::<Vec<_>>(), ["general"]);
     }
 
     #[test]

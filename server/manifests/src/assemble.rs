@@ -6,6 +6,7 @@
 
 mod drains;
 mod expand;
+mod foreign;
 mod nodes;
 mod owners;
 mod pods;
@@ -81,6 +82,7 @@ pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, n
     let mut karpenter = Karpenter::read(inventory, problems, notes);
     let defaults = SpreadDefaults::read(inventory, &cluster.workloads, options, problems, notes);
     apply_reservations(&mut karpenter.classes, options, notes);
+    let foreign = foreign::set_aside(&mut karpenter.pools, &karpenter.classes, options, notes);
     let nothing =
         |region: Text| Captured { input: PlanningInput::default(), notes: Vec::new(), region: region.to_string() };
     let Some(snapshot) = snapshot(options, problems) else { return nothing(Text::default()) };
@@ -103,6 +105,7 @@ pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, n
     let mut pools = pools::build_pools(shop, pools, &classes, &overlays, notes);
     pools.iter_mut().for_each(|pool| tighten(pool, options));
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
+    let nodes = nodes.into_iter().map(|node| foreign.release(node)).collect();
     let input = populate(&cluster, nodes, pools, (options, defaults), problems, notes);
     Captured { input, notes: Vec::new(), region: region.to_string() }
 }

@@ -51,12 +51,18 @@ impl PodSpec {
     /// Reads the specification at `at`.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Self {
+        Self::read_beside(at, None)
+    }
+
+    /// Reads the specification at `at` of a pod whose status is `status`.
+    #[must_use]
+    pub fn read_beside(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Self {
         let at = at.clone().required();
         check_containers(&at);
         let affinity = at.at("affinity");
         let host_network = at.at("hostNetwork").bool().unwrap_or(false);
         let base = PodShape {
-            requests: resources::effective(&at),
+            requests: resources::effective(&at, status),
             node_selector: syntax::labels(&at.at("nodeSelector")),
             node_affinity: node_affinity::required(&affinity.at("nodeAffinity")),
             preferred_node_affinity: node_affinity::preferred(&affinity.at("nodeAffinity")),

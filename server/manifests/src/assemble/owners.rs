@@ -47,12 +47,13 @@ impl Owners {
         format!("{}/{}", owner.kind, owner.name).into()
     }
 
-    /// The Deployment behind the ReplicaSet `name`; of a ReplicaSet that is not in the input, the Deployment of the input whose
-    /// name it carries before the template hash.
+    /// The Deployment of the input behind the ReplicaSet `name`; of a ReplicaSet that is not in the input, the one whose name it
+    /// carries before the template hash. A ReplicaSet whose Deployment is not in the input stands for itself.
     fn deployment(&self, pod: &PodObject, name: &Text) -> Option<Text> {
         let namespace = &pod.meta.namespace;
         if let Some(deployment) = self.replica_sets.get(&(namespace.clone(), name.clone())) {
-            return deployment.clone();
+            let known = |name: &&Text| self.deployments.contains(&(namespace.clone(), (*name).clone()));
+            return deployment.as_ref().filter(known).cloned();
         }
         let hash = pod.meta.labels.get("pod-template-hash")?;
         let deployment: Text = name.strip_suffix(hash.as_ref())?.strip_suffix('-')?.into();

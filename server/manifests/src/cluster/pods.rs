@@ -37,7 +37,7 @@ impl PodObject {
         let phase = status.at("phase").str().unwrap_or("Pending");
         let mirror = meta.owned_by("Node").is_some() || annotation(at, "kubernetes.io/config.mirror").is_some();
         Self {
-            spec: PodSpec::read(&at.at("spec")),
+            spec: PodSpec::read_beside(&at.at("spec"), Some(&status)),
             finished: matches!(phase, "Succeeded" | "Failed"),
             succeeded: phase == "Succeeded",
             nominated: status.at("nominatedNodeName").text().filter(|name| !name.is_empty()),

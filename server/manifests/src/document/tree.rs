@@ -7,29 +7,30 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Number, Value};
 
 /// Bookkeeping of API server and kubelet that takes most of a dump's bytes and says nothing to planning.
-const UNREAD: [&str; 5] = [
-    "managedFields",
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "containerStatuses",
-    "initContainerStatuses",
-    "ephemeralContainerStatuses",
-];
+const UNREAD: [&str; 3] =
+    ["managedFields", "kubectl.kubernetes.io/last-applied-configuration", "ephemeralContainerStatuses"];
+
+/// Lists of which little is read, and the fields of their items that are: what a container holds while it is resized in place.
+const PARTLY_READ: [&str; 2] = ["containerStatuses", "initContainerStatuses"];
+const READ_OF_STATUS: [&str; 3] = ["name", "allocatedResources", "resources"];
 
 /// Reads one value within what is left of a budget.
 #[derive(Clone, Copy)]
 pub struct Lean<'b> {
     left: &'b Cell<usize>,
     root: bool,
+    /// Whether the value is of a list that is partly read, or an item of it.
+    partly: bool,
 }
 
 impl<'b> Lean<'b> {
     /// A whole document: a map or nothing.
     pub fn root(left: &'b Cell<usize>) -> Self {
-        Self { left, root: true }
+        Self { left, root: true, partly: false }
     }
 
     fn inner(self) -> Self {
-        Self { root: false, ..self }
+        Self { root: false, partly: false, ..self }
     }
 
     fn count<E: Error>(self) -> Result<(), E> {
@@ -120,7 +121,7 @@ impl<'de> Visitor<'de> for Lean<'_> {
         }
         self.count()?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self.inner())? {
+        while let Some(item) = items.next_element_seed(Self { root: false, ..self })? {
             list.push(item);
         }
         list.shrink_to_fit();
@@ -131,7 +132,8 @@ impl<'de> Visitor<'de> for Lean<'_> {
         self.count()?;
         let mut fields: Vec<(String, Value)> = Vec::new();
         while let Some(key) = entries.next_key::<String>()? {
-            if UNREAD.contains(&key.as_str()) {
+            let unread = UNREAD.contains(&key.as_str()) || self.partly && !READ_OF_STATUS.contains(&key.as_str());
+            if unread {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -141,7 +143,8 @@ impl<'de> Visitor<'de> for Lean<'_> {
                     super::MAX_TOP_FIELDS
                 )));
             }
-            let value = entries.next_value_seed(self.inner())?;
+            let partly = PARTLY_READ.contains(&key.as_str());
+            let value = entries.next_value_seed(Self { partly, ..self.inner() })?;
             fields.push((key, value));
         }
         map_of(fields).map(Value::Object).map_err(A::Error::custom)

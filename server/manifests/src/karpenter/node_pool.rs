@@ -68,7 +68,7 @@ impl ClassReference {
     /// Whether it names an EC2NodeClass, the only kind of class that is planned for.
     #[must_use]
     pub fn is_ec2(&self) -> bool {
-        self.group.as_ref() == "karpenter.k8s.aws" && self.kind.as_ref() == "EC2NodeClass"
+        self.group.as_ref() == OUR_GROUP
     }
 
     /// Reads the object at `at`, which must be there with all its fields.
@@ -83,9 +83,17 @@ impl ClassReference {
         if group?.contains('/') {
             return group_at.unexpected(group?, "an API group without version, such as karpenter.k8s.aws");
         }
+        if group? == OUR_GROUP && kind? != OUR_KIND {
+            return at.at("kind").unexpected(kind?, OUR_KIND);
+        }
         Some(Self { group: group?.into(), kind: kind?.into(), name: name?.into() })
     }
 }
+
+/// The API group of the NodeClasses that are planned for.
+const OUR_GROUP: &str = "karpenter.k8s.aws";
+/// The only kind of that group.
+const OUR_KIND: &str = "EC2NodeClass";
 
 /// Labels that a template may have.
 const MOST_LABELS: usize = 100;
@@ -144,7 +152,9 @@ impl NodePoolManifest {
             Some(NotReady::NodeClass(text.into()))
         };
         let class_not_ready = match class {
-            None => missing(),
+            None if self.class.is_ec2() => missing(),
+            // A catalogue of the user's own stands for machines of any cloud.
+            None => None,
             Some(class) => class.not_ready.clone().map(NotReady::NodeClass),
         };
         NodePool {

@@ -13,12 +13,20 @@ pub(super) struct Record<'o> {
     pub(super) options: &'o Options,
     notes: BTreeSet<(Text, usize, String, String)>,
     behaviours: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The apiVersion that older objects were written in, by source, document and title.
+    versions: BTreeMap<(Text, usize, String), String>,
     errors: BTreeSet<InputError>,
 }
 
 impl<'o> Record<'o> {
     pub(super) fn new(options: &'o Options) -> Self {
-        Self { options, notes: BTreeSet::new(), behaviours: BTreeMap::new(), errors: BTreeSet::new() }
+        Self {
+            options,
+            notes: BTreeSet::new(),
+            behaviours: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            errors: BTreeSet::new(),
+        }
     }
 
     /// What is said about the object `title` in document `number` of `source`.
@@ -38,7 +46,9 @@ impl<'o> Record<'o> {
         let fields = self.notes.into_iter().map(|(source, number, path, text)| {
             let (title, path) = path_parts(&path);
             let space = if path.is_empty() { "" } else { " " };
-            format!("{source}#{number} {title}{space}{path}: {text}")
+            let version = self.versions.get(&(source.clone(), number, title.to_owned()));
+            let version = version.map_or_else(String::new, |version| format!("{version} "));
+            format!("{source}#{number} {version}{title}{space}{path}: {text}")
         });
         let behaviours = self.behaviours.into_iter().map(|(text, objects)| {
             let objects: Vec<String> = objects.into_iter().collect();
@@ -71,6 +81,12 @@ impl<'o> Desk<'_, 'o> {
 
     pub(super) fn plans(&self) -> bool {
         self.record.options.purpose == Purpose::Plan
+    }
+
+    /// Notes of this object name the version that it was written in.
+    pub(super) fn written_in(&mut self, version: &str) {
+        let key = (self.source.clone(), self.number, self.title.clone());
+        self.record.versions.insert(key, version.to_owned());
     }
 
     /// Says that the field at `path` was changed, defaulted or dropped, and why.

@@ -10,7 +10,7 @@ use super::kind::{self, Age, Kind};
 use super::pool::Pool;
 use super::record::{Desk, Record};
 use super::reference::STAND_IN;
-use super::shape::{Fields, join, map_mut};
+use super::shape::{Fields, join, map_mut, text};
 use super::{Converted, Options, Purpose, claim, class, kubelet, metadata, pool, provisioner, prune, workload};
 use crate::cursor::{Cursor, Problems, Site};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
@@ -78,6 +78,9 @@ impl<'o> Run<'o> {
             return;
         }
         let age = kind::age(&mut desk, kind, &entry.object);
+        if let Some(version) = text(&entry.object, "apiVersion").filter(|_| age != Age::V1) {
+            desk.written_in(version);
+        }
         let is_claim = matches!(kind, Kind::Machine | Kind::NodeClaim);
         if is_claim && age != Age::V1 && !desk.plans() {
             desk.note("", "left out, machines that exist are not converted; v1 makes new ones");

@@ -1,23 +1,27 @@
 //! What a pod asks for: containers, sidecars, init phases, pod level, overhead (Kubernetes: pod resource calculation,
 //! KEP-753 and KEP-2837).
 
+use std::collections::BTreeMap;
+
 use engine::model::quantity;
 use engine::model::resources::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
 use engine::model::{Resources, Text};
 
 use crate::{Cursor, syntax};
 
-/// The effective request of the pod whose specification stands at `at`, `pods: 1` included.
-pub fn effective(at: &Cursor<'_>) -> Resources {
+/// The effective request of the pod whose specification stands at `at`, `pods: 1` included. `status` is the pod's, if it has one:
+/// while a pod is resized in place, kube-scheduler sets aside the larger of what it asks for and what it still holds.
+pub fn effective(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Resources {
+    let held = status.map(Held::read).unwrap_or_default();
     let mut total = Resources::new();
     for container in at.at("containers").list() {
-        total.add(&container_requests(&container));
+        total.add(&held.raise(&container, container_requests(&container)));
     }
     let containers = total.clone();
     let mut sidecars = Resources::new();
     let mut peak = Resources::new();
     for container in at.at("initContainers").list() {
-        let mut phase = container_requests(&container);
+        let mut phase = held.raise(&container, container_requests(&container));
         if is_sidecar(&container) {
             total.add(&phase);
             sidecars.add(&phase);
@@ -34,6 +38,45 @@ pub fn effective(at: &Cursor<'_>) -> Resources {
     total.add(&at.at("overhead").resources());
     total.set(PODS, 1);
     total
+}
+
+/// What the containers of a pod were given, by name (Kubernetes: KEP-1287).
+#[derive(Debug, Default)]
+struct Held {
+    containers: BTreeMap<Text, Resources>,
+    /// The kubelet cannot carry the resize out: what is asked for does not count.
+    infeasible: bool,
+}
+
+impl Held {
+    fn read(status: &Cursor<'_>) -> Self {
+        let lists = ["containerStatuses", "initContainerStatuses"].map(|key| status.at(key).list());
+        let read = |container: &Cursor<'_>| {
+            let mut most = container.at("allocatedResources").resources();
+            most.raise_to(&container.at("resources").at("requests").resources());
+            Some((container.at("name").text()?, most))
+        };
+        let containers = lists.iter().flatten().filter_map(read).filter(|(_, most)| !most.is_empty()).collect();
+        let infeasible = |condition: &Cursor<'_>| {
+            condition.at("type").str() == Some("PodResizePending") && condition.at("reason").str() == Some("Infeasible")
+        };
+        let conditions = status.at("conditions").list();
+        let infeasible = status.at("resize").str() == Some("Infeasible") || conditions.iter().any(infeasible);
+        Self { containers, infeasible }
+    }
+
+    fn raise(&self, container: &Cursor<'_>, asked: Resources) -> Resources {
+        let held = container.at("name").text().and_then(|name| self.containers.get(&name));
+        match held {
+            Some(held) if self.infeasible => held.clone(),
+            Some(held) => {
+                let mut most = asked;
+                most.raise_to(held);
+                most
+            }
+            None => asked,
+        }
+    }
 }
 
 /// Whether the init container at `at` keeps running beside the ordinary ones.

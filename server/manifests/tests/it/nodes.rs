@@ -122,3 +122,52 @@ fn a_node_without_allocatable_is_noted() {
     let notes = captured(text).notes;
     assert!(notes.iter().any(|note| note.contains("bare")), "{notes:?}");
 }
+
+const FOREIGN: &str = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: auto}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: eks.amazonaws.com, kind: NodeClass, name: default}
+      requirements: [{key: kubernetes.io/arch, operator: In, values: [amd64]}]
+---
+";
+
+#[test]
+fn pools_of_a_foreign_node_class_are_left_to_their_controller_and_their_nodes_give_room() {
+    let text =
+        FOREIGN.to_owned() + &node("theirs", ", karpenter.sh/nodepool: auto, karpenter.sh/initialized: 'true'", "");
+    let captured = captured(&text);
+    let pools: Vec<&str> = captured.input.pools.iter().map(|pool| pool.name.as_ref()).collect();
+    assert_eq!(pools, ["default"]);
+    assert_eq!(nodes(&captured.input), "theirs initialized taints [] pods []");
+    assert_eq!(captured.input.nodes[0].pool, None);
+    let note = |note: &String| note.contains("NodePool/auto (eks.amazonaws.com/NodeClass)");
+    assert!(captured.notes.iter().any(note), "{:?}", captured.notes);
+}
+
+#[test]
+fn with_a_catalogue_of_its_own_and_no_class_of_ours_any_pool_is_planned_for() {
+    let file = br#"{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue","regions":[{"name":"r","zones":["r1"]}],"types":[
+      {"name":"box","capacity":{"cpu":"4","memory":"16Gi"},"offerings":[{"zone":"r1","capacityType":"on-demand","priceUsdPerHour":1}]}]}"#;
+    let catalogue = Some(manifests::Source { name: "machines.json".into(), bytes: file.to_vec() });
+    let options = manifests::Options { catalogue, ..manifests::Options::default() };
+    let read = |text: &str| manifests::read(&[crate::source(text)], &options).expect("a valid pool").input.pools;
+    let alone = read(FOREIGN);
+    assert_eq!((alone.len(), &alone[0].not_ready), (1, &None));
+    let ours = crate::POOL.replace("us-east-1a", "r1");
+    let beside = read(&(FOREIGN.to_owned() + &ours));
+    assert_eq!(beside.iter().map(|pool| pool.name.as_ref()).collect::<Vec<_>>(), ["default"]);
+}
+
+#[test]
+fn another_kind_of_our_group_is_refused() {
+    let text = crate::POOL.replace("kind: EC2NodeClass, name", "kind: NodeClass, name");
+    let refused = crate::refused(&text);
+    assert!(
+        refused.iter().any(|line| line.contains("nodeClassRef.kind") && line.contains("EC2NodeClass")),
+        "{refused:?}"
+    );
+}

@@ -106,3 +106,24 @@ fn namespaces_keep_their_labels_and_gain_their_name() {
     let labels: Vec<String> = input.namespaces["team"].iter().map(|(key, value)| format!("{key}={value}")).collect();
     assert_eq!(labels, ["kubernetes.io/metadata.name=team", "tier=a"]);
 }
+
+#[test]
+fn a_pod_that_is_resized_in_place_takes_the_larger_of_what_it_wants_and_holds() {
+    let resized = |conditions: &str, wanted: &str| {
+        let text = NODES.to_owned()
+            + &format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  nodeName: stays\n  containers: [{{name: a, resources: {{requests: {{cpu: {wanted}, memory: 1Gi}}}}}}]\n  initContainers: [{{name: s, restartPolicy: Always, resources: {{requests: {{cpu: 100m}}}}}}]\nstatus:\n  phase: Running\n  conditions: [{conditions}]\n  containerStatuses: [{{name: a, allocatedResources: {{cpu: '2', memory: 512Mi}}, resources: {{requests: {{cpu: 1500m, memory: 768Mi}}}}}}]\n  initContainerStatuses: [{{name: s, allocatedResources: {{cpu: 300m}}}}]\n---\n"
+            );
+        let input = captured(&text).input;
+        let pod = input.nodes.iter().find(|node| node.name.as_ref() == "stays").unwrap().pods[0].shape;
+        let requests = &input.shapes[pod as usize].requests;
+        (requests.get("cpu"), requests.get("memory"))
+    };
+    // It shrinks from 2 to 1 cores and grows from 768Mi to 1Gi; its sidecar shrinks from 300m to 100m.
+    assert_eq!(resized("", "'1'"), (2_300, 1 << 30));
+    // It grows to 3 cores.
+    assert_eq!(resized("", "'3'"), (3_300, 1 << 30));
+    // What the kubelet cannot give does not count.
+    let infeasible = "{type: PodResizePending, status: 'True', reason: Infeasible}";
+    assert_eq!(resized(infeasible, "'3'"), (2_300, 768 << 20));
+}

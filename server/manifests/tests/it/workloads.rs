@@ -71,6 +71,19 @@ fn a_replica_set_without_its_deployment_expands_by_itself() {
 }
 
 #[test]
+fn a_replica_set_whose_deployment_is_not_in_the_input_counts_its_live_pods() {
+    let set = workload("ReplicaSet", "web-77", "replicas: 3").replace(
+        "metadata: {name: web-77}",
+        "metadata: {name: web-77, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, controller: true}]}",
+    );
+    let text = set + &owned("web-77-a", "ReplicaSet", "web-77", "") + &owned("web-77-b", "ReplicaSet", "web-77", "");
+    // Three wanted, two live: one is lacking.
+    let expected =
+        "default/web-77-0 ReplicaSet/web-77\ndefault/web-77-a ReplicaSet/web-77\ndefault/web-77-b ReplicaSet/web-77";
+    assert_eq!(planned(&input(&text)), expected);
+}
+
+#[test]
 fn a_replica_set_that_is_not_in_the_input_is_known_by_its_hash() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-5d-x, labels: {pod-template-hash: 5d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d, controller: true}]}\nspec: {containers: [{name: a}]}\n---\n";
     let text = workload("Deployment", "web", "replicas: 1") + pod;
