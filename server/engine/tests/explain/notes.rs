@@ -23,6 +23,18 @@ fn a_workload_in_one_zone_that_need_not_be_is_told() {
 }
 
 #[test]
+fn a_workload_on_one_node_is_in_one_zone_whichever_the_node_is_launched_in() {
+    let world = World::new().pool(pool("general")).pods(3, "web", asks(100, 1)).buys(&[SMALL], "a", &[0, 1, 2]);
+    let anywhere = world.zones_of_last(&["a", "b"]);
+    assert_eq!(told(&anywhere), [format!("{ONE_ZONE}Deployment/web in default (3 pods, a){ONE_ZONE_ADVICE}")]);
+    // Two nodes may be launched in two zones.
+    let world = World::new().pool(pool("general")).pods(2, "web", asks(500, 1));
+    let world = world.buys(&[SMALL], "a", &[0]).zones_of_last(&["a", "b"]);
+    let world = world.buys(&[SMALL], "a", &[1]).zones_of_last(&["a", "b"]);
+    assert_eq!(told(&world), [""; 0]);
+}
+
+#[test]
 fn workloads_in_two_zones_single_pods_and_pinned_pods_are_no_surprise() {
     let world = World::new()
         .pool(pool("general"))

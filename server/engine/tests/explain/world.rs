@@ -282,6 +282,14 @@ impl World {
         self
     }
 
+    /// Lets the node that was bought last be launched in any of `zones`.
+    pub fn zones_of_last(mut self, zones: &[&str]) -> Self {
+        let node = self.plan.nodes.last_mut().expect("a node was bought");
+        node.zones = zones.iter().map(|zone| Text::from(*zone)).collect();
+        Arc::make_mut(&mut node.labels).remove(ZONE);
+        self
+    }
+
     pub fn explained(&self) -> Vec<Unschedulable> {
         unschedulable(&self.input, &self.plan)
     }

@@ -61,7 +61,9 @@ spec:
     assert_noted(&converted, &["Provisioner/spot spec.template.spec.expireAfter: added: Never"]);
     assert_noted(
         &converted,
-        &["in.yaml#2 karpenter.k8s.aws/v1alpha1 AWSNodeTemplate/shared spec.metadataOptions.httpPutResponseHopLimit: added: 2"],
+        &[
+            "in.yaml#2 karpenter.k8s.aws/v1alpha1 AWSNodeTemplate/shared spec.metadataOptions.httpPutResponseHopLimit: added: 2",
+        ],
     );
     assert_noted(&converted, &["AWSNodeTemplate/shared: AWS publishes no AL2 images"]);
     // 4 requirements, expiry, ttl, class reference; family, two selectors, hop limit.

@@ -40,10 +40,18 @@ pub(super) fn tell(input: &PlanningInput, plan: &Plan, workloads: &Workloads<'_>
 }
 
 /// The zone that all pods share although a launch option of one of their new nodes is for sale in another zone that the
-/// pods, their volumes and the pool allow.
+/// pods, their volumes and the pool allow. Pods of one new node share its zone, whichever of several it is launched in; the first is
+/// told then.
 fn needless_single_zone<'i>(input: &'i PlanningInput, plan: &'i Plan, pods: &[(u32, Place)]) -> Option<&'i Text> {
-    let zone = label(input, plan, pods.first()?.1, ZONE)?;
-    if pods.len() < 2 || !pods.iter().all(|(_, place)| label(input, plan, *place, ZONE) == Some(zone)) {
+    let first = pods.first()?.1;
+    let zone = match (label(input, plan, first, ZONE), first) {
+        (Some(zone), _) => zone,
+        (None, Place::Planned(at)) => plan.nodes[at as usize].zones.first()?,
+        (None, Place::Node(_)) => return None,
+    };
+    let shares = |place: Place| place == first || label(input, plan, place, ZONE) == Some(zone);
+    let certain = label(input, plan, first, ZONE).is_some() || pods.iter().all(|(_, place)| *place == first);
+    if pods.len() < 2 || !certain || !pods.iter().all(|(_, place)| shares(*place)) {
         return None;
     }
     let free = pods.iter().any(|(pod, place)| match place {
