@@ -14,7 +14,7 @@ use engine::model::{Text, Timestamp};
 use crate::failure::{is_capacity, is_missing_spot_role};
 use crate::machine;
 use crate::request::CREATE_FLEET;
-use crate::settings::Settings;
+use crate::terms::Terms;
 
 /// What an answer is read against.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) request: &'a LaunchRequest,
     /// The options that the fleet offered.
     pub(crate) offered: &'a [Override],
-    pub(crate) settings: &'a Settings,
+    /// What settings added to it.
+    pub(crate) terms: &'a Terms,
     /// When the answer came.
     pub(crate) now: Timestamp,
 }
@@ -49,7 +50,7 @@ pub(crate) fn outcome(answer: &CreateFleetOutput, asked: Asked<'_>) -> Result<La
 fn instance(group: &CreateFleetInstance, id: &str, asked: Asked<'_>) -> Result<Instance, CloudError> {
     let choice = group.launch_template_and_overrides().and_then(|both| both.overrides());
     let kind = group.instance_type().or(choice.and_then(|choice| choice.instance_type()));
-    let zone = choice.and_then(|choice| zone(choice, asked.settings)).or(group.availability_zone());
+    let zone = choice.and_then(|choice| zone(choice, asked.terms)).or(group.availability_zone());
     let (Some(kind), Some(zone)) = (kind, zone) else {
         let operation = format!("{CREATE_FLEET} (it tells instance {id} without its type or zone)");
         return Err(CloudError::Unknown { operation: Text::from(operation) });
@@ -70,8 +71,8 @@ fn instance(group: &CreateFleetInstance, id: &str, asked: Asked<'_>) -> Result<I
     })
 }
 
-fn zone<'a>(choice: &'a FleetLaunchTemplateOverrides, settings: &'a Settings) -> Option<&'a str> {
-    choice.availability_zone().or_else(|| settings.zone_of(choice.subnet_id()?))
+fn zone<'a>(choice: &'a FleetLaunchTemplateOverrides, terms: &'a Terms) -> Option<&'a str> {
+    choice.availability_zone().or_else(|| terms.zone_of(choice.subnet_id()?))
 }
 
 fn nothing_bought(errors: &[CreateFleetError], asked: Asked<'_>) -> CloudError {
@@ -102,7 +103,7 @@ fn lacks_spot_role(error: &CreateFleetError) -> bool {
 /// The option that an error is about; `None` when it does not say, and then it is about all of them.
 fn of(error: &CreateFleetError, asked: Asked<'_>) -> Option<Override> {
     let choice = error.launch_template_and_overrides()?.overrides()?;
-    let zone = Text::from(zone(choice, asked.settings)?);
+    let zone = Text::from(zone(choice, asked.terms)?);
     Some(Override { instance_type: Text::from(choice.instance_type()?.as_str()), zone })
 }
 

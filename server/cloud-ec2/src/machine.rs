@@ -11,7 +11,7 @@ pub(crate) const CLUSTER: &str = "fleetwright.dev/cluster";
 /// UID of the cluster.
 const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// NodeClaim.
-const CLAIM: &str = "fleetwright.dev/nodeclaim";
+pub(crate) const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// NodePool.
 const POOL: &str = "fleetwright.dev/nodepool";
 /// EC2NodeClass.

@@ -16,9 +16,10 @@ use engine::model::{Text, Timestamp};
 
 use crate::answer::{self, Asked};
 use crate::failure::Failure;
-use crate::machine::{self, CLUSTER, MANAGED};
+use crate::machine::{self, CLAIM, CLUSTER, MANAGED};
 use crate::request::{self, CREATE_FLEET};
 use crate::settings::Settings;
+use crate::terms::Terms;
 use crate::watch::Watch;
 
 const DESCRIBE: &str = "DescribeInstances";
@@ -111,6 +112,17 @@ impl Ec2Cloud {
 }
 
 impl Ec2Cloud {
+    /// The machine that an earlier call with the token of `request` and other parameters has bought: it has the tags of the same
+    /// NodeClaim. Buying under another token without having looked would buy a second one.
+    async fn bought_before(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
+        let tag = |key: &str, value: &Text| filter(format!("tag:{key}"), [value.as_ref()]);
+        let call = self.client.describe_instances().filters(ours());
+        let call = call.filters(tag(CLUSTER, &request.cluster)).filters(tag(CLAIM, &request.claim));
+        let owner = Owner { cluster: &request.cluster, uid: &request.cluster_uid };
+        let found = self.not_gone(call).await?.into_iter().find(|instance| instance.owned_by(owner).is_ok());
+        found.map(|instance| LaunchOutcome { instance, sold_out: Vec::new() }).ok_or(mismatch)
+    }
+
     /// Whether the machine is `owner`'s. One that has ended loses its tags some time.
     async fn owned(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let instance = self.describe(id).await?;
@@ -146,14 +158,23 @@ fn was_gone(change: &InstanceStateChange) -> bool {
 }
 
 impl CloudProvider for Ec2Cloud {
+    fn terms(&self, request: &LaunchRequest) -> Text {
+        Terms::resolve(request, &self.settings).to_text()
+    }
+
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
-        let request::Fleet { call, offered } = request::fleet(request, &self.settings)?;
+        let request::Fleet { call, offered, terms } = request::fleet(request, &self.settings)?;
         match call.send_with(&self.client).await {
             Ok(answer) => {
                 let now = (self.clock)();
-                answer::outcome(&answer, Asked { request, offered: &offered, settings: &self.settings, now })
+                answer::outcome(&answer, Asked { request, offered: &offered, terms: &terms, now })
             }
-            Err(error) => Err(Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered)),
+            Err(error) => match Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered) {
+                mismatch @ CloudError::IdempotentParameterMismatch { .. } => {
+                    self.bought_before(request, mismatch).await
+                }
+                other => Err(other),
+            },
         }
     }
 

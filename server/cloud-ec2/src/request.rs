@@ -11,8 +11,8 @@ use cloud::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
 use engine::model::{CapacityType, Text};
 use sha2::{Digest, Sha256};
 
-use crate::machine;
 use crate::settings::Settings;
+use crate::terms::Terms;
 
 /// The call, as errors name it.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
@@ -26,52 +26,50 @@ pub(crate) struct Fleet {
     pub(crate) call: CreateFleetInputBuilder,
     /// Those whose zone has a subnet, best first.
     pub(crate) offered: Vec<Override>,
+    /// What settings have added.
+    pub(crate) terms: Terms,
 }
 
 /// The `CreateFleet` for `request`.
 ///
 /// # Errors
 /// [`CloudError::Refused`] when the order cannot be expressed: reserved capacity, no option, too many, or none in a zone
-/// that has a subnet.
+/// that has a subnet; and when the terms that it was written down with cannot be read.
 pub(crate) fn fleet(request: &LaunchRequest, settings: &Settings) -> Result<Fleet, CloudError> {
-    let offered = offered(request, settings)?;
+    let terms = Terms::of(request, settings)?;
+    let offered = offered(request, &terms)?;
     let builder = CreateFleetInputBuilder::default()
         .r#type(FleetType::Instant)
         .client_token(client_token(request))
-        .launch_template_configs(template(&offered, settings));
+        .launch_template_configs(template(&offered, &terms));
     let builder = market(builder, request.capacity_type)?;
-    let tagged = [ResourceType::Instance, ResourceType::Volume].map(|kind| tagged(kind, request));
-    Ok(Fleet { call: builder.set_tag_specifications(Some(tagged.into())), offered })
+    let tagged = [ResourceType::Instance, ResourceType::Volume].map(|kind| tagged(kind, &terms));
+    Ok(Fleet { call: builder.set_tag_specifications(Some(tagged.into())), offered, terms })
 }
 
 fn refused(code: &str, message: String) -> CloudError {
     CloudError::Refused { operation: Text::from(CREATE_FLEET), code: Text::from(code), message }
 }
 
-fn offered(request: &LaunchRequest, settings: &Settings) -> Result<Vec<Override>, CloudError> {
+fn offered(request: &LaunchRequest, terms: &Terms) -> Result<Vec<Override>, CloudError> {
     let options = request.overrides.len();
     if options == 0 || options > MAX_OVERRIDES {
         let message = format!("{options} overrides, where 1 to {MAX_OVERRIDES} are allowed");
         return Err(refused("InvalidParameterValue", message));
     }
-    let has_subnet = |option: &&Override| settings.subnets.contains_key(option.zone.as_ref());
+    let has_subnet = |option: &&Override| terms.subnets.contains_key(option.zone.as_ref());
     let offered: Vec<Override> = request.overrides.iter().filter(has_subnet).cloned().collect();
     if offered.is_empty() {
-        return Err(refused("NoSubnet", no_subnet(request, settings)));
+        return Err(refused("NoSubnet", no_subnet(request)));
     }
     Ok(offered)
 }
 
-fn no_subnet(request: &LaunchRequest, settings: &Settings) -> String {
+fn no_subnet(request: &LaunchRequest) -> String {
     let mut zones: Vec<&str> = request.overrides.iter().map(|option| option.zone.as_ref()).collect();
     zones.sort_unstable();
     zones.dedup();
-    let known: Vec<&str> = settings.subnets.keys().map(String::as_str).collect();
-    format!(
-        "no subnet is configured for any zone of the order ({}); there are subnets for: {}",
-        zones.join(", "),
-        if known.is_empty() { "no zone".to_owned() } else { known.join(", ") },
-    )
+    format!("cloud.subnets names no subnet for any zone of the order ({})", zones.join(", "))
 }
 
 /// Names the order to EC2. Claims of two clusters may have one name, so the cluster is part of it.
@@ -81,12 +79,12 @@ fn client_token(request: &LaunchRequest) -> String {
     digest.iter().take(TOKEN_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn template(offered: &[Override], settings: &Settings) -> FleetLaunchTemplateConfigRequest {
+fn template(offered: &[Override], terms: &Terms) -> FleetLaunchTemplateConfigRequest {
     let specification = FleetLaunchTemplateSpecificationRequest::builder()
-        .launch_template_name(&settings.template.name)
-        .version(&settings.template.version)
+        .launch_template_name(&terms.template)
+        .version(&terms.version)
         .build();
-    let overrides = (0_u32..).zip(offered).map(|(rank, option)| one_override(rank, option, settings)).collect();
+    let overrides = (0_u32..).zip(offered).map(|(rank, option)| one_override(rank, option, terms)).collect();
     FleetLaunchTemplateConfigRequest::builder()
         .launch_template_specification(specification)
         .set_overrides(Some(overrides))
@@ -95,11 +93,11 @@ fn template(offered: &[Override], settings: &Settings) -> FleetLaunchTemplateCon
 
 /// The zone goes without saying beside the subnet, but errors echo the override, and that is how the zone of a failure is
 /// known (Karpenter: launching).
-fn one_override(rank: u32, option: &Override, settings: &Settings) -> FleetLaunchTemplateOverridesRequest {
+fn one_override(rank: u32, option: &Override, terms: &Terms) -> FleetLaunchTemplateOverridesRequest {
     FleetLaunchTemplateOverridesRequest::builder()
         .instance_type(InstanceType::from(option.instance_type.as_ref()))
         .availability_zone(option.zone.as_ref())
-        .set_subnet_id(settings.subnets.get(option.zone.as_ref()).cloned())
+        .set_subnet_id(terms.subnets.get(option.zone.as_ref()).cloned())
         .priority(f64::from(rank))
         .build()
 }
@@ -131,9 +129,9 @@ fn market(
     Ok(builder.target_capacity_specification(one.build()))
 }
 
-fn tagged(kind: ResourceType, request: &LaunchRequest) -> TagSpecification {
-    let tag = |(key, value): (String, String)| Tag::builder().key(key).value(value).build();
-    let tags = machine::tags(request).into_iter().map(tag).collect();
+fn tagged(kind: ResourceType, terms: &Terms) -> TagSpecification {
+    let tag = |(key, value): &(String, String)| Tag::builder().key(key).value(value).build();
+    let tags = terms.tags.iter().map(tag).collect();
     TagSpecification::builder().resource_type(kind).set_tags(Some(tags)).build()
 }
 

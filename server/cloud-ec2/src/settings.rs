@@ -26,10 +26,3 @@ pub struct LaunchTemplate {
     /// Version number, `$Default` or `$Latest`. With a number, an order that is sent again buys what it bought before.
     pub version: String,
 }
-
-impl Settings {
-    /// The zone whose machines go into `subnet`.
-    pub(crate) fn zone_of(&self, subnet: &str) -> Option<&str> {
-        self.subnets.iter().find(|(_, id)| id.as_str() == subnet).map(|(zone, _)| zone.as_str())
-    }
-}

@@ -21,6 +21,7 @@ pub(crate) fn order(capacity_type: CapacityType, overrides: &[Override]) -> Laun
         capacity_type,
         overrides: overrides.to_vec(),
         reservation: None,
+        terms: Text::default(),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct LaunchRequest {
     pub overrides: Vec<Override>,
     /// The capacity reservation to draw on.
     pub reservation: Option<Text>,
+    /// What [`CloudProvider::terms`] said when the order was written down; empty when it was not.
+    pub terms: Text,
 }
 
 /// One way to fill a request.
@@ -61,6 +63,7 @@ impl From<&LaunchOrder> for LaunchRequest {
             capacity_type: order.capacity_type,
             overrides: overrides.collect(),
             reservation: order.reservation.clone(),
+            terms: order.terms.clone(),
         }
     }
 }
@@ -135,8 +138,11 @@ pub enum CloudError {
         /// When, at the earliest, in milliseconds.
         retry_after_ms: i64,
     },
-    /// The token was used for another request.
-    #[error("the token {token} was used with other parameters before; a new attempt needs a new token")]
+    /// The token was used for another request, and no machine of that one is to be found. It may still have bought one, so the
+    /// NodeClaim gets no further attempt; a machine that shows up later is collected.
+    #[error(
+        "the token {token} was used with other parameters before, and the cloud lists no machine that came of that call"
+    )]
     IdempotentParameterMismatch {
         /// The token.
         token: Text,
@@ -203,7 +209,9 @@ impl CloudError {
                 let pair = |option: &Override| (option.instance_type.clone(), option.zone.clone());
                 Some(LaunchFailure::NoCapacity { sold_out: sold_out.iter().map(pair).collect() })
             }
-            Self::IdempotentParameterMismatch { .. } => Some(refused(&Text::from("IdempotentParameterMismatch"), true)),
+            Self::IdempotentParameterMismatch { .. } => {
+                Some(refused(&Text::from("IdempotentParameterMismatch"), false))
+            }
             Self::NotFound { .. } => Some(refused(&Text::from("NotFound"), false)),
             Self::Foreign { .. } => Some(refused(&Text::from("Foreign"), false)),
             Self::Refused { code, .. } => Some(refused(code, false)),
@@ -259,6 +267,14 @@ impl Instance {
 
 /// A cloud. Calls may be made by several tasks at once.
 pub trait CloudProvider: Send + Sync {
+    /// What the provider's own settings add to `request` (subnets, launch template, tags), in its own words. It is written down
+    /// with the order before the first call and comes back in [`LaunchRequest::terms`], so that an order that is sent again is the
+    /// same request although settings have changed. Empty where settings add nothing.
+    fn terms(&self, request: &LaunchRequest) -> Text {
+        let _nothing_is_added = request;
+        Text::default()
+    }
+
     /// Buys one machine.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ fn launch(claim: &str) -> Effect {
         capacity_type: CapacityType::Spot,
         options: Vec::new(),
         reservation: None,
+        terms: text(""),
     }))
 }
 

@@ -31,6 +31,8 @@ pub(crate) fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
         capacity_type: capacity_type(&request.capacity_type),
         overrides: request.overrides.into_iter().map(read_option).collect(),
         reservation: (!request.reservation.is_empty()).then(|| Text::from(request.reservation)),
+        // The simulated cloud has no settings of a server's.
+        terms: Text::default(),
     }
 }
 
@@ -198,6 +200,7 @@ mod tests {
             capacity_type: CapacityType::Reserved,
             overrides: vec![option_of("m5.large"), option_of("c5.large")],
             reservation: Some(Text::from("cr-1")),
+            terms: Text::default(),
         };
         assert_eq!(read_launch_request(launch_request(&request)), request);
         let plain = LaunchRequest { reservation: None, capacity_type: CapacityType::Spot, ..request };

@@ -27,6 +27,9 @@ struct Request {
     options: Vec<(String, String, i64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservation: Option<String>,
+    /// What the cloud's settings added. Rows of older programs have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    terms: String,
 }
 
 /// What is created in the cluster, and why.
@@ -59,10 +62,11 @@ struct Wanted {
     min_values: Option<u32>,
 }
 
-/// The row of a launch.
-pub(super) fn encode(decided: &DecidedLaunch) -> Intent {
+/// The row of a launch that has no terms yet, or those that it was first sent on; `terms` are the cloud's for the former.
+pub(super) fn encode(decided: &DecidedLaunch, terms: impl Fn(&LaunchOrder) -> Text) -> Intent {
     let order = &decided.machine.launch;
-    let request = serde_json::to_vec(&request(order));
+    let terms = if order.terms.is_empty() { terms(order) } else { order.terms.clone() };
+    let request = serde_json::to_vec(&request(order, &terms));
     let claim_order = serde_json::to_string(&claim(decided));
     Intent {
         claim: order.claim.to_string(),
@@ -74,7 +78,7 @@ pub(super) fn encode(decided: &DecidedLaunch) -> Intent {
     }
 }
 
-fn request(order: &LaunchOrder) -> Request {
+fn request(order: &LaunchOrder, terms: &Text) -> Request {
     let option = |option: &LaunchOption| (option.instance_type.to_string(), option.zone.to_string(), option.price.0);
     Request {
         cluster: order.cluster.to_string(),
@@ -84,6 +88,7 @@ fn request(order: &LaunchOrder) -> Request {
         capacity_type: order.capacity_type.as_str().to_owned(),
         options: order.options.iter().map(option).collect(),
         reservation: order.reservation.as_ref().map(Text::to_string),
+        terms: terms.to_string(),
     }
 }
 
@@ -187,6 +192,7 @@ fn read_order(intent: &Intent, request: Request) -> Option<LaunchOrder> {
         capacity_type: paid.into_iter().find(|kind| kind.as_str() == request.capacity_type)?,
         options: request.options.into_iter().map(option).collect(),
         reservation: request.reservation.map(Text::from),
+        terms: request.terms.into(),
     })
 }
 

@@ -1,14 +1,15 @@
 //! Decisions and launches as rows.
 
-use engine::control::{DecidedLaunch, Decision, DecisionKind, PlannedMachine};
+use engine::control::{DecidedLaunch, Decision, DecisionKind, LaunchOrder, PlannedMachine};
+use engine::model::Text;
 
 use super::intents;
 use crate::store::log::{DecisionRow, Entry};
 use crate::store::undertaking::Intent;
 use crate::views;
 
-/// The decision and the launches that it intends.
-pub(super) fn entry(decision: &Decision) -> Entry {
+/// The decision and the launches that it intends, on the cloud's `terms`.
+pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -> Entry {
     let reasons: Vec<String> = views::reasons(decision).collect();
     let row = DecisionRow {
         number: decision.id.0,
@@ -20,7 +21,7 @@ pub(super) fn entry(decision: &Decision) -> Entry {
     };
     Entry {
         decision: row,
-        intents: decision.machines.iter().map(|machine| intent(decision, machine)).collect(),
+        intents: decision.machines.iter().map(|machine| intent(decision, machine, &terms)).collect(),
         ..Entry::default()
     }
 }
@@ -33,6 +34,6 @@ fn kind(kind: DecisionKind) -> &'static str {
     }
 }
 
-fn intent(decision: &Decision, machine: &PlannedMachine) -> Intent {
-    intents::encode(&DecidedLaunch { machine: machine.clone(), decision: decision.id, at: decision.at })
+fn intent(decision: &Decision, machine: &PlannedMachine, terms: impl Fn(&LaunchOrder) -> Text) -> Intent {
+    intents::encode(&DecidedLaunch { machine: machine.clone(), decision: decision.id, at: decision.at }, terms)
 }

@@ -193,7 +193,8 @@ impl<C: CloudProvider> Errand<'_, C> {
     }
 
     async fn record(&self, decision: &Decision) -> Outcome {
-        match self.log.record(self.store, &self.lease, decision, records::entry(decision)).await {
+        let entry = records::entry(decision, |order| self.cloud.terms(&LaunchRequest::from(order)));
+        match self.log.record(self.store, &self.lease, decision, entry).await {
             Ok(()) => Outcome::Done,
             Err(error) => again(error),
         }
@@ -222,7 +223,8 @@ impl<C: CloudProvider> Errand<'_, C> {
         if let Err(error) = self.store.settle(&self.lease, &order.claim, before, &ended).await {
             return again(error);
         }
-        if let Err(error) = self.store.begin_attempt(&self.lease, &intents::encode(decided)).await {
+        let intent = intents::encode(decided, |order| self.cloud.terms(&LaunchRequest::from(order)));
+        if let Err(error) = self.store.begin_attempt(&self.lease, &intent).await {
             return not_begun(error);
         }
         if !self.fence.allows(&self.lease) {

@@ -28,8 +28,9 @@ fn machine(id: &str, kind: &str, zone: &str) -> CreateFleetInstance {
 
 fn read(instances: Vec<CreateFleetInstance>, errors: Vec<CreateFleetError>) -> Result<LaunchOutcome, CloudError> {
     let answer = CreateFleetOutput::builder().set_instances(Some(instances)).set_errors(Some(errors)).build();
-    let (request, settings) = (order(CapacityType::Spot, &options()), settings());
-    outcome(&answer, Asked { request: &request, offered: &options(), settings: &settings, now: Timestamp(5) })
+    let request = order(CapacityType::Spot, &options());
+    let terms = Terms::resolve(&request, &settings());
+    outcome(&answer, Asked { request: &request, offered: &options(), terms: &terms, now: Timestamp(5) })
 }
 
 #[test]

@@ -65,12 +65,11 @@ fn options_in_zones_without_a_subnet_are_left_out() {
 }
 
 #[test]
-fn an_order_for_zones_without_any_subnet_says_which_zones_have_one() {
+fn an_order_for_zones_without_any_subnet_says_which_zones_those_are() {
     let request = order(CapacityType::Spot, &[option("m5.large", "eu-west-1c"), option("c5.large", "eu-west-1c")]);
     assert_eq!(
         fleet(&request, &settings()).unwrap_err().to_string(),
-        "the cloud refuses CreateFleet: NoSubnet: no subnet is configured for any zone of the order (eu-west-1c); \
-         there are subnets for: eu-west-1a, eu-west-1b"
+        "the cloud refuses CreateFleet: NoSubnet: cloud.subnets names no subnet for any zone of the order (eu-west-1c)"
     );
 }
 
@@ -91,4 +90,23 @@ fn no_option_and_too_many_options_are_refused() {
 fn reserved_capacity_is_refused_before_it_costs_anything() {
     let refusal = fleet(&two_zones(CapacityType::Reserved), &settings()).unwrap_err();
     assert!(matches!(&refusal, CloudError::Refused { code, .. } if code.as_ref() == "ReservedCapacity"), "{refusal}");
+}
+
+#[test]
+fn an_order_with_terms_makes_the_request_that_they_were_resolved_for() {
+    let request = two_zones(CapacityType::Spot);
+    let then = built(&request);
+    let written = LaunchRequest { terms: Terms::resolve(&request, &settings()).to_text(), ..request.clone() };
+    assert_eq!(built(&written), then);
+    let now = crate::settings::Settings {
+        template: crate::settings::LaunchTemplate { name: "others".to_owned(), version: "8".to_owned() },
+        subnets: [("eu-west-1a".to_owned(), "subnet-z".to_owned())].into(),
+        ..settings()
+    };
+    let by = |request: &LaunchRequest| fleet(request, &now).unwrap().call.build().unwrap();
+    assert_eq!(by(&written), then);
+    assert_ne!(by(&request), then, "without them, settings that have changed make another request");
+    let odd = LaunchRequest { terms: Text::from("{"), ..request };
+    let refusal = fleet(&odd, &now).unwrap_err().to_string();
+    assert!(refusal.contains("UnreadableTerms") && refusal.contains("web-abcde"), "{refusal}");
 }

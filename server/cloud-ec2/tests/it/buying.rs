@@ -1,9 +1,10 @@
 //! What comes of a launch.
 
-use cloud::provider::{CloudError, CloudProvider, InstanceState};
+use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
+use engine::control::LaunchFailure;
 use engine::model::{CapacityType, Text};
 
-use super::{NOW, adapter, both, option, order};
+use super::{NOW, adapter, adapter_by, both, option, order, settings};
 
 #[tokio::test]
 async fn a_launch_is_one_instant_fleet_that_says_whose_machine_it_is() {
@@ -51,14 +52,47 @@ async fn the_same_order_sent_again_is_the_same_request_and_the_same_machine() {
     assert_eq!(ec2.sold(), 1);
 }
 
+/// A subnet is added, and the launch template gets another version, between a call and its answer.
 #[tokio::test]
-async fn a_token_with_another_order_is_a_mismatch_and_buys_nothing() {
+async fn settings_that_change_between_a_call_and_its_answer_buy_no_second_machine() {
+    let (ec2, before) = both().await;
+    let mut settings = settings(ec2.endpoint());
+    settings.template.version = "8".to_owned();
+    settings.subnets.insert("eu-west-1a".to_owned(), "subnet-new".to_owned());
+    let after = adapter_by(settings);
+    // The row that is written before the call.
+    let mut row = order("web-abcde");
+    row.terms = before.terms(&row);
+    let bought = before.launch(&row).await.unwrap().instance;
+    let again = after.launch(&row).await.unwrap().instance;
+    assert_eq!(again, bought);
+    let heard = ec2.heard();
+    assert_eq!(heard.len(), 2, "{heard:?}");
+    assert_eq!(heard[0], heard[1], "the same bytes");
+    // A row of an older program has no terms: the request differs, and the machine is found by its tags.
+    let bare = LaunchRequest { terms: Text::default(), ..row };
+    let found = after.launch(&bare).await.unwrap().instance;
+    assert_eq!((found.id, found.claim), (bought.id, bought.claim));
+    assert_eq!(ec2.sold(), 1);
+}
+
+#[tokio::test]
+async fn a_token_with_another_order_buys_nothing_and_finds_the_machine_of_the_first() {
     let (ec2, cloud) = both().await;
-    cloud.launch(&order("web-abcde")).await.unwrap();
+    let first = cloud.launch(&order("web-abcde")).await.unwrap().instance;
     let mut other = order("web-abcde");
     other.overrides.pop();
+    assert_eq!(cloud.launch(&other).await.unwrap().instance.id, first.id);
+    // A machine of another cluster that has the NodeClaim's name is none of ours.
     let mismatch = CloudError::IdempotentParameterMismatch { token: Text::from("web-abcde-1") };
-    assert_eq!(cloud.launch(&other).await, Err(mismatch));
+    let namesake = LaunchRequest { cluster_uid: Text::from("uid-2"), ..order("web-abcde") };
+    assert_eq!(cloud.launch(&namesake).await, Err(mismatch.clone()));
+    // It is gone meanwhile: nothing is known of what the first call did, and no further attempt is made.
+    ec2.end(&first.id);
+    let refused = cloud.launch(&other).await.unwrap_err();
+    assert_eq!(refused, mismatch);
+    let failure = refused.as_launch_failure();
+    assert!(matches!(failure, Some(LaunchFailure::Refused { retryable: false, .. })), "{failure:?}");
     assert_eq!(ec2.sold(), 1);
 }
 

@@ -29,17 +29,25 @@ fn order(name: &str) -> LaunchRequest {
         capacity_type: CapacityType::Spot,
         overrides: vec![option("m5.large", "eu-west-1b"), option("c5.large", "eu-west-1a")],
         reservation: None,
+        terms: Text::default(),
     }
 }
 
 fn adapter(endpoint: String) -> Ec2Cloud {
+    adapter_by(settings(endpoint))
+}
+
+fn settings(endpoint: String) -> Settings {
     let subnet = |(zone, id): (&str, &str)| (zone.to_owned(), id.to_owned());
-    let settings = Settings {
+    Settings {
         region: "eu-west-1".to_owned(),
         endpoint: Some(endpoint),
         template: LaunchTemplate { name: "nodes".to_owned(), version: "7".to_owned() },
         subnets: [("eu-west-1a", "subnet-a"), ("eu-west-1b", "subnet-b")].map(subnet).into(),
-    };
+    }
+}
+
+fn adapter_by(settings: Settings) -> Ec2Cloud {
     let credentials = aws_sdk_ec2::config::Credentials::new("AKIDTEST", "secret", None, None, "test");
     Ec2Cloud::with_credentials(settings, credentials, || NOW)
 }

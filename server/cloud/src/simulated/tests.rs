@@ -14,6 +14,7 @@ fn request(token: &str, types: &[&str]) -> LaunchRequest {
         capacity_type: CapacityType::Spot,
         overrides: types.iter().map(option).collect(),
         reservation: None,
+        terms: Text::default(),
     }
 }
 

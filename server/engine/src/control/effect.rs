@@ -243,6 +243,9 @@ pub struct LaunchOrder {
     pub options: Vec<LaunchOption>,
     /// The reservation that it draws on.
     pub reservation: Option<Text>,
+    /// What the cloud's own settings added when the order was written down (subnets, launch template, tags), in the cloud's words;
+    /// empty until then, and where the cloud adds nothing.
+    pub terms: Text,
 }
 
 /// One way to fill an order.

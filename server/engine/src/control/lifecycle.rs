@@ -201,6 +201,10 @@ impl Ward {
     fn attempt_of(&self, claim: &Text, at: Timestamp) -> Option<DecidedLaunch> {
         let machine = self.machines.get(claim)?;
         let mut planned = machine.planned.clone()?;
+        if planned.launch.attempt != machine.attempt {
+            // A new token may stand for another request.
+            planned.launch.terms = Text::default();
+        }
         planned.launch.attempt = machine.attempt;
         planned.launch.token = order::token(claim, machine.attempt);
         Some(DecidedLaunch { machine: planned, decision: machine.decision?, at })

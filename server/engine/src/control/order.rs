@@ -48,6 +48,7 @@ pub(super) fn machine(
             capacity_type: node.capacity_type,
             options,
             reservation: node.reservation.clone(),
+            terms: Text::default(),
         },
         claim: claim_order(state, pool, node, name),
         pods,

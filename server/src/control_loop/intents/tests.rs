@@ -41,9 +41,9 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
         price: MicroUsd(price),
     });
     let names = (text(), text(), text(), text(), text(), text());
-    let rest = (1_u32..9, paid, prop::collection::vec(option, 0..4), prop::option::of(text()));
+    let rest = (1_u32..9, paid, prop::collection::vec(option, 0..4), prop::option::of(text()), text());
     (names, rest).prop_map(|((cluster, cluster_uid, claim, token, pool, node_class), rest)| {
-        let (attempt, capacity_type, options, reservation) = rest;
+        let (attempt, capacity_type, options, reservation, terms) = rest;
         LaunchOrder {
             cluster,
             cluster_uid,
@@ -55,6 +55,7 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
             capacity_type,
             options,
             reservation,
+            terms,
         }
     })
 }
@@ -98,11 +99,44 @@ proptest! {
 
     #[test]
     fn an_open_launch_is_the_same_after_a_crash(decided in decided()) {
-        let row = OpenIntent { intent: encode(&decided), state: IntentState::Open };
+        let row = OpenIntent { intent: encode(&decided, |_| Text::default()), state: IntentState::Open };
         let read = decode(row);
         prop_assert_eq!(read.planned.as_deref(), Some(&decided));
         prop_assert_eq!((read.claim, read.attempt), (decided.machine.launch.claim, decided.machine.launch.attempt));
     }
+}
+
+/// What the cloud's settings add is part of the row; an order that has it already keeps what it has.
+#[test]
+fn a_row_holds_the_terms_of_the_first_call() {
+    proptest!(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }, |(decided in decided())| {
+        let read = |decided: &DecidedLaunch, now: &'static str| {
+            let row = OpenIntent { intent: encode(decided, |_| Text::from(now)), state: IntentState::Open };
+            decode(row).planned.map(|decided| decided.machine.launch.terms)
+        };
+        let mut decided = decided;
+        decided.machine.launch.terms = Text::default();
+        prop_assert_eq!(read(&decided, "subnet-a"), Some(Text::from("subnet-a")));
+        decided.machine.launch.terms = Text::from("subnet-a");
+        prop_assert_eq!(read(&decided, "subnet-b"), Some(Text::from("subnet-a")));
+    });
+}
+
+#[test]
+fn a_row_of_an_older_program_has_no_terms() {
+    let request =
+        r#"{"cluster":"c","cluster_uid":"u","pool":"p","node_class":"n","capacity_type":"spot","options":[]}"#;
+    let claim_order = r#"{"decision":1,"at":2,"reason":"r","pods":[],"pool":"p","node_class":"n","labels":[],"taints":[],
+        "startup_taints":[],"requirements":[],"requests":[]}"#;
+    let intent = Intent {
+        claim: "web-1".to_owned(),
+        attempt: 1,
+        token: "web-1-1".to_owned(),
+        request: request.as_bytes().to_vec(),
+        claim_order: claim_order.to_owned(),
+    };
+    let read = decode(OpenIntent { intent, state: IntentState::Open });
+    assert_eq!(read.planned.map(|decided| decided.machine.launch.terms), Some(Text::default()));
 }
 
 #[test]
@@ -131,7 +165,7 @@ fn a_past_launch_is_dated_by_its_age_and_names_its_pods() {
     assert_eq!((read.begun, read.closed), (Timestamp(40_000), Some(Timestamp(80_000))));
     assert!(read.pods.is_empty());
     proptest!(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }, |(decided in decided())| {
-        let read = past(row(&encode(&decided).claim_order), Timestamp(100_000));
+        let read = past(row(&encode(&decided, |_| Text::default()).claim_order), Timestamp(100_000));
         prop_assert_eq!(read.pods, decided.machine.pods);
     });
 }
