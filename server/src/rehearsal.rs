@@ -66,6 +66,8 @@ pub(crate) struct Rehearsal {
     calm_from: Timestamp,
     /// How many machines may come and go within a while, if that is looked at.
     caps: Option<Caps>,
+    /// How long empty nodes may stand without one that leaves, in milliseconds, if that is looked at.
+    empty_for_ms: Option<i64>,
     /// By then everything must be at rest.
     end: Timestamp,
 }
@@ -100,6 +102,7 @@ impl Rehearsal {
             lists_lag: setup.faults.iter().any(|timed| matches!(timed.fault, Fault::StaleLists { .. })),
             calm_from: Timestamp(setup.calm_from_ms),
             caps: setup.caps,
+            empty_for_ms: setup.empty_for_ms,
             end: Timestamp(setup.calm_from_ms.saturating_add(setup.rest_within_ms)),
         }
     }

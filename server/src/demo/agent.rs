@@ -153,6 +153,9 @@ impl Cluster for SimulatedApi {
             if let Some((claim, conditions)) = decode::conditions(&instruction) {
                 self.world().describe(claim, conditions);
             }
+            if let Some((claim, at)) = decode::pod_event(&instruction) {
+                self.world().cluster.note_pod_event(&claim, at);
+            }
             return Done::well();
         }
         let instruction = match decode::instruction(instruction) {

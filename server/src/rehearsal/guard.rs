@@ -43,6 +43,8 @@ pub(crate) enum Guard {
     Planning,
     /// Empty nodes are removed.
     Emptiness,
+    /// It stands in NodeClaims when the last pod event was.
+    PodEvents,
     /// An agent that has lost its connection makes another one.
     Reconnect,
     /// It waits before it does.

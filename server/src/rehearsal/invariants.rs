@@ -66,6 +66,8 @@ pub(crate) enum Violation {
     Hollow { cluster: Text, claim: Text },
     /// At rest: a node is empty and stays.
     StillEmpty { cluster: Text, node: Text },
+    /// Nodes are empty and none of them leaves.
+    EmptyTooLong { cluster: Text, nodes: Vec<Text> },
     /// At rest: instructions wait for an answer.
     Unanswered { cluster: Text, instructions: usize },
     /// At rest: nobody decides for a cluster.
@@ -97,6 +99,7 @@ impl Violation {
             Self::Leaked { .. } => "Leaked",
             Self::Hollow { .. } => "Hollow",
             Self::StillEmpty { .. } => "StillEmpty",
+            Self::EmptyTooLong { .. } => "EmptyTooLong",
             Self::Unanswered { .. } => "Unanswered",
             Self::Unowned { .. } => "Unowned",
         }
@@ -157,6 +160,9 @@ impl fmt::Display for Violation {
             Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
             Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without a machine"),
             Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and stays"),
+            Self::EmptyTooLong { cluster, nodes } => {
+                write!(f, "{} of {cluster} are empty and none of them leaves", nodes.join(" and "))
+            }
             Self::Unanswered { cluster, instructions } => {
                 write!(f, "{instructions} instructions to {cluster} are not answered")
             }
@@ -176,6 +182,8 @@ pub(super) struct Memory {
     asked: BTreeSet<(Text, Text)>,
     /// Since when machines have been seen without a NodeClaim and without a drain.
     unclaimed: BTreeMap<Text, Timestamp>,
+    /// Since when clusters have had empty nodes of which none left; looked at only where there is a bound.
+    empty: BTreeMap<Text, Timestamp>,
 }
 
 impl Rehearsal {
@@ -210,6 +218,7 @@ impl Rehearsal {
         }
         if looks {
             self.look_for_unclaimed();
+            self.look_for_empty();
             let over = self.caps.map(|caps| self.over_caps(caps));
             self.violations.extend(over.into_iter().flatten());
         }
@@ -305,6 +314,24 @@ impl Rehearsal {
         let Act::Launch { claim } = call.what else { return };
         if self.sites.iter().any(|site| site.name == call.cluster && site.has_claim(&claim)) {
             self.memory.asked.insert((call.cluster, claim));
+        }
+    }
+
+    /// One machine may leave at a time; the others wait for their turn.
+    fn look_for_empty(&mut self) {
+        let Some(bound_ms) = self.empty_for_ms else { return };
+        let now = self.stage.now();
+        for site in &self.sites {
+            let nodes: Vec<Text> = site.cluster.empty_nodes().cloned().collect();
+            let leaves = site.cluster.claims().any(|claim| site.cluster.is_draining(&claim.name));
+            if nodes.is_empty() || leaves {
+                self.memory.empty.remove(&site.name);
+                continue;
+            }
+            let since = *self.memory.empty.entry(site.name.clone()).or_insert(now);
+            if now.millis_since(since) >= bound_ms {
+                self.violations.insert(Violation::EmptyTooLong { cluster: site.name.clone(), nodes });
+            }
         }
     }
 

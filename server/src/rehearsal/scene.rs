@@ -18,6 +18,9 @@ const STEPS: u64 = 80;
 const CAPS: Caps = Caps { window_ms: 4 * MINUTE, launches: 2, removals: 1 };
 const CAP_WINDOW_MS: i64 = 5 * MINUTE;
 
+/// `consolidateAfter` of 30 s, and a minute in which three servers begin.
+const EMPTY_FOR_MS: i64 = 90_000;
+
 fn at(at_ms: i64, fault: Fault) -> Timed {
     Timed { at_ms, fault }
 }
@@ -80,8 +83,16 @@ impl Setup {
             Guard::Limits => Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT)),
             Guard::Reconnect => small(vec![at(MINUTE, Fault::Cut { cluster: 0, for_ms: 1_000 })]),
             Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
+            Guard::PodEvents => Self::restarting(seed, off),
             Guard::Tokens | Guard::Budgets | Guard::PodBudgets | Guard::Answers => Self::faulty(seed, off),
         }
+    }
+
+    /// A run whose only server is killed every 20 seconds for twelve minutes, more often than `consolidateAfter` (30 s) passes.
+    /// An empty node leaves within that, and the time that a server is away and begins again, twice over.
+    pub(super) fn restarting(seed: u64, off: Option<Guard>) -> Self {
+        let kills = (1..36).map(|number| kill(number * 20_000)).collect();
+        Self { empty_for_ms: Some(EMPTY_FOR_MS), ..Self::sized(seed, (1, 1), off, kills) }
     }
 
     /// The run, with a brake that is soon felt: few machines are launched here, so few have to fail, and again soon.

@@ -64,6 +64,8 @@ pub(crate) struct Setup {
     pub(super) rest_within_ms: i64,
     /// How many machines may come and go within a while, if that is looked at.
     pub(super) caps: Option<Caps>,
+    /// How long empty nodes may stand without one that leaves, in milliseconds, if that is looked at.
+    pub(super) empty_for_ms: Option<i64>,
 }
 
 impl Setup {
@@ -118,6 +120,7 @@ impl Setup {
             calm_from_ms: BUSY_MS.max(last),
             rest_within_ms: REST_WITHIN_MS,
             caps: None,
+            empty_for_ms: None,
         }
     }
 

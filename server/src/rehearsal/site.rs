@@ -269,7 +269,10 @@ impl Site {
         if self.blind {
             return self.pools.iter().map(manifest).collect();
         }
-        let ClusterSnapshot { pods, nodes, claims, daemons, namespaces, .. } = self.cluster.snapshot();
+        let ClusterSnapshot { pods, nodes, mut claims, daemons, namespaces, .. } = self.cluster.snapshot();
+        if self.off == Some(Guard::PodEvents) {
+            claims.iter_mut().for_each(|claim| (claim.last_pod_event, claim.in_service_since) = (None, None));
+        }
         let objects = namespaces.into_iter().map(Object::Namespace);
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
@@ -310,6 +313,9 @@ impl Site {
         let told = decode::only_tells(&message);
         let drain = matches!(message.action, Some(v1::instruction::Action::DrainNode(_)));
         let answers = !drain || self.off != Some(Guard::Answers);
+        if let Some((claim, at)) = decode::pod_event(&message) {
+            self.cluster.note_pod_event(&claim, at);
+        }
         let done = match decode::instruction(message) {
             _ if told => Some(Done::well()),
             Ok(Some(instruction)) => self.obey(&instruction, &id, now),

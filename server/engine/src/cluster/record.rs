@@ -205,6 +205,8 @@ pub struct NodeRecord {
     pub capacity: Resources,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// When its pods go regardless, by the order to drain that stands on it; `None` without an order, or without such a moment.
+    pub drain_by: Option<Timestamp>,
 }
 
 /// A NodeClaim.
@@ -240,6 +242,8 @@ pub struct ClaimRecord {
     pub created: Option<Timestamp>,
     /// `status.lastPodEventTime`.
     pub last_pod_event: Option<Timestamp>,
+    /// Since when the condition `Initialized` is True.
+    pub in_service_since: Option<Timestamp>,
     /// `status.conditions`.
     pub standing: Standing,
     /// `spec.terminationGracePeriod` in milliseconds.

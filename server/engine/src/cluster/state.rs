@@ -44,6 +44,8 @@ pub struct ClusterState {
     node_by_provider: FxHashMap<Text, Text>,
     /// When a pod that is not a DaemonSet's last came, ended or left, or the node came into service; by node.
     quiet_since: FxHashMap<Text, Timestamp>,
+    /// Nodes with a pod event since they were last asked for ([`ClusterState::take_pod_events`]).
+    pod_events: BTreeSet<Text>,
     /// NodeClaims that were decided and that the cluster has not shown yet; written by the controller.
     expected: BTreeMap<Text, ClaimRecord>,
     /// NodeClaims whose machines are about to go; written by the controller.
@@ -89,6 +91,7 @@ impl ClusterState {
     }
 
     fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
+        let known: BTreeSet<Text> = self.nodes.keys().cloned().collect();
         let gone: Vec<Key> = self.keys_missing_from(&snapshot);
         for key in &gone {
             self.delete(key, now);
@@ -113,8 +116,26 @@ impl ClusterState {
         for object in objects {
             self.upsert(object, now);
         }
+        self.date_first_looks(&known, now);
         self.compact();
         self.synced = Some(now);
+    }
+
+    /// That a node outside of `known` is seen for the first time is no pod event: what stands in its NodeClaim says when the last
+    /// one was, or when the node came into service, unless a pod on it started later. A process that has just begun would
+    /// otherwise let every node wait for `consolidateAfter` anew.
+    fn date_first_looks(&mut self, known: &BTreeSet<Text>, now: Timestamp) {
+        let first = self.nodes.values().filter(|node| !known.contains(&node.name));
+        let dates = first.filter_map(|node| {
+            let claim = self.claim_of_node(node)?;
+            let stands = claim.last_pod_event.or(claim.in_service_since)?;
+            let started =
+                self.pods_on(&node.name).filter(|pod| pod.daemon.is_none()).filter_map(|pod| pod.started).max();
+            Some((node.name.clone(), started.map_or(stands, |started| started.max(stands)).min(now)))
+        });
+        let dates: Vec<(Text, Timestamp)> = dates.collect();
+        self.quiet_since.extend(dates);
+        self.pod_events.retain(|node| known.contains(node));
     }
 
     /// Tables that have grown one by one, in their order, are half empty; made in one piece they are full. Most of what a snapshot
@@ -264,6 +285,7 @@ impl ClusterState {
         }
         if !daemon {
             for node in old.into_iter().chain(new) {
+                self.pod_events.insert(node.clone());
                 self.quiet_since.insert(node, now);
             }
         }
@@ -317,6 +339,7 @@ impl ClusterState {
                 }
                 self.deleting_nodes.remove(name);
                 self.quiet_since.remove(name);
+                self.pod_events.remove(name);
                 self.promises.withdraw(&Target::Node(name.clone()));
             }
             Key::Claim(name) => {
@@ -550,8 +573,13 @@ impl ClusterState {
         &self.namespaces
     }
 
-    /// When a pod that is not a DaemonSet's last came to `node`, ended there or left it, or the node came into service,
-    /// as far as this server has seen.
+    /// Nodes with a pod event since this was last asked.
+    pub fn take_pod_events(&mut self) -> BTreeSet<Text> {
+        std::mem::take(&mut self.pod_events)
+    }
+
+    /// When a pod that is not a DaemonSet's last came to `node`, ended there or left it, or the node came into service:
+    /// what this process has seen, and before that what its NodeClaim says.
     #[must_use]
     pub fn quiet_since(&self, node: &Text) -> Option<Timestamp> {
         self.quiet_since.get(node).copied()

@@ -160,3 +160,39 @@ fn what_has_to_be_placed_is_found_without_looking_at_every_pod() {
     assert_eq!(names(&state), walked(&state));
     assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (3, 5, 0));
 }
+
+/// What a process sees when it first looks at a cluster is no pod event: `consolidateAfter` runs on over a restart.
+#[test]
+fn what_a_first_picture_shows_is_dated_by_what_stands_in_the_claims() {
+    let claimed = |name: &str, event: Option<i64>, since: Option<i64>| {
+        let (last_pod_event, in_service_since) = (event.map(Timestamp), since.map(Timestamp));
+        ClaimRecord { last_pod_event, in_service_since, ..claim(name) }
+    };
+    let picture = || ClusterSnapshot {
+        claims: vec![
+            claimed("m0", Some(400_000), Some(100_000)),
+            claimed("m1", None, Some(300_000)),
+            claimed("m2", None, None),
+            claimed("m3", Some(9_000_000), None),
+            claimed("m4", Some(400_000), None),
+        ],
+        nodes: ["m0", "m1", "m2", "m3", "m4"].map(node).into(),
+        pods: vec![
+            PodRecord { started: Some(Timestamp(200_000)), ..on("m0", pod("a", 1)) },
+            PodRecord { started: Some(Timestamp(700_000)), ..on("m4", pod("b", 1)) },
+        ],
+        pools: vec![pool()],
+        ..ClusterSnapshot::default()
+    };
+    let mut state = ClusterState::default();
+    let mut show = |picture, at| {
+        state.apply(Observation::Snapshot(Box::new(picture)), Timestamp(at));
+        ["m0", "m1", "m2", "m3", "m4"]
+            .map(|name| state.quiet_since(&Text::from(format!("n-{name}"))).map_or(-1, |t| t.0))
+    };
+    // Without either fact, and for a moment that lies ahead, the first look counts; b came to m4 after what stands there.
+    assert_eq!(show(picture(), 1_000_000), [400_000, 300_000, 1_000_000, 1_000_000, 700_000]);
+    // What this process has seen change is an event, whatever stands in the claim: a is gone.
+    let changed = ClusterSnapshot { pods: picture().pods.split_off(1), ..picture() };
+    assert_eq!(show(changed, 1_100_000), [1_100_000, 300_000, 1_000_000, 1_000_000, 700_000]);
+}

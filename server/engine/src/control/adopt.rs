@@ -314,7 +314,7 @@ impl Ward {
         wanted
     }
 
-    /// A Node that was being drained goes on being drained.
+    /// A Node that was being drained goes on being drained, and its pods have no more time than they had.
     fn go_on_draining(&mut self, desk: &mut Desk<'_>) {
         let drained = |claim: &&Text| {
             let node = self.state.node_of_claim(claim);
@@ -325,7 +325,8 @@ impl Ward {
             if !desk.rails.removals.has(&self.cluster, &claim) {
                 desk.rails.removals.recall(&self.cluster, &claim, MicroUsd(0), desk.now);
             }
-            self.dismiss(&claim, &Text::from("its removal had begun"), None, desk);
+            let drain_by = self.state.node_of_claim(&claim).and_then(|node| node.drain_by);
+            self.dismiss(&claim, &Text::from("its removal had begun"), drain_by, desk);
         }
     }
 

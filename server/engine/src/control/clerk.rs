@@ -8,6 +8,7 @@
 
 mod events;
 mod health;
+mod pod_events;
 mod statuses;
 mod zones;
 
@@ -21,6 +22,7 @@ use crate::model::{Text, Timestamp};
 
 pub(super) use events::{Crier, barred};
 pub(super) use health::Health;
+use pod_events::PodEvents;
 use zones::Zones;
 
 /// Between two looks at what is to be said, in milliseconds.
@@ -64,6 +66,7 @@ pub(super) struct Clerk {
     /// NodePools whose budgets keep empty nodes, and how many, since the last look for them.
     pub(super) held: BTreeMap<Text, usize>,
     pub(super) health: Health,
+    pod_events: PodEvents,
     zones: Zones,
     crier: Crier,
 }
@@ -81,7 +84,8 @@ impl Clerk {
         };
         let pass = self.stale.then(|| after(self.last, PASS_MS));
         let whole = self.all_stale.then(|| after(self.last_of_all, WHOLE_PASS_MS));
-        [pass, whole, self.again].into_iter().flatten().min()
+        let pod_event = self.pod_events.next().map(|at| at.max(after(self.last, PASS_MS)));
+        [pass, whole, self.again, pod_event].into_iter().flatten().min()
     }
 
     /// A look begins; at everything, if that is due.
@@ -149,6 +153,7 @@ impl Ward {
             return;
         }
         self.clerk.begin(desk.now);
+        self.note_pod_events(desk.now);
         let contents = self.contents(desk);
         self.clerk.forget_all_but(&contents);
         for (subject, content) in contents {
@@ -159,6 +164,7 @@ impl Ward {
                 self.write(subject, content, desk);
             }
         }
+        self.clerk.pod_events.put_off(desk.now, desk.after(WHOLE_PASS_MS));
         self.cry(desk);
     }
 
@@ -168,6 +174,9 @@ impl Ward {
     }
 
     fn write(&mut self, subject: Subject, content: Content, desk: &mut Desk<'_>) {
+        if let Subject::Claim(claim) = &subject {
+            self.clerk.pod_events.written(claim, desk.now);
+        }
         let id = InstructionId(desk.number());
         let order = StatusOrder { subject: subject.clone(), content: content.clone(), at: desk.now };
         self.clerk.asked.insert(id, subject.clone());

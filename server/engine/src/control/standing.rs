@@ -4,13 +4,13 @@ use super::status::Content;
 use crate::cluster::Standing;
 
 impl Standing {
-    /// Whether `content` is what stands there.
+    /// Whether `content`, the moment of the last pod event apart, is what stands there.
     #[must_use]
     pub fn says(self, content: &Content) -> bool {
         let all = content.conditions.iter().fold(Self::default(), |standing, one| {
             standing.with(one.kind, one.verdict.as_str(), &one.reason, &one.message)
         });
-        let Content { usage, zones, conditions: _, hold, release } = content;
+        let Content { usage, zones, last_pod_event: _, conditions: _, hold, release } = content;
         self == all && usage.is_none() && zones.is_none() && hold.is_none() && release.is_none()
     }
 }

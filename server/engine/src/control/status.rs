@@ -50,6 +50,8 @@ pub struct Content {
     pub usage: Option<Resources>,
     /// `status.subnets` of an EC2NodeClass, a zone each, where the cloud is known to have one there.
     pub zones: Option<Vec<Text>>,
+    /// `status.lastPodEventTime` of a NodeClaim, in whole seconds.
+    pub last_pod_event: Option<Timestamp>,
     /// All conditions.
     pub conditions: Vec<Condition>,
     /// A finalizer to be there.

@@ -38,7 +38,7 @@ impl SimulatedCluster {
                 return self.register(node, labels, taints, now);
             }
             Instruction::HintPods { node, hints } => self.hint(node, hints),
-            Instruction::InitializeNode { node, .. } => return self.initialize(node),
+            Instruction::InitializeNode { node, .. } => return self.initialize(node, now),
             Instruction::Drain { claim, node, deadline, .. } => return Ok(self.drain(claim, node, *deadline, now)),
             Instruction::DeleteClaim { claim, node, .. } => self.delete_claim(claim, node.as_ref(), now),
             Instruction::WriteStatus(order) => self.book.note_status(order),
@@ -114,14 +114,24 @@ impl SimulatedCluster {
         Ok(Answer::Done)
     }
 
-    fn initialize(&mut self, name: &Text) -> Result<Answer, String> {
+    fn initialize(&mut self, name: &Text, now: Timestamp) -> Result<Answer, String> {
         let node = self.nodes.get_mut(name).ok_or_else(|| format!("there is no Node {name}"))?;
         if !node.is_initialized() {
             node.labels.insert(Text::from(INITIALIZED), Text::from("true"));
+            if let Some(claim) = self.claims.values_mut().find(|claim| claim.provider_id == node.provider_id) {
+                claim.in_service_since = Some(now);
+            }
             self.dirty = true;
             self.tell_node(name);
         }
         Ok(Answer::Done)
+    }
+
+    /// Writes when the last pod event of a NodeClaim's node was (`status.lastPodEventTime`). Snapshots show it.
+    pub fn note_pod_event(&mut self, claim: &Text, at: Timestamp) {
+        if let Some(claim) = self.claims.get_mut(claim) {
+            claim.last_pod_event = Some(at);
+        }
     }
 
     fn drain(&mut self, claim: &Text, name: &Text, deadline: Option<Timestamp>, now: Timestamp) -> Answer {
@@ -129,6 +139,10 @@ impl SimulatedCluster {
         if node.taints.iter().all(|taint| taint.key.as_ref() != DISRUPTED) {
             let effect = Effect::NoSchedule;
             node.taints.push(Taint { key: Text::from(DISRUPTED), value: Text::default(), effect });
+            node.drain_by = deadline;
+            self.tell_node(name);
+        } else if node.drain_by != deadline {
+            node.drain_by = deadline;
             self.tell_node(name);
         }
         if self.drains.insert(claim.clone(), (name.clone(), deadline)).is_none() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use v1::instruction::Action;
 
 /// Whether `instruction` only tells people something. A simulated cluster keeps neither events nor statuses, but for the
-/// [`conditions`] of NodeClaims: they are written as soon as they are asked for.
+/// [`conditions`] of NodeClaims and their last [`pod_event`]: they are written as soon as they are asked for.
 pub(crate) fn only_tells(instruction: &v1::Instruction) -> bool {
     matches!(instruction.action, Some(Action::WriteObject(_) | Action::RecordEvent(_)))
 }
@@ -26,6 +26,14 @@ pub(crate) fn conditions(instruction: &v1::Instruction) -> Option<(Text, Vec<v1:
         v1::Condition { r#type, status, reason, message, last_transition_ms: 0 }
     };
     Some((write.name.as_str().into(), entries.iter().map(condition).collect()))
+}
+
+/// The moment of the last pod event that `instruction` writes, and of which NodeClaim.
+pub(crate) fn pod_event(instruction: &v1::Instruction) -> Option<(Text, Timestamp)> {
+    let Some(Action::WriteObject(write)) = &instruction.action else { return None };
+    let status: Value = serde_json::from_slice(&write.status).ok()?;
+    let at: jiff::Timestamp = status.get("lastPodEventTime")?.as_str()?.parse().ok()?;
+    Some((write.name.as_str().into(), Timestamp(at.as_millisecond())))
 }
 
 /// What `instruction` asks for; `None` for kinds that this agent does not know.

@@ -135,12 +135,13 @@ fn reason(scheduling: Scheduling) -> &'static str {
 
 fn node(record: &NodeRecord) -> v1::NodeRecord {
     let annotations = record.do_not_disrupt.then(|| pair("karpenter.sh/do-not-disrupt", "true"));
+    let drain = record.drain_by.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.0)));
     v1::NodeRecord {
         name: record.name.to_string(),
         uid: format!("node-{}", record.name),
         provider_id: record.provider_id.to_string(),
         labels: pairs(&record.labels),
-        annotations: annotations.into_iter().collect(),
+        annotations: annotations.into_iter().chain(drain).collect(),
         taints: taints(&record.taints),
         unschedulable: record.unschedulable,
         capacity: quantities(&record.capacity),
@@ -153,7 +154,15 @@ fn node(record: &NodeRecord) -> v1::NodeRecord {
 }
 
 /// A NodeClaim with the conditions that stand in its status.
-pub(crate) fn claim(record: &ClaimRecord, conditions: Vec<v1::Condition>) -> v1::NodeClaimRecord {
+pub(crate) fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) -> v1::NodeClaimRecord {
+    const INITIALIZED: &str = "Initialized";
+    if let Some(since) = record.in_service_since {
+        let at = conditions.iter().position(|condition| condition.r#type == INITIALIZED).unwrap_or_else(|| {
+            conditions.push(v1::Condition { reason: INITIALIZED.to_owned(), ..condition(INITIALIZED, true) });
+            conditions.len() - 1
+        });
+        conditions[at].last_transition_ms = since.0;
+    }
     v1::NodeClaimRecord {
         name: record.name.to_string(),
         uid: format!("claim-{}", record.name),

@@ -46,8 +46,11 @@ fn a_process_that_dies_at_any_step_of_a_launch_leaks_nothing() {
 /// (kubernetes/autoscaler#7873).
 #[test]
 fn restarts_do_not_keep_empty_nodes_alive() {
-    let kills = (1..24).map(|n| at(n * 20_000, Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 }));
-    withstood(3, (1, 1), kills.collect());
+    for seed in 1..=5 {
+        let report = Rehearsal::new(Setup::restarting(seed, None), false).run();
+        let found: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "seed {seed}: {found:?}");
+    }
 }
 
 /// Launches are impaired for a quarter of an hour while everything else works (AWS us-east-1, 19 October 2025).

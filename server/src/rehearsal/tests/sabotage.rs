@@ -161,6 +161,11 @@ fn without_removal_empty_nodes_stay() {
 }
 
 #[test]
+fn without_the_moments_of_pod_events_restarts_keep_empty_nodes() {
+    is_noticed("EmptyTooLong", 4);
+}
+
+#[test]
 fn without_answers_instructions_wait_for_ever() {
     is_noticed("Unanswered", 2);
 }

@@ -16,6 +16,8 @@ use super::Fault;
 use crate::session::encode::OURS;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// The order to drain, as JSON, which the agent keeps on the Node.
+const DRAIN: &str = "fleetwright.dev/drain";
 
 /// A pod whose references have been followed. `problem` says why nobody can schedule its shape.
 pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>, problem: Option<&Text>) -> PodRecord {
@@ -85,7 +87,14 @@ pub(super) fn node(node: &v1::NodeRecord) -> Result<NodeRecord, Fault> {
         allocatable: resources(&node.allocatable, object)?,
         capacity: resources(&node.capacity, object)?,
         created: moment(node.created_at_ms),
+        drain_by: annotation(&node.annotations, DRAIN).and_then(drain_by),
     })
+}
+
+/// When pods go regardless, by an order to drain. One that cannot be read has no such moment: its pods get more time, not less.
+fn drain_by(order: &str) -> Option<Timestamp> {
+    let order: serde_json::Value = serde_json::from_str(order).ok()?;
+    order.get("forceAtMs")?.as_i64().and_then(moment)
 }
 
 /// A NodeClaim.
@@ -107,6 +116,9 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> Result<ClaimRecord, Fault> {
         ours: annotation(&claim.annotations, OURS) == Some("true"),
         created: moment(claim.created_at_ms),
         last_pod_event: moment(claim.last_pod_event_ms),
+        in_service_since: (claim.conditions.iter())
+            .find(|condition| condition.r#type == "Initialized" && condition.status == "True")
+            .and_then(|condition| moment(condition.last_transition_ms)),
         standing: claim.conditions.iter().fold(Standing::default(), |standing, one| {
             standing.with(&one.r#type, &one.status, &one.reason, &one.message)
         }),

@@ -328,3 +328,33 @@ fn a_stored_message_is_read() {
         .collect();
     assert_eq!(names, ["shop", "ops"]);
 }
+
+#[test]
+fn timers_that_run_over_restarts_are_read_from_the_objects() {
+    let drain = |order: &str| {
+        let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
+        let node = v1::NodeRecord { name: "n".into(), annotations: vec![annotation], ..v1::NodeRecord::default() };
+        record::node(&node).unwrap().drain_by
+    };
+    // As the agent writes it (agent/kubernetes, `obey/drain.rs`).
+    let order = r#"{"claim":"a","rank":"00000000000000000003/00000000000000000007","reason":"r","forceAtMs":120000}"#;
+    assert_eq!(drain(order), Some(Timestamp(120_000)));
+    for without in [r#"{"claim":"a"}"#, r#"{"forceAtMs":"soon"}"#, "[]", ""] {
+        assert_eq!(drain(without), None, "{without}");
+    }
+    let claim = |status: &str| {
+        let initialized = v1::Condition {
+            r#type: "Initialized".into(),
+            status: status.into(),
+            last_transition_ms: 50_000,
+            ..v1::Condition::default()
+        };
+        let conditions =
+            vec![v1::Condition { r#type: "Ready".into(), status: "True".into(), ..initialized.clone() }, initialized];
+        let claim = v1::NodeClaimRecord { last_pod_event_ms: 70_000, conditions, ..v1::NodeClaimRecord::default() };
+        let read = record::claim(&claim).unwrap();
+        (read.last_pod_event, read.in_service_since)
+    };
+    assert_eq!(claim("True"), (Some(Timestamp(70_000)), Some(Timestamp(50_000))));
+    assert_eq!(claim("Unknown"), (Some(Timestamp(70_000)), None));
+}

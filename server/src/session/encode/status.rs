@@ -58,6 +58,9 @@ fn status(content: &Content, at: Timestamp) -> Value {
         let subnet = |zone: &Text| json!({ "id": format!("subnet-{zone}"), "zone": &**zone });
         status.insert("subnets".to_owned(), zones.iter().map(subnet).collect());
     }
+    if let Some(at) = content.last_pod_event {
+        status.insert("lastPodEventTime".to_owned(), json!(moment(at)));
+    }
     let conditions: Value = content.conditions.iter().map(|one| condition(one, at)).collect();
     status.insert("conditions".to_owned(), conditions);
     Value::Object(status)
@@ -117,6 +120,16 @@ mod tests {
             }],
         });
         assert_eq!(status, expected);
+    }
+
+    #[test]
+    fn a_claims_status_says_when_the_last_pod_event_was_and_leaves_alone_what_is_not_known() {
+        let told = Content { last_pod_event: Some(Timestamp(86_400_000)), ..Content::default() };
+        let (message, status) = written(Subject::Claim("m0".into()), told);
+        assert_eq!(message.kind(), v1::ObjectKind::NodeClaim);
+        assert_eq!(status, json!({"lastPodEventTime": "1970-01-02T00:00:00Z", "conditions": []}));
+        let (_, status) = written(Subject::Claim("m0".into()), Content::default());
+        assert_eq!(status, json!({"conditions": []}));
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::super::tests::{controller_with, instructions, one_machine, order_for_
 use super::super::{Event, InstructionId, LaunchOrder, Launched, Settings};
 use super::*;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Observation};
+use crate::cluster::{ClusterSnapshot, NodeRecord, Observation};
 use crate::model::{CapacityType, Effect as TaintEffect, Taint};
 
 fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
@@ -92,6 +92,24 @@ fn a_claim_without_a_machine_is_launched_again_with_the_same_bytes() {
     let again: Vec<&LaunchOrder> = orders(&effects);
     assert_eq!(again, [&decided.machine.launch]);
     assert_eq!(planned_again(&mut controller), 0, "the pod has its room already");
+}
+
+#[test]
+fn a_launch_is_sent_again_on_the_terms_of_its_row_and_the_next_attempt_on_those_of_its_own_day() {
+    let mut decided = decided();
+    decided.machine.launch.terms = text("subnet-a");
+    let claims = vec![created(&decided)];
+    let (mut controller, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
+    assert_eq!(orders(&effects)[0].terms.as_ref(), "subnet-a");
+    let failure = super::super::LaunchFailure::Refused { code: text("c"), message: String::new(), retryable: true };
+    let claim = decided.machine.claim.name.clone();
+    let failed = Event::LaunchFailed { cluster: text("c"), claim, attempt: 1, failure };
+    let effects = controller.handle(failed, Timestamp(101_000));
+    let again = effects.iter().find_map(|effect| match effect {
+        Effect::Relaunch(decided) => Some(&decided.machine.launch),
+        _ => None,
+    });
+    assert_eq!(again.map(|order| (order.attempt, order.terms.as_ref())), Some((2, "")));
 }
 
 #[test]
@@ -234,6 +252,28 @@ fn a_drain_that_had_begun_goes_on() {
     let (_, effects) = successor(Vec::new(), snapshot);
     let told = instructions(&effects);
     assert!(matches!(told.as_slice(), [(_, Instruction::Drain { claim, .. })] if claim.as_ref() == "m0"), "{told:?}");
+}
+
+/// An interrupted machine has two minutes, and a terminationGracePeriod runs from the beginning of the drain: a restart prolongs
+/// neither.
+#[test]
+fn a_drain_that_goes_on_keeps_its_deadline() {
+    let deadline = |drain_by, grace| {
+        let mut tainted = NodeRecord { drain_by, ..node("m0") };
+        tainted.taints.push(Taint { key: text(DISRUPTED), value: Text::default(), effect: TaintEffect::NoSchedule });
+        let claim = ClaimRecord { termination_grace_period_ms: grace, ..claim("m0") };
+        let snapshot = ClusterSnapshot { claims: vec![claim], nodes: vec![tainted], ..ClusterSnapshot::default() };
+        let (_, effects) = successor(Vec::new(), snapshot);
+        match instructions(&effects).as_slice() {
+            [(_, Instruction::Drain { deadline, .. })] => *deadline,
+            told => panic!("{told:?}"),
+        }
+    };
+    // It is 100.1 s now.
+    assert_eq!(deadline(Some(Timestamp(120_000)), None), Some(Timestamp(120_000)));
+    assert_eq!(deadline(Some(Timestamp(120_000)), Some(3_600_000)), Some(Timestamp(120_000)));
+    assert_eq!(deadline(None, Some(60_000)), Some(Timestamp(160_100)), "nobody has begun to count");
+    assert_eq!(deadline(None, None), None);
 }
 
 #[test]

@@ -140,13 +140,15 @@ impl Ward {
             ..Condition::holds("DisruptionReason", 0)
         }));
         let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
-        Some(Content { conditions, ..Content::default() })
+        let last_pod_event = node.and_then(|node| self.pod_event_to_stand(claim, node, desk.now));
+        Some(Content { last_pod_event, conditions, ..Content::default() })
     }
 
     /// Whether all that can be said of a machine in service stands there already. Most machines are in service, and most looks
     /// at them find nothing new.
     fn is_described(&self, machine: &Machine, desk: &Desk<'_>) -> bool {
         let goes = machine.stage != Stage::InService || self.clerk.reasons.contains_key(&machine.claim);
+        let goes = goes || self.clerk.pod_events.is_due(&machine.claim, desk.now);
         if goes || machine.waits_for.is_some() || !self.state.has_seen_claim(&machine.claim) {
             return false;
         }
@@ -172,7 +174,10 @@ impl Ward {
     pub(super) fn stands(&self, subject: &Subject, content: &Content) -> bool {
         let Subject::Claim(name) = subject else { return false };
         self.clerk.last_said(subject).is_none()
-            && self.state.claim(name).is_some_and(|claim| claim.standing.says(content))
+            && self.state.claim(name).is_some_and(|claim| {
+                let moment = content.last_pod_event;
+                claim.standing.says(content) && moment.is_none_or(|at| claim.last_pod_event == Some(at))
+            })
     }
 
     /// Verdict, reason and message.

@@ -7,7 +7,7 @@ use crate::control::status::{Content, EventOrder, Subject, Verdict};
 use crate::control::testing::Planned;
 use crate::control::{Effect, Event, Instruction, InstructionId, Settings};
 use crate::input::PlanningInput;
-use crate::model::{LabelSelector, NotReady, Resources, Timestamp};
+use crate::model::{LabelSelector, NotReady, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
 use crate::schedule::Memo;
 
@@ -359,11 +359,7 @@ fn a_machine_in_service_is_looked_at_every_ten_seconds_and_one_that_comes_into_s
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
     world.see(32_000, Observation::upsert(Object::Pod(on("m0", pod("b", 1)))));
     world.tick(33_000);
-    assert_eq!(
-        world.conditions(&m0)[0],
-        "Consolidatable=True Consolidatable",
-        "the next look at everything is at 40 s"
-    );
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "it is written with the pod event");
     assert_eq!(world.conditions(&Subject::Claim(text("m1")))[1], "Initialized=True Initialized", "this one is at once");
     let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp(41_000));
     assert!(next.is_some(), "what has changed is looked at without another event");
@@ -416,4 +412,75 @@ fn what_another_process_has_said_of_a_machine_is_not_said_again() {
     // The next look at everything.
     world.tick(31_000);
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+}
+
+/// Later moments than before that were written into the NodeClaim `m0`, with those of the writes.
+fn pod_events(world: &mut World, seconds: std::ops::Range<i64>, event: impl Fn(i64) -> bool) -> Vec<(i64, i64)> {
+    let last = |world: &World| world.written.iter().filter_map(|(_, content)| content.last_pod_event).max();
+    let mut written = Vec::new();
+    for second in seconds {
+        let before = last(world);
+        if event(second) {
+            let other = PodRecord { uid: Text::from(format!("u-{second}")), ..on("m0", pod("a", 1)) };
+            world.see(second * 1_000 - 300, Observation::upsert(Object::Pod(other)));
+        }
+        world.tick(second * 1_000);
+        written.extend(last(world).filter(|at| Some(*at) > before).map(|at| (second, at.0 / 1_000)));
+    }
+    written
+}
+
+#[test]
+fn the_last_pod_event_is_written_at_once_and_then_at_most_every_ten_seconds() {
+    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    // Events at 49.7 s, 50.7 s … 54.7 s, rounded up: the first is written at once, the last when ten seconds are over.
+    let written = pod_events(&mut world, 40..80, |second| (50..=55).contains(&second));
+    assert_eq!(written, [(50, 50), (60, 55)]);
+    // A while later: at once again. (A write is looked at once a second.)
+    let written = pod_events(&mut world, 80..120, |second| second == 90);
+    assert_eq!(written, [(90, 90)]);
+    // A pod event every second for ten minutes, and a look at the next one after ten seconds: 600 / 11 = 54 to 600 / 10 = 60 writes.
+    let written = pod_events(&mut world, 120..720, |_| true);
+    assert!((54..=60).contains(&written.len()), "{written:?}");
+}
+
+#[test]
+fn where_consolidation_waits_long_or_not_at_all_pod_events_are_written_once_a_minute() {
+    for after in [None, Some(0), Some(3_600_000)] {
+        let mut pool = pool();
+        pool.life.consolidate_after_ms = after;
+        let mut world = World::new(ClusterSnapshot { pools: vec![pool], ..snapshot(&["m0"]) }, Settings::default());
+        let written = pod_events(&mut world, 100..700, |_| true);
+        assert!((9..=11).contains(&written.len()), "{after:?}: {written:?}");
+    }
+}
+
+#[test]
+fn a_pod_event_that_stands_there_is_not_written_again_after_a_restart() {
+    let mut shown = snapshot(&["m0"]);
+    shown.claims[0].last_pod_event = Some(Timestamp(20_000));
+    shown.pods = vec![on("m0", pod("a", 1))];
+    let mut world = World::new(shown, Settings::default());
+    assert_eq!(pod_events(&mut world, 100..160, |_| false), []);
+    assert_eq!(pod_events(&mut world, 160..180, |second| second == 165), [(165, 165)]);
+}
+
+#[test]
+fn a_pod_event_whose_write_was_refused_is_written_later() {
+    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    world.tick(90_000);
+    world.mute = true;
+    assert_eq!(pod_events(&mut world, 100..103, |second| second == 100), [(100, 100)]);
+    for instruction in std::mem::take(&mut world.unanswered) {
+        let reason = "the API server is away".to_owned();
+        world.handle(103_000, Event::InstructionFailed { cluster: text("c"), instruction, reason });
+    }
+    world.mute = false;
+    let written = |world: &World| world.written.iter().filter(|(_, content)| content.last_pod_event.is_some()).count();
+    let before = written(&world);
+    world.tick(162_999);
+    assert_eq!(written(&world), before, "a minute after it was refused");
+    world.tick(163_000);
+    assert_eq!(written(&world), before + 1);
+    assert_eq!(world.written.last().unwrap().1.last_pod_event, Some(Timestamp(100_000)));
 }
