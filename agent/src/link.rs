@@ -20,6 +20,10 @@ use ledger::{Ledger, Verdict};
 /// first keeps a dead agent from going unnoticed, the second the wire from filling with signs of life.
 const HEARTBEAT_BOUNDS_MS: (i64, i64) = (100, 60_000);
 
+/// An epoch that lies further than this above the highest that was obeyed comes of no change of hands. Servers draw the same line
+/// for what an agent says it has obeyed.
+const FARTHEST_JUMP: u64 = 1 << 32;
+
 /// A Hello without an answer for so long, in milliseconds, is heard by nobody. A server that has just started takes a thousand
 /// clusters in within a minute or two, and those who come last wait for the others.
 const UNHEARD_MS: i64 = 300_000;
@@ -239,6 +243,9 @@ impl Link {
                 welcome.epoch, self.highest_epoch
             ))];
         }
+        if self.is_too_high(welcome.epoch) {
+            return vec![self.refuse_epoch(welcome.epoch)];
+        }
         let (least, most) = HEARTBEAT_BOUNDS_MS;
         self.heartbeat_ms = i64::from(welcome.heartbeat_interval_ms).clamp(least, most);
         self.phase = Phase::Welcome;
@@ -252,6 +259,9 @@ impl Link {
         if !self.is_welcome() {
             return vec![Output::HangUp("the server instructed before it said Welcome".to_owned())];
         }
+        if self.is_too_high(instruction.epoch) {
+            return vec![self.refuse_epoch(instruction.epoch)];
+        }
         match self.ledger.judge(&instruction, self.highest_epoch, now) {
             Verdict::Answer(ack) => vec![self.say_ack(ack, now)],
             Verdict::UnderWay => Vec::new(),
@@ -261,6 +271,19 @@ impl Link {
                 outputs
             }
         }
+    }
+
+    fn is_too_high(&self, epoch: u64) -> bool {
+        epoch.saturating_sub(self.highest_epoch) > FARTHEST_JUMP
+    }
+
+    fn refuse_epoch(&self, epoch: u64) -> Output {
+        Output::HangUp(format!(
+            "the server decides under epoch {epoch}, and the highest that this cluster has obeyed is {}: no change of hands explains \
+             such a jump, and storing it would shut every other server out. If this is the right server, set the annotation \
+             fleetwright.dev/highest-epoch of the agent's epoch Lease to \"{epoch}\" and restart the agent",
+            self.highest_epoch
+        ))
     }
 
     fn raise_epoch(&mut self, epoch: u64) -> Vec<Output> {

@@ -11,6 +11,7 @@ mod owner;
 mod print;
 mod rails;
 mod session;
+mod shared;
 
 pub use keys::{KEYS, Key, Kind};
 pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
@@ -91,6 +92,8 @@ pub struct Config {
     pub log_json: bool,
     /// `trace.collector`: where traces go.
     pub trace_collector: Option<String>,
+    /// Digests of the settings that all replicas of one database should share, by key.
+    pub shared: BTreeMap<String, String>,
 }
 
 /// Addresses to listen on.
@@ -123,6 +126,8 @@ pub struct StoreConfig {
     pub keep_log: Duration,
     /// `store.keep-ended`.
     pub keep_ended: Duration,
+    /// `store.keep-clusters`.
+    pub keep_clusters: Duration,
 }
 
 /// `cloud.provider`.
@@ -207,6 +212,7 @@ impl Config {
                 connections: u32::try_from(layers.number("store.connections")?).unwrap_or(u32::MAX),
                 keep_log: layers.duration("store.keep-log")?,
                 keep_ended: layers.duration("store.keep-ended")?,
+                keep_clusters: layers.duration("store.keep-clusters")?,
             },
             cloud: CloudConfig {
                 provider: match layers.choice("cloud.provider")? {
@@ -251,6 +257,7 @@ impl Config {
             log_filter: layers.text("log.filter"),
             log_json: layers.choice("log.format")? == "json",
             trace_collector: layers.optional("trace.collector"),
+            shared: shared::digests(layers),
         })
     }
 }

@@ -188,5 +188,6 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
         ledger: Ledger::default(),
         region: REGION.to_owned(),
         catalogue: None,
+        shared: std::collections::BTreeMap::new(),
     }
 }

@@ -23,6 +23,7 @@ mod pools;
 mod processes;
 mod rehearsal;
 mod render;
+mod replicas;
 mod serve;
 pub mod session;
 mod simulated_cloud;

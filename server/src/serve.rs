@@ -1,5 +1,6 @@
 //! The server: sockets, the control loop between them, and an orderly end.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,10 +27,12 @@ use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::{ControlLoop, Heartbeat, Latencies, Place};
 use crate::fleet::Fleet;
 use crate::fleet::news::{self, Topic};
+use crate::replicas::{self, Replicas};
 use crate::session::{self, Ledger, Sessions};
 use crate::store::lease::Scope;
 use crate::store::log::Retention;
 use crate::store::own::OwnServer;
+use crate::store::replicas::ReplicaRow;
 use crate::store::{Store, housekeeping, opening};
 use crate::trust::book::Book;
 use crate::trust::connections::ConnectionLimits;
@@ -70,6 +73,8 @@ pub(crate) struct Parts<C = ClockedCloud> {
     pub(crate) region: String,
     /// Machine types in place of the built-in ones.
     pub(crate) catalogue: Option<Source>,
+    /// Digests of the settings that all replicas of one database should share.
+    pub(crate) shared: BTreeMap<String, String>,
 }
 
 /// A server that runs.
@@ -134,7 +139,11 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
         certificates,
         store,
         own,
-        retention: Retention { log: config.store.keep_log, ended: config.store.keep_ended },
+        retention: Retention {
+            log: config.store.keep_log,
+            ended: config.store.keep_ended,
+            clusters: config.store.keep_clusters,
+        },
         cloud: Arc::new(cloud),
         settings: control::Settings {
             policy: Policy {
@@ -159,6 +168,7 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
         ledger: config.ledger,
         region: config.cloud.region,
         catalogue,
+        shared: config.shared,
     })
 }
 
@@ -236,6 +246,10 @@ impl Server {
         let latencies = Arc::new(Latencies::default());
         let heartbeat = Arc::new(Heartbeat::default());
         let region = parts.scope.key();
+        let owner = parts.lease.owner.clone();
+        let instance = format!("{owner}/{:x}", parts.settings.identity);
+        let replica = ReplicaRow { instance, owner, settings: parts.shared };
+        let replicas = Arc::new(Replicas::default());
         let control = ControlLoop {
             controller: Controller::new(parts.settings),
             planner: plan,
@@ -261,12 +275,14 @@ impl Server {
             tasks.spawn(news::follow(topic, Arc::clone(&parts.store), events.clone(), stop.clone()));
         }
         drop(events);
-        tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, stop.clone()));
+        tasks.spawn(replicas::run(Arc::clone(&parts.store), replica, Arc::clone(&replicas), stop.clone()));
+        let first = housekeeping::first_wait(RandomState::new().hash_one(std::process::id()));
+        tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, first, stop.clone()));
         tasks.spawn(Arc::clone(&parts.book).follow(stop.clone()));
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
         tasks.spawn(serve_http(
             http_incoming,
-            web::Shown { views, store: parts.store, latencies, heartbeat },
+            web::Shown { views, store: parts.store, latencies, heartbeat, replicas },
             parts.book,
             stop.clone(),
         ));

@@ -16,7 +16,7 @@
 //!
 //! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
 //! are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit), [`shares`] (what each process saw
-//! come and go).
+//! come and go), [`replicas`] (who shares the store).
 
 pub(crate) mod housekeeping;
 pub mod lease;
@@ -28,6 +28,7 @@ pub mod own;
 pub(crate) mod packed;
 pub mod postgres;
 pub mod rails;
+pub mod replicas;
 pub mod shares;
 pub mod undertaking;
 
@@ -39,10 +40,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use lease::{Lease, LeaseAnswer, Renewal, Scope};
+use lease::{FARTHEST_JUMP, Lease, LeaseAnswer, Renewal, Scope};
 use listing::{KeptListing, ListedMachine};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use replicas::ReplicaRow;
 use shares::{Elsewhere, ShareRow};
 use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 
@@ -58,6 +60,21 @@ pub enum StoreError {
         scope: Scope,
         /// The epoch that the caller held.
         epoch: u64,
+    },
+    /// A cluster says that it has obeyed an epoch that the store cannot have given out.
+    #[error(
+        "the agent of {scope} says that the cluster has obeyed epoch {seen}, and the last one given out here is {held}: more than \
+         {FARTHEST_JUMP} lie between them, which no change of hands explains, so the lease was not given. If a server with another \
+         database decides for this cluster, stop it; then set the annotation fleetwright.dev/highest-epoch of the agent's epoch \
+         Lease in the cluster (fleetwright-agent-epoch by default) to \"{held}\" and restart the agent"
+    )]
+    EpochTooHigh {
+        /// Of what the lease was asked for.
+        scope: Scope,
+        /// What the agent says.
+        seen: u64,
+        /// The last epoch that was given out; 0 when none was.
+        held: u64,
     },
     /// A launch may not be tried again.
     #[error("attempt {attempt} of launching {claim} in {scope} was not begun: {why}; nothing was written")]
@@ -157,6 +174,9 @@ pub trait Store: Archive {
     /// it already (a restart under the same name). Each time the epoch grows, and it is above `seen`, the highest that the
     /// cluster has ever obeyed: a store that was lost does not make its cluster deaf. What is open comes back with it, read
     /// in the transaction that raises the epoch.
+    ///
+    /// # Errors
+    /// [`StoreError::EpochTooHigh`] when `seen` lies further ahead than changes of hands explain.
     fn take_lease<'a>(
         &'a self,
         scope: &'a Scope,
@@ -263,6 +283,10 @@ pub trait Store: Archive {
 
     /// What all processes but `process` saw in the last `within`, summed up by parts of time.
     fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere>;
+
+    /// Tells what a server runs by. Answers, by owner, which others live beside it: those that have told something lately
+    /// ([`replicas::TOLD_WITHIN`]) and since this one told something for the first time.
+    fn tell_replica<'a>(&'a self, row: &'a ReplicaRow) -> Answer<'a, Vec<ReplicaRow>>;
 
     /// Adds a line to the record of what people did.
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()>;

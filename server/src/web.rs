@@ -19,6 +19,7 @@ use futures::{Stream, StreamExt};
 
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::pace;
+use crate::replicas::Replicas;
 use crate::store::Store;
 use crate::views::Views;
 
@@ -44,6 +45,8 @@ pub(crate) struct Shown {
     pub(crate) latencies: Arc<Latencies>,
     /// Asked by `/healthz`.
     pub(crate) heartbeat: Arc<Heartbeat>,
+    /// What lives beside this server.
+    pub(crate) replicas: Arc<Replicas>,
 }
 
 /// Every route.
@@ -108,5 +111,6 @@ async fn metrics(State(shown): State<Shown>) -> Response {
     let help = "From the end of a batch window to the order for a NodeClaim, the decision being in the store.";
     text.push_str(&ordered.render(ORDERED, help));
     text.push_str(&spent.render());
+    text.push_str(&shown.replicas.render());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -160,3 +160,21 @@ fn a_server_that_welcomes_and_hangs_up_is_connected_to_further_and_further_apart
     wait_after(&mut link, 80_000, 3_000);
     assert!(wait_after(&mut link, 90_000, 2_999) <= 500, "one that lived counts as one that came about");
 }
+
+/// One Welcome of a wrong server must not make the agent deaf to the right one for ever.
+#[test]
+fn an_epoch_that_no_change_of_hands_explains_is_not_stored() {
+    // 3 was obeyed: 3 + 2^32 may come, and one more may not.
+    let farthest = 3 + (1 << 32);
+    for epoch in [farthest + 1, u64::MAX] {
+        let mut link = link(3);
+        link.connected(0);
+        assert_eq!(words(&link.heard(welcome(epoch), 0)), ["hang up"], "{epoch}");
+        let mut link = following();
+        assert_eq!(words(&link.heard(instruction("1", epoch), 0)), ["hang up"], "{epoch}");
+        assert_eq!(words(&link.heard(instruction("2", 3), 0)), ["do 2"], "what the right server says is obeyed");
+    }
+    let mut link = link(3);
+    link.connected(0);
+    assert_eq!(words(&link.heard(welcome(farthest), 0)), [format!("raise {farthest}"), "take".to_owned()]);
+}

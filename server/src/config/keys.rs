@@ -197,6 +197,14 @@ pub const KEYS: &[Key] = &[
         "How long launches, instructions and disruptions are kept after their end.",
     ),
     key(
+        "store.keep-clusters",
+        "store-keep-clusters",
+        Kind::Duration,
+        "2160h",
+        "8760h",
+        "How long the lease of a cluster is kept that no replica decides for, with what was left open under it. A cluster that comes back later begins anew: its machines are known by their NodeClaims.",
+    ),
+    key(
         "cloud.provider",
         "cloud-provider",
         Kind::Choice(&["simulated", "ec2"]),

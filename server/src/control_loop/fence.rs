@@ -24,6 +24,17 @@ type Clock = Box<dyn Fn() -> Moment + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment([Duration; 2]);
 
+impl Moment {
+    /// By both clocks.
+    fn is_ahead_of(&self, now: &Self) -> bool {
+        now.0.iter().zip(self.0).all(|(now, until)| *now < until)
+    }
+}
+
+/// From so many leases on, those that have run out are forgotten when another one is taken: clusters come and go, and a renewal
+/// takes none.
+const PRUNED_FROM: usize = 1_000;
+
 /// What is known of the leases of this process.
 pub(crate) struct Fence {
     clock: Clock,
@@ -74,14 +85,18 @@ impl Fence {
     pub(crate) fn extend(&self, lease: &Lease, asked: Moment, duration: Duration) {
         let good = duration.saturating_sub(duration / MARGIN_PART);
         let until = Moment(asked.0.map(|clock| clock + good));
-        self.leases().insert(lease.scope.key(), (lease.epoch, until));
+        let now = self.now();
+        let mut leases = self.leases();
+        if leases.len() >= PRUNED_FROM && !leases.contains_key(&lease.scope.key()) {
+            leases.retain(|_, (_, until)| until.is_ahead_of(&now));
+        }
+        leases.insert(lease.scope.key(), (lease.epoch, until));
     }
 
     /// Whether something may be begun under `lease`.
     pub(crate) fn allows(&self, lease: &Lease) -> bool {
         let now = self.now();
-        let good = |until: &Moment| now.0.iter().zip(until.0).all(|(now, until)| *now < until);
-        let known = |(epoch, until): &(u64, Moment)| *epoch == lease.epoch && good(until);
+        let known = |(epoch, until): &(u64, Moment)| *epoch == lease.epoch && until.is_ahead_of(&now);
         !self.stands || self.leases().get(&lease.scope.key()).is_some_and(known)
     }
 
@@ -105,6 +120,21 @@ mod tests {
         let clock = Arc::clone(&seconds);
         let read = move || Duration::from_secs(clock.load(Ordering::Relaxed));
         (Fence::on(move || [read(), Duration::from_secs(1_000)]), seconds)
+    }
+
+    #[test]
+    fn leases_that_have_run_out_are_forgotten() {
+        let (fence, seconds) = fence();
+        let lease =
+            |number: usize| Lease { scope: Scope::cluster(&format!("c{number}")), owner: "a".to_owned(), epoch: 1 };
+        let take = |numbers: std::ops::Range<usize>| {
+            numbers.for_each(|number| fence.extend(&lease(number), fence.now(), Duration::from_secs(30)));
+        };
+        take(0..PRUNED_FROM);
+        seconds.store(60, Ordering::Relaxed);
+        take(PRUNED_FROM..PRUNED_FROM + 3);
+        assert_eq!(fence.leases().len(), 3);
+        assert!(fence.allows(&lease(PRUNED_FROM)) && !fence.allows(&lease(0)));
     }
 
     #[test]

@@ -282,6 +282,8 @@ impl Replica {
                 heard.map(|event| self.happened(event, now)).unwrap_or_default()
             }
             Input::Told => Vec::new(),
+            // What happens to machines of clusters that others decide for is theirs to hear.
+            Input::CloudPoll if self.leases.is_empty() => Vec::new(),
             Input::CloudPoll => {
                 let asked = std::mem::replace(&mut self.asking, true);
                 (!asked).then_some(Output::Call(Call::AskCloud)).into_iter().collect()

@@ -33,6 +33,7 @@ fn request(token: &str) -> LaunchRequest {
         capacity_type: CapacityType::OnDemand,
         overrides: vec![Override { instance_type: text("m5.large"), zone: text("us-east-1a") }],
         reservation: None,
+        terms: Text::default(),
     }
 }
 

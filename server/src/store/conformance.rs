@@ -8,6 +8,7 @@ mod leases;
 mod listings;
 mod log;
 mod rails;
+mod replicas;
 mod shares;
 mod undertakings;
 
@@ -34,11 +35,18 @@ async fn the_store_in_memory_keeps_every_promise() {
 async fn the_store_in_postgres_keeps_every_promise() {
     let Some(database) = TestDatabase::new("the_store_in_postgres_keeps_every_promise").await else { return };
     let store = PostgresStore::connect(&database.url).await.unwrap();
+    // First: nobody else has a lease yet.
+    replicas::gone_clusters_are_forgotten(&store).await;
     all(&store, "run").await;
     let again = PostgresStore::connect(&database.url).await;
     assert!(again.is_ok(), "migrations that have run already are left alone");
     drop((store, again));
     database.remove().await;
+}
+
+#[tokio::test]
+async fn a_store_in_memory_forgets_clusters_that_are_gone() {
+    replicas::gone_clusters_are_forgotten(&MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -49,15 +57,24 @@ async fn a_store_without_fences_breaks_a_promise() {
     assert!(broken.starts_with(FENCED), "another promise was broken: {broken}");
 }
 
+/// The same guard, switched off: an epoch that nobody gave out is believed.
+#[tokio::test]
+async fn a_store_without_the_bound_on_epochs_takes_any() {
+    let store = MemoryStore::unfenced();
+    let answer = store.take_lease(&cluster("unfenced", "poisoned"), "a", (1 << 63) - 2, HOUR).await.unwrap();
+    assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == (1 << 63) - 1));
+}
+
 async fn all(store: &dyn Store, run: &str) {
     store.ping().await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), 5, "the number of the newest file in migrations/");
+    assert_eq!(store.schema_version().await.unwrap(), 8, "the number of the newest file in migrations/");
     leases::all(store, run).await;
     undertakings::all(store, run).await;
     log::all(store, run).await;
     listings::all(store, run).await;
     rails::all(store, run).await;
     shares::all(store, run).await;
+    replicas::all(store, run).await;
 }
 
 /// A cluster that no other promise speaks of.

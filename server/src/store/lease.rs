@@ -3,7 +3,23 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::StoreError;
 use super::undertaking::{DisruptionRow, InstructionRow, OpenIntent};
+
+/// An agent may have obeyed an epoch that the store does not know of, after the store was lost and made anew; one that lies
+/// further ahead than this was given out by nobody. Epochs end at 2^63 - 1, and a cluster changes hands a few times a day.
+pub const FARTHEST_JUMP: u64 = 1 << 32;
+
+/// The epoch that follows `held`, the last one that was given out, and `seen`, the highest that the cluster says it has obeyed.
+///
+/// # Errors
+/// [`StoreError::EpochTooHigh`] when `seen` was given out by nobody.
+pub(super) fn next_epoch(scope: &Scope, held: u64, seen: u64) -> Result<u64, StoreError> {
+    if seen.saturating_sub(held) > FARTHEST_JUMP {
+        return Err(StoreError::EpochTooHigh { scope: scope.clone(), seen, held });
+    }
+    Ok(held.max(seen).saturating_add(1))
+}
 
 /// What a lease is of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

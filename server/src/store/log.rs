@@ -150,13 +150,16 @@ pub struct Retention {
     pub log: Duration,
     /// Launches, instructions and disruptions after their end.
     pub ended: Duration,
+    /// Leases of clusters that nobody has decided for since, and what was left open under them.
+    pub clusters: Duration,
 }
 
 impl Default for Retention {
     /// Two weeks of log: long enough to ask why after a holiday. A day of what has ended: its only readers are people who
-    /// look into an incident.
+    /// look into an incident. Ninety days of a cluster without an agent: it may have been put away for a quarter.
     fn default() -> Self {
-        Self { log: Duration::from_secs(14 * 24 * 3600), ended: Duration::from_secs(24 * 3600) }
+        let days = |days: u64| Duration::from_secs(days * 24 * 3600);
+        Self { log: days(14), ended: days(1), clusters: days(90) }
     }
 }
 
@@ -169,4 +172,6 @@ pub struct Pruned {
     pub log: u64,
     /// Contents that no decision refers to.
     pub blobs: u64,
+    /// Clusters that are gone.
+    pub clusters: u64,
 }

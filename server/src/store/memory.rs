@@ -4,6 +4,7 @@ mod leases;
 mod listings;
 mod log;
 mod rails;
+mod replicas;
 mod shares;
 mod undertakings;
 
@@ -19,6 +20,7 @@ use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::replicas::ReplicaRow;
 use super::shares::{Elsewhere, ShareRow};
 use super::undertaking::{
     DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
@@ -53,6 +55,7 @@ struct Tables {
     listings: BTreeMap<Scope, listings::Kept>,
     releases: BTreeMap<String, u64>,
     shares: BTreeMap<(String, i64), shares::Kept>,
+    replicas: BTreeMap<String, replicas::Kept>,
 }
 
 impl fmt::Debug for MemoryStore {
@@ -145,7 +148,7 @@ impl Store for MemoryStore {
         seen: u64,
         duration: Duration,
     ) -> Answer<'a, LeaseAnswer> {
-        done(Ok(self.tables().take(scope, owner, seen, duration, self.now())))
+        done(self.tables().take(scope, owner, seen, duration, self.now()))
     }
 
     fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal> {
@@ -283,6 +286,10 @@ impl Store for MemoryStore {
 
     fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
         done(Ok(self.tables().shares_elsewhere(process, milliseconds(within), self.now())))
+    }
+
+    fn tell_replica<'a>(&'a self, row: &'a ReplicaRow) -> Answer<'a, Vec<ReplicaRow>> {
+        done(Ok(self.tables().tell_replica(row, self.now())))
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

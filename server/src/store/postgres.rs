@@ -17,6 +17,7 @@ mod leases;
 mod listings;
 mod log;
 mod rails;
+mod replicas;
 mod retry;
 mod samples;
 mod schema;
@@ -36,6 +37,7 @@ use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::replicas::ReplicaRow;
 use super::shares::{Elsewhere, ShareRow};
 use super::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 use super::{Answer, Archive, Store, StoreError};
@@ -297,6 +299,10 @@ impl Store for PostgresStore {
 
     fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
         repeated(move || self.read_shares(process, within))
+    }
+
+    fn tell_replica<'a>(&'a self, row: &'a ReplicaRow) -> Answer<'a, Vec<ReplicaRow>> {
+        repeated(move || self.write_replica(row))
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

@@ -15,6 +15,7 @@ use crate::store::log::{
     Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
 };
 use crate::store::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use crate::store::replicas::ReplicaRow;
 use crate::store::shares::{Elsewhere, ShareRow};
 use crate::store::undertaking::{
     DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
@@ -192,6 +193,10 @@ impl Store for Port {
             }
             .boxed()
         })
+    }
+
+    fn tell_replica<'a>(&'a self, row: &'a ReplicaRow) -> Answer<'a, Vec<ReplicaRow>> {
+        self.ask("tell which settings this server runs by", move |store| store.tell_replica(row))
     }
 
     fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {

@@ -11,6 +11,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     an_expired_lease_passes_on_and_the_epoch_grows(store, &cluster(run, "expired")).await;
     a_restart_under_the_same_name_takes_its_lease_back(store, &cluster(run, "restart")).await;
     an_epoch_is_above_all_that_the_cluster_has_obeyed(store, &cluster(run, "seen")).await;
+    an_epoch_that_no_server_gave_out_is_refused(store, &cluster(run, "poisoned"), &cluster(run, "unknown")).await;
     many_leases_are_renewed_in_one_step(store, run).await;
     what_is_not_renewed_is_not_prolonged_with_what_is(store, run).await;
     a_lease_that_was_taken_is_not_prolonged_by_its_former_holder(store, run).await;
@@ -59,6 +60,26 @@ async fn an_epoch_is_above_all_that_the_cluster_has_obeyed(store: &dyn Store, sc
         let answer = store.take_lease(scope, "a", seen, HOUR).await.unwrap();
         assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == epoch), "after {seen}");
     }
+}
+
+/// One lie of an agent, or one stray annotation, must not use up the epochs of a cluster: they end at 2^63 - 1.
+async fn an_epoch_that_no_server_gave_out_is_refused(store: &dyn Store, scope: &Scope, unknown: &Scope) {
+    granted(store, scope, "a", HOUR).await;
+    // 1 is held: 1 + 2^32 may have been seen, and one more may not.
+    let farthest = 1 + (1 << 32);
+    for seen in [farthest + 1, (1 << 63) - 2, u64::MAX] {
+        let refused = store.take_lease(scope, "a", seen, HOUR).await;
+        let Err(StoreError::EpochTooHigh { seen: said, held: 1, .. }) = refused else { panic!("{seen}: {refused:?}") };
+        assert_eq!(said, seen);
+    }
+    assert_eq!(granted(store, scope, "a", HOUR).await.0.epoch, 2, "an honest agent is served");
+    let answer = store.take_lease(scope, "a", farthest + 1, HOUR).await.unwrap();
+    assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == farthest + 2));
+
+    let refused = store.take_lease(unknown, "a", (1 << 32) + 1, HOUR).await;
+    assert!(matches!(refused, Err(StoreError::EpochTooHigh { held: 0, .. })), "{refused:?}");
+    let answer = store.take_lease(unknown, "a", 1 << 32, HOUR).await.unwrap();
+    assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == (1 << 32) + 1));
 }
 
 async fn many_leases_are_renewed_in_one_step(store: &dyn Store, run: &str) {

@@ -154,7 +154,7 @@ async fn what_is_old_goes_and_what_is_young_stays(store: &dyn Store, scope: &Sco
         entry.decision.decided_at_ms = at_ms;
         store.record(&lease, &entry).await.unwrap();
     }
-    let retention = Retention { log: Duration::from_secs(30 * 86_400), ended: HOUR };
+    let retention = Retention { log: Duration::from_secs(30 * 86_400), ended: HOUR, ..Retention::default() };
     store.prune(&retention).await.unwrap();
     assert_eq!(numbers(store, &of(scope, 10, None)).await, [2]);
     assert_eq!(store.log_of(scope, 1).await.unwrap(), None);

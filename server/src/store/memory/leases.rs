@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::StoreError;
-use super::super::lease::{Lease, LeaseAnswer, Open, Renewal, Scope};
+use super::super::lease::{Lease, LeaseAnswer, Open, Renewal, Scope, next_epoch};
 use super::{Tables, milliseconds};
 
 /// A lease as it is kept.
@@ -16,15 +16,20 @@ pub(super) struct Row {
 }
 
 impl Tables {
-    pub(super) fn take(&mut self, scope: &Scope, owner: &str, seen: u64, duration: Duration, now: i64) -> LeaseAnswer {
-        let mut epoch = seen + 1;
-        if let Some(row) = self.leases.get(scope) {
-            if row.owner != owner && row.expires_ms > now {
-                let expires_in = Duration::from_millis((row.expires_ms - now).unsigned_abs());
-                return LeaseAnswer::Held { owner: row.owner.clone(), expires_in };
-            }
-            epoch = row.epoch.max(seen) + 1;
+    pub(super) fn take(
+        &mut self,
+        scope: &Scope,
+        owner: &str,
+        seen: u64,
+        duration: Duration,
+        now: i64,
+    ) -> Result<LeaseAnswer, StoreError> {
+        if let Some(row) = self.leases.get(scope).filter(|row| row.owner != owner && row.expires_ms > now) {
+            let expires_in = Duration::from_millis((row.expires_ms - now).unsigned_abs());
+            return Ok(LeaseAnswer::Held { owner: row.owner.clone(), expires_in });
         }
+        let held = self.leases.get(scope).map_or(0, |row| row.epoch);
+        let epoch = if self.unfenced { held.max(seen).saturating_add(1) } else { next_epoch(scope, held, seen)? };
         let expires_ms = now.saturating_add(milliseconds(duration));
         self.leases.insert(scope.clone(), Row { owner: owner.to_owned(), epoch, expires_ms, wanted_by: None });
         let open = Open {
@@ -32,7 +37,7 @@ impl Tables {
             instructions: self.instructions.open(scope),
             disruptions: self.disruptions.open(scope),
         };
-        LeaseAnswer::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open }
+        Ok(LeaseAnswer::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
 
     pub(super) fn renew(&mut self, leases: &[Lease], duration: Duration, now: i64) -> Renewal {
@@ -77,6 +82,21 @@ impl Tables {
     /// Whether `owner` was the last to be given the lease of `scope`.
     pub(super) fn owns(&self, owner: &str, scope: &Scope) -> bool {
         self.leases.get(scope).is_some_and(|row| row.owner == owner)
+    }
+
+    /// Forgets clusters whose leases have run out before a moment; answers how many.
+    pub(super) fn forget_clusters(&mut self, before: i64) -> u64 {
+        let gone = |(scope, row): (&Scope, &Row)| {
+            (scope.cluster_name().is_some() && row.expires_ms < before).then(|| scope.clone())
+        };
+        let gone: Vec<Scope> = self.leases.iter().filter_map(gone).collect();
+        for scope in &gone {
+            self.leases.remove(scope);
+            self.forget_open_intents(scope);
+            self.instructions.forget(scope);
+            self.disruptions.forget(scope);
+        }
+        gone.len() as u64
     }
 
     fn row(&mut self, lease: &Lease) -> Option<&mut Row> {

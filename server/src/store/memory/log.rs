@@ -93,9 +93,12 @@ impl Tables {
         let ended = now.saturating_sub(milliseconds(retention.ended));
         let log = now.saturating_sub(milliseconds(retention.log));
         let gone = self.prune_intents(ended) + self.instructions.prune(ended) + self.disruptions.prune(ended);
-        let pruned = Pruned { ended: gone, log: self.prune_log(log), blobs: self.blobs.len() as u64 };
+        let pruned = Pruned { ended: gone, log: self.prune_log(log), blobs: self.blobs.len() as u64, clusters: 0 };
         self.blobs.retain(|_, (_, used)| *used >= log);
         self.prune_shares(now.saturating_sub(DAY_MS));
+        self.prune_replicas(now.saturating_sub(DAY_MS));
+        let pruned =
+            Pruned { clusters: self.forget_clusters(now.saturating_sub(milliseconds(retention.clusters))), ..pruned };
         Pruned { blobs: pruned.blobs - self.blobs.len() as u64, ..pruned }
     }
 

@@ -63,6 +63,10 @@ impl<T: Clone> Register<T> {
         of_scope.filter(|(_, (_, ended))| ended.is_none()).map(|(_, (row, _))| row.clone()).collect()
     }
 
+    pub(super) fn forget(&mut self, scope: &Scope) {
+        self.rows.retain(|(of, _), _| of != scope);
+    }
+
     /// Answers how many went.
     pub(super) fn prune(&mut self, before: i64) -> u64 {
         let count = self.rows.len();
@@ -164,6 +168,13 @@ impl Tables {
             closed_ago_ms: row.closed_ms.map(|closed| now - closed),
         };
         lately.map(read).collect()
+    }
+
+    /// Forgets launches that are not closed; those that are go when they are old.
+    pub(super) fn forget_open_intents(&mut self, scope: &Scope) {
+        if let Some(rows) = self.intents.get_mut(scope) {
+            rows.retain(|_, row| row.closed_ms.is_some());
+        }
     }
 
     pub(super) fn prune_intents(&mut self, before: i64) -> u64 {

@@ -20,7 +20,10 @@ const PRUNE: &str = "let old rows go";
 const SEGMENT: &str = "read the log";
 
 /// Rows that one statement deletes: far below the statement's timeout, and no lock for long.
-const ROWS_AT_ONCE: i64 = 5000;
+pub(super) const ROWS_AT_ONCE: i64 = 5000;
+
+/// Clusters that are looked for at one time; each is forgotten in a transaction of its own.
+const CLUSTERS_AT_ONCE: i64 = 100;
 
 /// How much longer than decisions the log is kept, since a segment may have begun a day before the decision.
 const LONGEST_SEGMENT: Duration = Duration::from_secs(24 * 3600);
@@ -197,6 +200,7 @@ impl PostgresStore {
             ended: self.prune_ended(retention.ended.as_secs_f64()).await?,
             log: self.prune_log(retention.log).await?,
             blobs: self.prune_blobs((retention.log + LONGEST_SEGMENT).as_secs_f64()).await?,
+            clusters: self.forget_clusters(retention.clusters.as_secs_f64()).await?,
         })
     }
 
@@ -256,17 +260,75 @@ impl PostgresStore {
             chunks
         );
         let days = days.fetch_one(&self.pool).await.map_err(database(PRUNE))?;
+        let mut gone = u64::from(days.unsigned_abs());
+        loop {
+            let rows = self.prune_log_rows(decisions, chunks).await?;
+            gone += rows;
+            if rows == 0 {
+                return Ok(gone);
+            }
+        }
+    }
+
+    /// Some of the old rows that belong to no day with a partition of its own; answers how many. A server that was away for long
+    /// finds millions of them, more than a statement may take time for.
+    pub(super) async fn prune_log_rows(&self, decisions: f64, chunks: f64) -> Result<u64, StoreError> {
         let rows = sqlx::query_scalar!(
-            r#"WITH old_decisions AS (DELETE FROM decisions_other WHERE decided_at < now() - make_interval(secs => $1) RETURNING 1),
-             old_chunks AS (DELETE FROM log_chunks_other WHERE written_at < now() - make_interval(secs => $2) RETURNING 1),
-             old_segments AS (DELETE FROM log_segments WHERE started_at < now() - make_interval(secs => $2) RETURNING 1)
+            r#"WITH old_decisions AS (DELETE FROM decisions_other WHERE ctid = ANY(ARRAY(SELECT ctid FROM decisions_other
+                 WHERE decided_at < now() - make_interval(secs => $1) LIMIT $3)) RETURNING 1),
+             old_chunks AS (DELETE FROM log_chunks_other WHERE ctid = ANY(ARRAY(SELECT ctid FROM log_chunks_other
+                 WHERE written_at < now() - make_interval(secs => $2) LIMIT $3)) RETURNING 1),
+             old_segments AS (DELETE FROM log_segments WHERE ctid = ANY(ARRAY(SELECT ctid FROM log_segments
+                 WHERE started_at < now() - make_interval(secs => $2) LIMIT $3)) RETURNING 1)
              SELECT (SELECT count(*) FROM old_decisions) + (SELECT count(*) FROM old_chunks)
                     + (SELECT count(*) FROM old_segments) AS "gone!""#,
             decisions,
-            chunks
+            chunks,
+            ROWS_AT_ONCE
         );
         let rows = rows.fetch_one(&self.pool).await.map_err(database(PRUNE))?;
-        Ok(rows.unsigned_abs() + u64::from(days.unsigned_abs()))
+        Ok(rows.unsigned_abs())
+    }
+
+    /// Forgets clusters that nobody has decided for since `seconds`: their leases, and what was left open under them. A cluster
+    /// that comes back begins anew, above the epoch that its agent has obeyed.
+    async fn forget_clusters(&self, seconds: f64) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        loop {
+            let gone = sqlx::query_scalar!(
+                r#"SELECT scope AS "scope!" FROM lease_ends
+                   WHERE scope LIKE 'cluster/%' AND expires_at < now() - make_interval(secs => $1) LIMIT $2"#,
+                seconds,
+                CLUSTERS_AT_ONCE
+            );
+            let gone = gone.fetch_all(&self.pool).await.map_err(database(PRUNE))?;
+            if gone.is_empty() {
+                return Ok(forgotten);
+            }
+            for scope in gone {
+                forgotten += self.forget_cluster(&scope, seconds).await?;
+            }
+        }
+    }
+
+    /// Looks again once nobody else can take the lease.
+    async fn forget_cluster(&self, scope: &str, seconds: f64) -> Result<u64, StoreError> {
+        let mut transaction = self.begin(PRUNE).await?;
+        sqlx::query!("SELECT lock_scope($1)", scope).execute(&mut *transaction).await.map_err(database(PRUNE))?;
+        let left = sqlx::query!(
+            "WITH gone AS (DELETE FROM leases WHERE scope = $1 AND EXISTS (SELECT FROM lease_ends
+                 WHERE lease_ends.scope = $1 AND lease_ends.expires_at < now() - make_interval(secs => $2)) RETURNING scope),
+             launches AS (DELETE FROM intents USING gone WHERE intents.scope = gone.scope AND closed_at IS NULL),
+             requests AS (DELETE FROM launch_requests USING gone WHERE launch_requests.scope = gone.scope),
+             told AS (DELETE FROM instructions USING gone WHERE instructions.scope = gone.scope),
+             disrupted AS (DELETE FROM disruptions USING gone WHERE disruptions.scope = gone.scope)
+             SELECT scope FROM gone",
+            scope,
+            seconds
+        );
+        let left = left.fetch_optional(&mut *transaction).await.map_err(database(PRUNE))?;
+        commit(transaction, PRUNE).await?;
+        Ok(u64::from(left.is_some()))
     }
 
     async fn prune_blobs(&self, seconds: f64) -> Result<u64, StoreError> {
@@ -289,6 +351,10 @@ impl PostgresStore {
         .execute(&self.pool)
         .await
         .map_err(database(PRUNE))?;
+        sqlx::query!("DELETE FROM replicas WHERE told_at < now() - interval '1 day'")
+            .execute(&self.pool)
+            .await
+            .map_err(database(PRUNE))?;
         sqlx::query!("DELETE FROM rail_shares WHERE at < now() - interval '1 day'")
             .execute(&self.pool)
             .await

@@ -142,7 +142,7 @@ async fn a_sample_stays_as_long_as_a_launch_follows_it() {
     let samples =
         async || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM samples").fetch_one(&store.pool).await.unwrap();
     assert_eq!(samples().await, 2, "of the launch and of the decision");
-    let retention = Retention { log: HOUR, ended: Duration::ZERO };
+    let retention = Retention { log: HOUR, ended: Duration::ZERO, ..Retention::default() };
     store.prune(&retention).await.unwrap();
     assert_eq!(samples().await, 1);
     assert_eq!(store.open_intents(&lease.scope).await.unwrap()[0].intent, entry(1).intents[0]);
