@@ -98,7 +98,7 @@ fn an_order_with_terms_makes_the_request_that_they_were_resolved_for() {
     let then = built(&request);
     let written = LaunchRequest { terms: Terms::resolve(&request, &settings()).to_text(), ..request.clone() };
     assert_eq!(built(&written), then);
-    let now = crate::settings::Settings {
+    let now = Settings {
         template: crate::settings::LaunchTemplate { name: "others".to_owned(), version: "8".to_owned() },
         subnets: [("eu-west-1a".to_owned(), "subnet-z".to_owned())].into(),
         ..settings()
