@@ -23,6 +23,7 @@ mod simulated_cloud;
 mod sources;
 mod thaw;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -68,7 +69,13 @@ enum Command {
 /// Parses the command line, runs what it names, and says how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
-    let status = run(Cli::parse().command).unwrap_or_else(Failure::report);
+    main_with(std::env::args_os())
+}
+
+/// The same with this command line, which begins with the program's name.
+#[must_use]
+pub fn main_with(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let status = run(Cli::parse_from(words).command).unwrap_or_else(Failure::report);
     status.into()
 }
 

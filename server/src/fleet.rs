@@ -79,7 +79,8 @@ impl FleetService for Fleet {
 
     async fn freeze(&self, request: Request<v1::FreezeRequest>) -> Result<Response<v1::FreezeResponse>, Status> {
         let by = orders::who(&request);
-        let freeze = orders::freeze(&*self.store, request.into_inner(), by).await?;
+        let view = self.views.borrow().clone();
+        let freeze = orders::freeze(&*self.store, &view, request.into_inner(), by).await?;
         Ok(Response::new(v1::FreezeResponse { freeze: Some(freeze) }))
     }
 

@@ -32,4 +32,5 @@ pub mod store;
 mod telemetry;
 mod trust;
 mod views;
+mod visible;
 mod web;

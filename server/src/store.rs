@@ -274,6 +274,9 @@ pub trait Store: Archive {
     /// Answers whether anybody has ever decided for that cluster; otherwise nothing is written.
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool>;
 
+    /// Every cluster that a replica has ever decided for, by name.
+    fn clusters(&self) -> Answer<'_, Vec<String>>;
+
     /// How often people have vouched for the agents of which clusters, by name.
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>>;
 

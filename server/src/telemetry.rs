@@ -15,6 +15,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+use crate::visible::VisibleLines;
+
 /// Names a collector, as OpenTelemetry defines it.
 pub(crate) const COLLECTOR_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -73,8 +75,12 @@ pub(crate) fn log_and_trace(filter: &str, json: bool, collector: Option<&str>) -
 fn lines(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, String> {
     let filter =
         EnvFilter::try_new(filter).map_err(|error| format!("log.filter = {filter:?} cannot be read: {error}"))?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    Ok(if json { lines.json().with_filter(filter).boxed() } else { lines.with_ansi(false).with_filter(filter).boxed() })
+    let lines = tracing_subscriber::fmt::layer();
+    Ok(if json {
+        lines.with_writer(std::io::stderr).json().with_filter(filter).boxed()
+    } else {
+        lines.with_writer(|| VisibleLines(std::io::stderr())).with_ansi(false).with_filter(filter).boxed()
+    })
 }
 
 fn start(layers: impl Layer<Registry> + Send + Sync) {

@@ -16,6 +16,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{Stream, StreamExt};
+use tracing::warn;
 
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::pace;
@@ -99,7 +100,10 @@ async fn health(State(shown): State<Shown>) -> Response {
 async fn ready(State(shown): State<Shown>) -> Response {
     match shown.store.ping().await {
         Ok(()) => "ok\n".into_response(),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+        Err(error) => {
+            warn!(%error, "not ready: the store does not answer");
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready: the store does not answer\n").into_response()
+        }
     }
 }
 

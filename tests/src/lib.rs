@@ -1,5 +1,6 @@
 //! A world for tests: the real program as a process of its own, folders that vanish, and deadlines instead of sleeps.
 
+pub mod attack;
 mod board;
 mod folder;
 pub mod kubernetes;

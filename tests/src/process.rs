@@ -166,6 +166,12 @@ impl Running {
         self.errors.try_iter().collect()
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     ///
     /// # Panics

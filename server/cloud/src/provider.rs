@@ -246,15 +246,14 @@ pub struct Owner<'o> {
 }
 
 impl Instance {
-    /// Whether the machine is `asked`'s. One without a UID was bought before anybody knew of one, or by another program: its
-    /// cluster's name is all that there is.
+    /// Whether the machine is `asked`'s, by name and UID. A name alone proves nothing: it passes from cluster to cluster.
     ///
     /// # Errors
     /// [`CloudError::Foreign`] when its tags name another cluster, another one of that name, or none.
     pub fn owned_by(&self, asked: Owner<'_>) -> Result<(), CloudError> {
         let own = Owner { cluster: &self.cluster, uid: &self.cluster_uid };
         let named = own.cluster == asked.cluster && !asked.cluster.is_empty();
-        if named && (own.uid == asked.uid || own.uid.is_empty() || asked.uid.is_empty()) {
+        if named && own.uid == asked.uid && !own.uid.is_empty() {
             return Ok(());
         }
         let tell = |owner: Owner<'_>| {

@@ -224,6 +224,11 @@ impl Rehearsal {
     fn connect(&mut self, cluster: &ClusterId) {
         let Some(scene) = self.clusters.get_mut(cluster) else { return };
         scene.connected = true;
+        // Machines are given back by name and UID, and the controller learns the UID with the cluster's lease.
+        if !std::mem::replace(&mut scene.leased, true) {
+            let uid = Text::from(format!("uid of {cluster}"));
+            self.tell(Event::Adopted { cluster: cluster.clone(), uid, launches: Vec::new() });
+        }
         self.tell(Event::AgentConnected { cluster: cluster.clone() });
         self.show_again(cluster);
     }

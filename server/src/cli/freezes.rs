@@ -37,7 +37,7 @@ pub(crate) fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
     let rows: Vec<Row> = freezes.into_iter().map(row).collect();
     let headings = ["ID", "SCOPE", "BY", "SINCE (UTC)", "UNTIL (UTC)", "REASON"];
     print_rows(&rows, flags.output, headings, |row| {
-        let until = row.until_ms.map_or_else(|| "thawed".to_owned(), moment);
+        let until = row.until_ms.map_or_else(|| "until thawed".to_owned(), moment);
         [row.id.to_string(), row.scope.clone(), row.by.clone(), moment(row.since_ms), until, row.reason.clone()]
     })
 }

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use super::exit::Failure;
+use crate::visible::Visible;
 
 /// Bytes that are gathered before one write: large plans take few system calls.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -23,6 +24,14 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
         Err(error) => Err(Failure::internal(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
+}
+
+/// Prints what people read: what a terminal would obey is written out. What programs read is printed by [`print`].
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    print(|out| write(&mut Visible(out)))
 }
 
 /// Prints `text` as it is.

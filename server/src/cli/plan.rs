@@ -59,17 +59,17 @@ fn failed_check(violations: &[engine::check::Violation]) -> Failure {
 
 fn print(flags: &PlanFlags, captured: &Captured, decision: &Decision) -> Result<(), Failure> {
     if let Some(story) = story(flags, &captured.input, decision)? {
-        return output::print_text(&story);
+        return output::print_for_people(|out| out.write_all(story.as_bytes()));
     }
     let mut notes: Vec<String> = captured.notes.iter().chain(&decision.report.notes).cloned().collect();
     notes.sort();
     notes.dedup();
     let rendering = Rendering { input: &captured.input, plan: &decision.plan, report: &decision.report, notes: &notes };
-    output::print(|out| match flags.output {
-        Output::Table => render::table::write(&rendering, out),
-        Output::Json => render::document::write_json(&rendering, out),
-        Output::Yaml => render::document::write_yaml(&rendering, out),
-    })
+    match flags.output {
+        Output::Table => output::print_for_people(|out| render::table::write(&rendering, out)),
+        Output::Json => output::print(|out| render::document::write_json(&rendering, out)),
+        Output::Yaml => output::print(|out| render::document::write_yaml(&rendering, out)),
+    }
 }
 
 /// What `--explain` or `--explain-node` asks for.

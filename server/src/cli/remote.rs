@@ -1,8 +1,10 @@
 //! Commands that ask a running server.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use axum::http::Uri;
 use clap::{Args, ValueEnum};
 use fleetwright_proto::v1::fleet_service_client::FleetServiceClient;
 use serde::Serialize;
@@ -14,6 +16,7 @@ use tonic::{Code, Request, Status as Refusal};
 
 use super::exit::{Failure, Status};
 use super::output;
+use crate::visible::visible;
 
 /// How long a server may take to answer.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -105,6 +108,12 @@ impl ServerFlags {
 
     fn bearer(&self) -> Result<Bearer, Failure> {
         let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
+        if sends_in_clear(self.address()) {
+            return Err(Failure::refused(format!(
+                "the token would travel to {} without encryption, for everybody on the way to read: give an https address",
+                self.address()
+            )));
+        }
         let header = format!("Bearer {}", read(path)?.trim());
         let mut value = AsciiMetadataValue::try_from(header).map_err(|_| {
             Failure::refused(format!("{} holds no token: it has other than ASCII characters", path.display()))
@@ -112,6 +121,14 @@ impl ServerFlags {
         value.set_sensitive(true);
         Ok(Bearer(Some(value)))
     }
+}
+
+/// Whether others could read what is sent there.
+fn sends_in_clear(address: &str) -> bool {
+    let Ok(address) = address.parse::<Uri>() else { return true };
+    let host = address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let loopback = host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    address.scheme_str() != Some("https") && !loopback
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -141,7 +158,10 @@ pub(crate) fn print_rows<R: Serialize, const N: usize>(
     cells: impl Fn(&R) -> [String; N],
 ) -> Result<Status, Failure> {
     let text = match format {
-        Format::Table => table(headings, rows.iter().map(cells).collect()),
+        Format::Table => {
+            let shown = |row: &R| cells(row).map(|cell| visible(&cell).into_owned());
+            table(headings, rows.iter().map(shown).collect())
+        }
         Format::Json => json(rows)?,
         Format::Yaml => serde_saphyr::to_string(&rows).map_err(Failure::internal)?,
     };
@@ -187,6 +207,24 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = vec![["1".to_owned(), "fleet".to_owned()], ["12".to_owned(), "a".to_owned()]];
         assert_eq!(table(["ID", "SCOPE"], rows), "ID  SCOPE\n1   fleet\n12  a\n");
+    }
+
+    #[test]
+    fn a_token_travels_in_clear_only_within_this_machine() {
+        for address in ["https://fleet.example:7450", "http://127.0.0.1:7450", "http://localhost:1", "http://[::1]:1"] {
+            assert!(!sends_in_clear(address), "{address}");
+        }
+        for address in
+            ["http://fleet.example:7450", "http://10.0.0.1", "http://localhost.evil.example", "fleet:7450", ""]
+        {
+            assert!(sends_in_clear(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn cells_of_others_cannot_command_a_terminal() {
+        let rows = vec![[visible("\u{1b}[2J").into_owned()]];
+        assert_eq!(table(["REASON"], rows), "REASON\n\\u{1b}[2J\n");
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn table(comparison: &Comparison) -> String {
 }
 
 fn print_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Result<(), Failure> {
-    output::print(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
+    output::print_for_people(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 
 fn print_value(value: &impl Serialize, format: Format) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use cloud::simulated::Weather;
 use tokio::net::TcpListener;
@@ -54,6 +54,12 @@ pub(crate) fn run(flags: SimulatedCloudFlags) -> Result<Status, Failure> {
 }
 
 async fn serve(flags: SimulatedCloudFlags) -> anyhow::Result<()> {
+    if !flags.listen.ip().is_loopback() {
+        bail!(
+            "--listen {} can be reached from other machines, and a simulated cloud asks nobody who they are: listen on 127.0.0.1",
+            flags.listen
+        );
+    }
     let boot = milliseconds(flags.boot);
     let weather =
         Weather { seed: flags.seed, boot_ms: (boot, boot), ignore_tokens: flags.ignore_tokens, ..Weather::default() };

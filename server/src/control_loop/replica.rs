@@ -373,7 +373,7 @@ impl Replica {
             Err(error) => {
                 error!(%cluster, %error, "the lease of a cluster could not be taken");
                 self.gone(&cluster);
-                vec![Output::Refuse { cluster, reason: error.to_string() }]
+                vec![Output::Refuse { cluster, reason: "its lease could not be taken; connect again later".to_owned() }]
             }
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::agent::Target;
+use ::agent::config::Credentials;
 use anyhow::{Context, anyhow};
 use simulator::SimulatedCluster;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -108,17 +109,16 @@ async fn listen(name: String, stdout: ChildStdout, tell: mpsc::Sender<(String, B
 ///
 /// # Errors
 /// When the agent cannot run at all.
-pub(crate) async fn simulated_agent(server: String, name: String, seed: u64, repeat: bool) -> anyhow::Result<()> {
+pub(crate) async fn simulated_agent(
+    (server, credentials): (String, Credentials),
+    name: String,
+    seed: u64,
+    repeat: bool,
+) -> anyhow::Result<()> {
     let mut cluster = SimulatedCluster::new(script::settings(seed));
     cluster.add_daemon(script::daemon());
     let api = Arc::new(SimulatedApi::new(&name, cluster, script::manifests()));
-    let target = Target {
-        server,
-        credentials: ::agent::config::Credentials::default(),
-        cluster_name: name,
-        region: REGION.to_owned(),
-        seed,
-    };
+    let target = Target { server, credentials, cluster_name: name, region: REGION.to_owned(), seed };
     let stop = end_of_input()?;
     tokio::select! {
         () = api.drive() => {}

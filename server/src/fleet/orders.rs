@@ -5,10 +5,12 @@ use tonic::{Request, Status};
 use tracing::warn;
 
 use crate::clock;
+use crate::spelling::nearest;
 use crate::store::rails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
 use crate::store::{Store, StoreError};
 use crate::trust::Client;
 use crate::trust::tls::Peer;
+use crate::views::FleetView;
 
 /// Entries of audit that are listed when nobody says how many, and at most.
 const AUDIT: (u32, u32) = (50, 1_000);
@@ -24,8 +26,13 @@ pub(super) fn who<T>(request: &Request<T>) -> String {
     client.or(address).unwrap_or_else(|| "unknown peer".to_owned())
 }
 
-/// Freezes.
-pub(super) async fn freeze(store: &dyn Store, request: v1::FreezeRequest, by: String) -> Result<v1::Freeze, Status> {
+/// Freezes what there is.
+pub(super) async fn freeze(
+    store: &dyn Store,
+    view: &FleetView,
+    request: v1::FreezeRequest,
+    by: String,
+) -> Result<v1::Freeze, Status> {
     let scope = scope(request.scope.unwrap_or_default())?;
     let reason = request.reason.trim().to_owned();
     if reason.is_empty() || reason.chars().count() > REASON_MAX {
@@ -33,6 +40,8 @@ pub(super) async fn freeze(store: &dyn Store, request: v1::FreezeRequest, by: St
             "a freeze needs a reason of 1 to {REASON_MAX} characters: whoever finds it must know whom to ask and what for"
         )));
     }
+    let clusters = store.clusters().await.map_err(unavailable)?;
+    exists(&scope, clusters, |cluster| pools(view, cluster))?;
     let now = clock::now().0;
     let until_ms =
         (request.duration_ms > 0).then(|| now.saturating_add(i64::try_from(request.duration_ms).unwrap_or(i64::MAX)));
@@ -50,6 +59,40 @@ fn scope(scope: v1::FreezeScope) -> Result<FreezeScope, Status> {
         (cluster, pool) if pool.is_empty() => Ok(FreezeScope::Cluster(cluster)),
         (cluster, pool) => Ok(FreezeScope::Pool { cluster, pool }),
     }
+}
+
+/// The NodePools of a cluster, as far as this replica sees it.
+fn pools(view: &FleetView, cluster: &str) -> Option<Vec<String>> {
+    let seen = view.clusters.get(cluster).filter(|seen| seen.synced)?;
+    Some(seen.pools.iter().map(|known| known.name.to_string()).collect())
+}
+
+/// Whether there is something to freeze: a cluster that a replica has decided for, and a NodePool that it has. Where `pools`
+/// does not know, the pool is believed to exist.
+fn exists(
+    scope: &FreezeScope,
+    clusters: Vec<String>,
+    pools: impl FnOnce(&str) -> Option<Vec<String>>,
+) -> Result<(), Status> {
+    let (cluster, pool) = match scope {
+        FreezeScope::Fleet => return Ok(()),
+        FreezeScope::Cluster(cluster) => (cluster, None),
+        FreezeScope::Pool { cluster, pool } => (cluster, Some(pool)),
+    };
+    if !clusters.contains(cluster) {
+        return Err(missing(&format!("cluster {cluster:?}"), cluster, clusters));
+    }
+    match pool.zip(pools(cluster)) {
+        Some((pool, known)) if !known.contains(pool) => {
+            Err(missing(&format!("NodePool {pool:?} in cluster {cluster:?}"), pool, known))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn missing(what: &str, word: &str, known: Vec<String>) -> Status {
+    let near = nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    Status::not_found(format!("nothing is frozen: there is no {what}{near}"))
 }
 
 /// Thaws.
@@ -106,4 +149,30 @@ fn audit_message(row: AuditRow) -> v1::AuditEntry {
 pub(super) fn unavailable(error: StoreError) -> Status {
     warn!(%error, "an order could not be written down");
     Status::unavailable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(cluster: &str, pool: &str) -> Result<(), Status> {
+        let scope = scope(v1::FreezeScope { cluster_name: cluster.into(), pool_name: pool.into() })?;
+        let clusters = ["production", "elsewhere"].map(str::to_owned).to_vec();
+        exists(&scope, clusters, |cluster| (cluster == "production").then(|| vec!["default".to_owned()]))
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_frozen_and_the_nearest_name_is_told() {
+        for (cluster, pool) in
+            [("", ""), ("production", ""), ("production", "default"), ("elsewhere", "that this replica does not see")]
+        {
+            assert!(order(cluster, pool).is_ok(), "{cluster}/{pool}");
+        }
+        for (cluster, pool, near) in [("productoin", "", "production"), ("production", "defualt", "default")] {
+            let refused = order(cluster, pool).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::NotFound);
+            assert!(refused.message().ends_with(&format!("did you mean {near:?}?")), "{refused}");
+        }
+        assert_eq!(order("x", "").unwrap_err().message(), "nothing is frozen: there is no cluster \"x\"");
+    }
 }

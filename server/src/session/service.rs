@@ -6,6 +6,7 @@
 //! moment at which it was not listened to.
 
 mod cluster;
+mod door;
 mod visitor;
 
 use std::collections::BTreeMap;
@@ -15,15 +16,15 @@ use std::time::Duration;
 
 use engine::control::{ClusterId, Instruction, InstructionId};
 use engine::model::Timestamp;
-use fleetwright_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::agent_service_server::AgentService;
 use fleetwright_proto::v1::connect_request::Message;
-use fleetwright_proto::{MAX_MESSAGE_BYTES, v1};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::error;
 
 use super::decode::pools::ReadPools;
@@ -31,6 +32,7 @@ use super::intern::Interner;
 use super::state::{Session, SessionEvent, Settings, check_cluster_name};
 use crate::trust::book::Book;
 use cluster::{Incoming, Order, Seat};
+use door::Door;
 use prost::Message as _;
 use visitor::Visitor;
 
@@ -119,10 +121,8 @@ impl Sessions {
 
     /// The service, to be added to [`transport`].
     #[must_use]
-    pub fn service(&self) -> AgentServiceServer<Self> {
-        AgentServiceServer::new(self.clone())
-            .max_decoding_message_size(MAX_MESSAGE_BYTES)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    pub(crate) fn service(&self) -> Door {
+        Door(self.clone())
     }
 
     /// Answers [`SessionEvent::Greeted`]: this server decides for the cluster under `epoch`. The epoch must be at least the
@@ -261,7 +261,13 @@ impl Sessions {
 /// Carries messages as they come, as fast as the cluster's allowance allows. The end of a stream and its failure are the same
 /// to the session: the agent is gone.
 async fn listen(heard: &mut Streaming<v1::ConnectRequest>, seat: &Seat, stream: u64) -> Result<(), Status> {
-    while let Ok(Some(request)) = heard.message().await {
+    loop {
+        let request = match heard.message().await {
+            Ok(Some(request)) => request,
+            // More than may be sent in one message.
+            Err(refused) if refused.code() == Code::ResourceExhausted => return Err(refused),
+            Ok(None) | Err(_) => return Ok(()),
+        };
         let wait = seat.allowance.spend(request.encoded_len());
         let gone = |_| Status::unavailable("the server stops");
         seat.incoming.send(Incoming::Said { stream, request: Box::new(request) }).await.map_err(gone)?;
@@ -269,7 +275,6 @@ async fn listen(heard: &mut Streaming<v1::ConnectRequest>, seat: &Seat, stream: 
             tokio::time::sleep(wait).await;
         }
     }
-    Ok(())
 }
 
 async fn first(heard: &mut Streaming<v1::ConnectRequest>) -> Result<v1::Hello, Status> {

@@ -155,6 +155,13 @@ impl Session {
     /// # Errors
     /// Why not: it speaks for another cluster of the same name, which must not disturb this one.
     pub fn admits(&self, hello: &v1::Hello) -> Result<(), String> {
+        if hello.cluster_uid.is_empty() {
+            return Err(format!(
+                "the agent of {} says no cluster UID, without which its machines cannot be told from those of another cluster \
+                 of that name",
+                self.cluster
+            ));
+        }
         match &self.uid {
             Some(known) if *known != hello.cluster_uid => Err(format!(
                 "the name {} belongs to the cluster with UID {known}, and this one has UID {}; give one of them another name",

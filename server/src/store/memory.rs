@@ -274,6 +274,10 @@ impl Store for MemoryStore {
         done(Ok(released))
     }
 
+    fn clusters(&self) -> Answer<'_, Vec<String>> {
+        done(Ok(self.tables().clusters()))
+    }
+
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         let tables = self.tables();
         done(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))

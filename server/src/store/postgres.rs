@@ -289,6 +289,10 @@ impl Store for PostgresStore {
         repeated(move || self.write_release(cluster, by, nonce))
     }
 
+    fn clusters(&self) -> Answer<'_, Vec<String>> {
+        repeated(move || self.read_clusters())
+    }
+
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         repeated(move || self.read_releases())
     }

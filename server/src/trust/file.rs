@@ -1,5 +1,6 @@
 //! The trust file: which agents speak for which cluster, and which clients may do what.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -88,6 +89,7 @@ impl TrustFile {
         for client in &file.clients {
             client.check()?;
         }
+        distinct(&file.agents)?;
         let agents = file.agents.iter_mut().filter_map(|agent| agent.token.as_mut());
         let clients = file.clients.iter_mut().filter_map(|client| client.token.as_mut());
         for issuer in agents.chain(clients) {
@@ -97,6 +99,21 @@ impl TrustFile {
         }
         Ok(file)
     }
+}
+
+/// One token speaks for one cluster.
+fn distinct(agents: &[AgentTrust]) -> Result<(), String> {
+    let mut known = BTreeMap::new();
+    for AgentTrust { cluster, token, certificate_name } in agents {
+        let token = token.as_ref().map(|token| (&token.issuer, &token.subject, &token.audience, &token.jwks_file));
+        if let Some(other) = known.insert((token, certificate_name), cluster).filter(|other| *other != cluster) {
+            return Err(format!(
+                "[[agents]] of clusters {other:?} and {cluster:?} trust the same issuer and subject, or the same \
+                 certificate-name: whoever shows it would speak for both; give each cluster its own"
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl AgentTrust {

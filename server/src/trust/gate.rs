@@ -5,11 +5,12 @@
 //! than that message is read. Clients are judged here, and again while an answer lasts.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::extract::{Request as PageRequest, State};
-use axum::http::{HeaderMap, Request, Response, StatusCode, header};
+use axum::http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use futures::StreamExt;
@@ -111,10 +112,36 @@ where
     }
 }
 
+/// Whether a request to a server that asks nobody who they are was meant for this machine. A web page from elsewhere whose name
+/// was made to lead here would otherwise read the fleet through its visitor's browser.
+fn local(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let asked = uri.authority().map(|authority| authority.as_str()).or_else(|| header(header::HOST));
+    let origin = header(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    for (what, host) in [("Host", asked), ("Origin", origin)] {
+        if let Some(host) = host.filter(|host| !is_local(host)) {
+            return Err(Refusal(format!(
+                "{what} {host:?} is not this machine, and without trust.file this server answers requests for localhost only"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_local(host: &str) -> bool {
+    let address = host.parse::<SocketAddr>().map(|address| address.ip());
+    let address = address.or_else(|_| host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>());
+    let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
+    address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+}
+
 /// What a client showed and needs, for as long as it is answered.
 type Lasts = Option<(Option<String>, Scope)>;
 
 async fn pass(book: &Book, request: &mut Request<Body>) -> Result<Lasts, Status> {
+    if !book.asks() {
+        local(request.uri(), request.headers()).map_err(|refusal| Status::permission_denied(refusal.to_string()))?;
+    }
     let path = request.uri().path();
     let needs = needs(path).ok_or_else(|| Status::unimplemented(format!("there is no method {path}")))?;
     let shown = shown(request);
@@ -155,7 +182,7 @@ async fn pass(book: &Book, request: &mut Request<Body>) -> Result<Lasts, Status>
 
 /// What everybody hears who may not speak for a cluster: the same for clusters that exist and for others.
 pub(crate) const NOT_AN_AGENT: &str =
-    "what was shown is not trusted to speak for this cluster; the server's log says why";
+    "not trusted to speak for cluster: what was shown does not prove it, and the server's log says why";
 
 fn one_stream() -> Status {
     Status::resource_exhausted("a connection carries one Connect stream at a time; open another connection")
@@ -230,6 +257,11 @@ pub(crate) async fn before_pages(
     request: PageRequest,
     next: Next,
 ) -> axum::response::Response {
+    if !book.asks()
+        && let Err(refusal) = local(request.uri(), request.headers())
+    {
+        return (StatusCode::FORBIDDEN, format!("{refusal}\n")).into_response();
+    }
     let place = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.place));
     if OPEN_PAGES.contains(&request.uri().path()) {
         place.iter().for_each(|place| place.known());
@@ -265,4 +297,44 @@ fn password(headers: &HeaderMap) -> Option<String> {
     let decoded = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded.trim()).ok()?;
     let text = String::from_utf8(decoded).ok()?;
     text.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_for_other_hosts_and_from_other_pages_are_refused() {
+        let judged = |uri: &str, headers: &[(header::HeaderName, &str)]| {
+            let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
+            local(&uri.parse().unwrap(), &headers.collect()).is_ok()
+        };
+        for host in [
+            "localhost",
+            "localhost:7480",
+            "LocalHost:1",
+            "127.0.0.1",
+            "127.0.0.1:7480",
+            "127.8.9.1",
+            "[::1]:7480",
+            "[::1]",
+        ] {
+            assert!(judged("/api/fleet", &[(header::HOST, host)]), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7480",
+            "10.0.0.1",
+            "[::2]:1",
+            "0.0.0.0",
+            "",
+        ] {
+            assert!(!judged("/api/fleet", &[(header::HOST, host)]), "{host}");
+        }
+        let from = |origin| judged("/api/fleet", &[(header::HOST, "localhost"), (header::ORIGIN, origin)]);
+        assert!(from("http://localhost:7480") && from("http://127.0.0.1:1"));
+        assert!(!from("http://evil.example") && !from("null"));
+        assert!(judged("http://127.0.0.1:7450/method", &[]) && !judged("http://evil.example/method", &[]));
+    }
 }

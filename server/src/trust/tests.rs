@@ -57,6 +57,11 @@ fn a_trust_file_that_says_two_things_at_once_is_refused() {
             "either token",
         ),
         ("[[agents]]\ncluster = 'a'\ncertificate = 'a.example'\n", "unknown field"),
+        (
+            "[[agents]]\ncluster = 'a'\ntoken = { issuer = 'i', subject = 's' }\n\
+             [[agents]]\ncluster = 'b'\ntoken = { issuer = 'i', subject = 's' }\n",
+            "\"a\" and \"b\" trust the same",
+        ),
         ("[[clients]]\nname = 'x'\nscope = 'read'\n", "either token-sha256"),
         ("[[clients]]\nname = 'x'\nscope = 'read'\ntoken-sha256 = 'abc'\n", "64 hexadecimal digits"),
         ("[[clients]]\nname = 'x'\nscope = 'everything'\ntoken-sha256 = 'abc'\n", "everything"),

@@ -52,8 +52,8 @@ fn run(arguments: &[&str]) -> String {
 #[test]
 fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     let (server, grpc, http) = server();
-    let told = run(&["freeze", "--server", &grpc, "--cluster", "shop", "--reason", "moving the network"]);
-    assert_eq!(told, "frozen: cluster/shop (freeze 1)\n");
+    let told = run(&["freeze", "--server", &grpc, "--reason", "moving the network"]);
+    assert_eq!(told, "frozen: fleet (freeze 1)\n");
     let agent = Program::new(
         PROGRAM,
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
@@ -69,15 +69,22 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     assert!(get(&http, "/metrics").contains("fleetwright_rails_freezes{cluster=\"shop\"} 1"));
 
     let rows: Value = serde_json::from_str(&run(&["freezes", "--server", &grpc, "-o", "json"])).unwrap();
-    assert_eq!((&rows[0]["scope"], &rows[0]["untilMs"]), (&Value::from("cluster/shop"), &Value::Null));
-    assert_eq!(run(&["thaw", "--server", &grpc, "--cluster", "shop"]), "thawed: cluster/shop (freeze 1)\n");
+    assert_eq!((&rows[0]["scope"], &rows[0]["untilMs"]), (&Value::from("fleet"), &Value::Null));
+    assert!(run(&["freezes", "--server", &grpc]).contains("until thawed"));
+    assert_eq!(run(&["thaw", "--server", &grpc]), "thawed: fleet (freeze 1)\n");
     wait_for(&http, "machines after the thaw", |seen| seen["machines"].as_array().is_some_and(|all| !all.is_empty()));
 
     let audit: Value = serde_json::from_str(&run(&["audit", "--server", &grpc, "-o", "json"])).unwrap();
     let what = |row: usize| (audit[row]["what"].as_str().unwrap_or(""), audit[row]["scope"].as_str().unwrap_or(""));
-    assert_eq!((what(0), what(1)), (("thaw", "cluster/shop"), ("freeze", "cluster/shop")));
+    assert_eq!((what(0), what(1)), (("thaw", "fleet"), ("freeze", "fleet")));
     assert!(audit[1]["who"].as_str().unwrap().starts_with("peer 127.0.0.1"), "{audit:#}");
-    assert_eq!(fleetwright(&["thaw", "--server", &grpc, "--cluster", "shop"]).status, 1);
+    assert_eq!(fleetwright(&["thaw", "--server", &grpc]).status, 1);
+    // A freeze of a cluster that exists, and of one that does not.
+    let freeze = |cluster: &str| fleetwright(&["freeze", "--server", &grpc, "--cluster", cluster, "--reason", "x"]);
+    assert_eq!(freeze("shop").stdout, "frozen: cluster/shop (freeze 2)\n");
+    let refused = freeze("shopp");
+    assert_eq!((refused.status, refused.stdout.as_str()), (2, ""));
+    assert!(refused.stderr.contains("no cluster \"shopp\"; did you mean \"shop\"?"), "{}", refused.stderr);
     let _status = agent.stop(PATIENCE);
     assert_eq!(server.stop(PATIENCE), 0);
 }

@@ -9,8 +9,10 @@ use fleetwright_proto::v1;
 use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
+use fleetwright_proto::v1::connect_response::Message as Said;
 use fleetwright_proto::v1::snapshot::Part;
-use tokio_stream::iter;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 use tonic::transport::Endpoint;
 
 use crate::{PATIENCE, PROGRAM};
@@ -80,21 +82,65 @@ fn changes(dice: &mut Dice) -> Vec<v1::Change> {
     (0..count).map(|_| v1::Change { change: Some(change(dice)) }).collect()
 }
 
-/// Says what follows from the seed and listens until the server has had enough.
-async fn converse(address: &str, seed: u64) {
+/// Says what follows from the seed and listens until the server has had enough. What the stream ended with, once it was
+/// welcome.
+async fn converse(address: &str, seed: u64) -> Option<Status> {
     let mut dice = Dice(seed);
-    let cluster = if dice.roll(4) == 0 { "x".repeat(300) } else { format!("stranger-{}", seed % 5) };
-    let mut said = Vec::new();
-    if dice.roll(5) > 0 {
-        said.push(v1::ConnectRequest { message: Some(Message::Hello(hello(&cluster))) });
-    }
-    said.extend((0..dice.roll(30)).map(|_| nonsense(&mut dice, &cluster)));
-    let Ok(channel) = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await else { return };
-    let Ok(answer) = AgentServiceClient::new(channel).connect(iter(said)).await else { return };
+    // Clusters of their own: the next to connect under one name would end the conversation before it.
+    let cluster = if dice.roll(8) == 0 { "x".repeat(300) } else { format!("stranger-{seed}") };
+    let (say, said) = tokio::sync::mpsc::channel(64);
+    let greets = dice.roll(8) > 0;
+    let first = if greets { request(Message::Hello(hello(&cluster))) } else { nonsense(&mut dice, &cluster) };
+    say.try_send(first).expect("room for the first word");
+    let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await.ok()?;
+    let answer = AgentServiceClient::new(channel).connect(ReceiverStream::new(said)).await.ok()?;
     let mut heard = answer.into_inner();
-    let listen = async { while let Ok(Some(_)) = heard.message().await {} };
+    let welcome = tokio::time::timeout(PATIENCE, heard.message()).await.expect("the server answers").ok()??;
+    assert!(matches!(welcome.message, Some(Said::Welcome(_))), "{welcome:?}");
+    let mut words = worst(seed);
+    words.extend((0..dice.roll(30)).map(|_| nonsense(&mut dice, &cluster)));
+    tokio::spawn(async move {
+        for word in words {
+            if say.send(word).await.is_err() {
+                return;
+            }
+        }
+    });
+    let listen = async {
+        loop {
+            match heard.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(status) => return Some(status),
+            }
+        }
+    };
     // A server that keeps the stream open has heard everything by then; the next conversation may begin.
-    drop(tokio::time::timeout(Duration::from_secs(5), listen).await);
+    tokio::time::timeout(Duration::from_secs(5), listen).await.ok().flatten()
+}
+
+/// What each third of the agents begins with once it is welcome: more changes in one message than there may be, a definition
+/// that is too large, a record that refers to nothing. The server names the first two as what they are.
+fn worst(seed: u64) -> Vec<v1::ConnectRequest> {
+    let begin = Part::Begin(v1::SnapshotBegin::default());
+    let snapshot = |part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) }));
+    let change = match seed % 3 {
+        0 => {
+            let removal = Change::Removal(v1::Removal { name: "none".to_owned(), ..v1::Removal::default() });
+            let changes = vec![v1::Change { change: Some(removal) }; 1_001];
+            let end = Part::End(v1::SnapshotEnd { chunk_count: 0, change_count: 0 });
+            let delta = Message::Delta(v1::Delta { sequence: 1, changes });
+            return vec![snapshot(begin), snapshot(end), request(delta)];
+        }
+        1 => Change::DefineLabelSet(v1::Definition { hash: vec![1; 16], content: vec![0; 300_000] }),
+        _ => Change::Pod(v1::PodRecord { name: "p".to_owned(), shape: vec![2; 16], ..v1::PodRecord::default() }),
+    };
+    let chunk = v1::SnapshotChunk { changes: vec![v1::Change { change: Some(change) }], index: 0 };
+    vec![snapshot(begin), snapshot(Part::Chunk(chunk))]
+}
+
+fn request(message: Message) -> v1::ConnectRequest {
+    v1::ConnectRequest { message: Some(message) }
 }
 
 /// No gRPC at all: bytes that break the transport.
@@ -124,18 +170,24 @@ fn a_stranger_that_speaks_badly_disturbs_nobody() {
     let _connected = server.line_with(&["deciding for this cluster", "good"], PATIENCE);
     let asked = std::env::var("HOSTILE_CONVERSATIONS").ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let mut talks = tokio::task::JoinSet::new();
+    let ends = runtime.block_on(async {
+        let (mut talks, mut ends) = (tokio::task::JoinSet::new(), Vec::new());
         for seed in 0..asked.unwrap_or(CONVERSATIONS) {
             let address = address.clone();
             shout(&address, seed);
             talks.spawn(async move { converse(&address, seed).await });
             if talks.len() >= 8 {
-                talks.join_next().await;
+                ends.extend(talks.join_next().await.and_then(Result::ok).flatten());
             }
         }
-        talks.join_all().await;
+        ends.extend(talks.join_all().await.into_iter().flatten());
+        ends
     });
+    // The nonsense was looked at, and refused for what it is: nobody was sent away at the door.
+    for limit in ["changes in a message: 1001 exceed the limit of 1000", "bytes in a definition: 300000 exceed"] {
+        assert!(ends.iter().any(|end| end.message().contains(limit)), "{limit}: {ends:?}");
+    }
+    assert!(!ends.iter().any(|end| end.message().contains("before it was welcome")), "{ends:?}");
     // The good agent has had one conversation all along: it ends only when the server does.
     let code = server.stop(PATIENCE);
     assert_eq!(code, 0, "the server ends in good order");

@@ -158,7 +158,7 @@ async fn attack(stage: &Stage, recorded: &[v1::ConnectRequest]) {
     assert!(heard.is_empty(), "{heard:?}");
     let status = status.expect("a refusal");
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
-    assert!(status.message().contains("not trusted to speak for cluster \"good\""), "{status}");
+    assert!(status.message().contains("not trusted to speak for cluster"), "{status}");
     // Names that somebody might take for the other's.
     for name in ["good ", "GOOD", "good\0", "evil/../good", "evil,good", ""] {
         let (heard, status) = converse(stage, vec![hello(name)]).await;

@@ -1,5 +1,6 @@
 //! One binary for all end-to-end tests: what a user would type, and what they would see.
 
+mod attack;
 mod bad_input;
 mod crashes;
 mod cut_off;

@@ -1,13 +1,34 @@
 //! A server that asks everybody who they are, over TLS: clients with and without scopes, and an agent that shows nothing.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use e2e::{Ended, Folder, Program, Running};
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{CertificateParams, KeyPair};
+use serde_json::json;
 
 use crate::{PATIENCE, PROGRAM, fleetwright};
 
 /// SHA-256 of `looker` and of `operator`, as `printf %s looker | sha256sum` prints them.
 const LOOKER: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
 const OPERATOR: &str = "06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23";
+
+/// Trust in an issuer that has one key, which signs the token in the file `cluster`.
+fn issue(folder: &Folder, cluster: &str) -> String {
+    let key = EncodingKey::from_ec_der(&KeyPair::generate().expect("a key").serialize_der());
+    let public = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("its public half");
+    let keys = serde_json::to_vec(&JwkSet { keys: vec![public] }).expect("JSON");
+    let _path = folder.file(&format!("{cluster}.json"), keys);
+    let issuer = format!("https://{cluster}.example");
+    let ends = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs() + 3600;
+    let claims = json!({ "iss": issuer, "sub": "agent", "aud": "fleetwright", "exp": ends });
+    let _path = folder.file(cluster, encode(&Header::new(Algorithm::ES256), &claims, &key).expect("a token"));
+    format!(
+        "[[agents]]\ncluster = '{cluster}'\n\
+         token = {{ issuer = '{issuer}', subject = 'agent', jwks-file = '{cluster}.json' }}\n"
+    )
+}
 
 struct Guarded {
     folder: Folder,
@@ -25,7 +46,9 @@ impl Guarded {
             "trust.toml",
             format!(
                 "[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{LOOKER}'\n\
-                 [[clients]]\nname = 'operator'\nscope = 'admin'\ntoken-sha256 = '{OPERATOR}'\n"
+                 [[clients]]\nname = 'operator'\nscope = 'admin'\ntoken-sha256 = '{OPERATOR}'\n{}{}",
+                issue(&folder, "till"),
+                issue(&folder, "shop"),
             ),
         );
         let _path = folder.file("looker", "looker\n");
@@ -93,17 +116,34 @@ fn whoever_shows_no_good_token_is_refused_and_orders_are_on_record_under_a_name(
     assert_eq!(guarded.server.stop(PATIENCE), 0);
 }
 
+/// An agent that believes the server's certificate, and shows the token in this file.
+fn agent(guarded: &Guarded, cluster: &str, token: Option<&str>) -> Running {
+    let path = |name: &str| guarded.folder.path().join(name).display().to_string();
+    let (authorities, token) = (path("tls.crt"), token.map(path));
+    let mut arguments = vec!["simulated-agent", "--server", &guarded.address, "--cluster-name", cluster];
+    arguments.extend(["--seed", "1", "--log", "warn", "--ca-file", &authorities]);
+    if let Some(token) = &token {
+        arguments.extend(["--token-file", token]);
+    }
+    Program::new(PROGRAM, &arguments).start()
+}
+
 #[test]
-fn an_agent_that_shows_nothing_speaks_for_nobody() {
+fn an_agent_speaks_for_nobody_until_it_shows_a_token_of_its_cluster() {
     let guarded = Guarded::start();
-    // It does not know who signed the certificate either, so it never gets as far as to say its name.
-    let agent =
-        ["simulated-agent", "--server", &guarded.address, "--cluster-name", "shop", "--seed", "1", "--log", "warn"];
-    let agent = Program::new(PROGRAM, &agent).start();
-    let told = agent.line_with(&["no conversation with the server"], PATIENCE);
-    assert!(!told.contains("connected"), "{told}");
-    let clusters = guarded.as_client(Some("looker"), &["freezes", "-o", "json"]);
-    assert_eq!(clusters.status, 0, "{}", clusters.stderr);
+    // Nothing, and a client's token: neither gets past the gate. The agent of `till` does, and is no agent of `shop`.
+    for token in [None, Some("operator"), Some("till")] {
+        let agent = agent(&guarded, "shop", token);
+        let told = agent.line_with(&["no conversation with the server"], PATIENCE);
+        assert!(told.contains("not trusted to speak for cluster"), "{token:?}: {told}");
+        assert!(!told.contains("till.example"), "a stranger hears nothing of issuers: {told}");
+        let logged = guarded.server.line_with(&["an agent is refused"], PATIENCE);
+        assert!(logged.contains("reason="), "{logged}");
+    }
+    let decided = guarded.server.read_lines();
+    assert!(!decided.iter().any(|line| line.contains("deciding for this cluster")), "{decided:?}");
+    let agent = agent(&guarded, "till", Some("till"));
+    let _admitted = guarded.server.line_with(&["deciding for this cluster", "till"], PATIENCE);
     drop(agent);
     assert_eq!(guarded.server.stop(PATIENCE), 0);
 }

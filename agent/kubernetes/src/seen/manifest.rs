@@ -1,4 +1,5 @@
-//! NodePools, EC2NodeClasses and NodeOverlays: they travel as people wrote them, without what the API server notes beside.
+//! NodePools, EC2NodeClasses and NodeOverlays: they travel as people wrote them, without what the API server notes beside and
+//! without what may hold secrets.
 
 use agent::Seen;
 use fleetwright_proto::v1;
@@ -9,6 +10,9 @@ use super::shape::Shared;
 
 /// The copy of the object that `kubectl apply` keeps in it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What machines run at their start: people put secrets into it, and the server looks at none of it.
+const USER_DATA: &str = "userData";
 
 /// Reads a NodePool.
 ///
@@ -47,6 +51,11 @@ fn read(kind: v1::ObjectKind, json: &str) -> serde_json::Result<Row> {
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);
         }
+    }
+    if kind == v1::ObjectKind::Ec2NodeClass
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove(USER_DATA);
     }
     let record = v1::ManifestRecord {
         kind: kind.into(),

@@ -242,6 +242,20 @@ fn a_manifest_travels_without_what_the_api_server_notes_beside() {
 }
 
 #[test]
+fn what_machines_run_at_their_start_stays_in_the_cluster() {
+    let object = json!({
+        "kind": "EC2NodeClass",
+        "metadata": { "name": "default", "resourceVersion": "7" },
+        "spec": { "amiFamily": "AL2023", "userData": "export TOKEN=SECRET" },
+    });
+    let v1::change::Change::Manifest(record) = change(read(manifest::read_class, &object)) else {
+        panic!("no manifest")
+    };
+    let json: Value = serde_json::from_slice(&record.json).unwrap();
+    assert_eq!(json["spec"], json!({ "amiFamily": "AL2023" }));
+}
+
+#[test]
 fn storage_says_what_the_protocol_asks_for() {
     let claim = json!({ "metadata": { "name": "d", "namespace": "n", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
         "spec": { "storageClassName": "", "volumeName": "pv", "accessModes": ["ReadWriteOnce"] }, "status": { "phase": "Bound" } });

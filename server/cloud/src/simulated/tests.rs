@@ -123,13 +123,16 @@ fn a_machine_is_given_back_for_its_own_cluster_only() {
 }
 
 #[test]
-fn a_machine_or_a_caller_without_a_uid_goes_by_the_clusters_name() {
+fn a_machine_or_a_caller_without_a_uid_is_nobodys_whatever_the_clusters_name() {
     let mut cloud = cloud(Weather::default());
-    for (tagged, asked) in [("", "uid-1"), ("uid-1", "")] {
-        let order = LaunchRequest { cluster_uid: Text::from(tagged), ..request(&format!("t-{tagged}"), &["x"]) };
+    for (tagged, asked, ours) in [("", "uid-1", false), ("uid-1", "", false), ("", "", false), ("uid-1", "uid-1", true)]
+    {
+        let token = format!("t-{tagged}-{asked}");
+        let order = LaunchRequest { cluster_uid: Text::from(tagged), ..request(&token, &["x"]) };
         let id = cloud.launch(&order, Timestamp(0)).unwrap().instance.id;
         assert!(cloud.terminate_of(Owner { cluster: "c2", uid: asked }, &id, Timestamp(10)).is_err());
-        cloud.terminate_of(Owner { cluster: "c1", uid: asked }, &id, Timestamp(10)).unwrap();
+        let ended = cloud.terminate_of(Owner { cluster: "c1", uid: asked }, &id, Timestamp(10));
+        assert_eq!(ended.is_ok(), ours, "{tagged:?} {asked:?}");
     }
 }
 

@@ -17,13 +17,15 @@ pub struct Scene {
     pub pools: Vec<PoolRecord>,
     /// Whether its agent is there; a run connects every agent at its beginning.
     pub connected: bool,
+    /// Whether the controller has the cluster's lease.
+    pub leased: bool,
 }
 
 impl Scene {
     /// A cluster with its NodePools.
     #[must_use]
     pub fn new(cluster: SimulatedCluster, pools: Vec<PoolRecord>) -> Self {
-        Self { cluster, pools, connected: false }
+        Self { cluster, pools, connected: false, leased: false }
     }
 }
 

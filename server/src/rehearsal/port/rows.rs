@@ -177,6 +177,10 @@ impl Store for Port {
         self.ask("release a quarantine", move |store| store.release_quarantine(cluster, by))
     }
 
+    fn clusters(&self) -> Answer<'_, Vec<String>> {
+        self.ask("read which clusters there are", |store| store.clusters())
+    }
+
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         self.ask("read releases", |store| store.quarantine_releases())
     }

@@ -361,3 +361,41 @@ fn names_of_clusters_are_checked() {
         assert!(check_cluster_name(bad).is_err(), "{bad:?}");
     }
 }
+
+/// A namespace of one letter takes 1,024 bytes and 8 for each of its 3 on the wire: three of them fit into 3,200.
+fn bounded() -> (Session, Ledger) {
+    let ledger = Ledger::new(3_200, u64::MAX);
+    let settings = Settings { ledger: ledger.clone(), ..Settings::default() };
+    (Session::new("blue".into(), settings, Arc::default(), ReadPools::new(|_| Vec::new())), ledger)
+}
+
+#[test]
+fn a_session_that_has_the_server_remember_too_much_ends_by_snapshot_and_by_delta_alike() {
+    let four = || ["a", "b", "c", "d"].map(namespace).to_vec();
+    let (mut session, ledger) = bounded();
+    open(&mut session, 3);
+    hear(&mut session, begin(1));
+    assert_eq!(hear(&mut session, chunk(1, 0, four())), ["disconnected", "hang up"]);
+    assert_eq!(ledger.held(), 0, "what was refused is forgotten");
+
+    let (mut session, ledger) = bounded();
+    open(&mut session, 3);
+    hear(&mut session, begin(1));
+    hear(&mut session, end(1, 0, 0));
+    hear(&mut session, delta(1, vec![namespace("a"), namespace("b"), namespace("c")]));
+    assert_eq!(ledger.held(), 3 * 1_048);
+    assert_eq!(hear(&mut session, delta(2, vec![namespace("d")])), ["disconnected", "hang up"]);
+    assert_eq!(ledger.held(), 3 * 1_048, "what is believed stays");
+    // The next snapshot takes its place.
+    open(&mut session, 4);
+    hear(&mut session, begin(1));
+    hear(&mut session, chunk(1, 0, vec![namespace("a")]));
+    hear(&mut session, end(1, 1, 1));
+    assert_eq!(ledger.held(), 1_048);
+}
+
+#[test]
+fn an_agent_that_does_not_say_which_cluster_it_is_is_turned_away() {
+    let refused = session().admits(&hello("", 0)).unwrap_err();
+    assert!(refused.contains("no cluster UID"), "{refused}");
+}

@@ -25,8 +25,10 @@ async fn a_word_for_an_agent_reaches_every_replica_once(store: &dyn Store, clust
     let mut changes = store.changes();
     let known = changes.borrow_and_update().releases;
     assert!(!store.release_quarantine(cluster, "kim").await.unwrap(), "nobody has ever decided for it");
+    assert!(!store.clusters().await.unwrap().iter().any(|name| name == cluster));
     assert_eq!(releases(store, cluster).await, None);
     super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
+    assert!(store.clusters().await.unwrap().iter().any(|name| name == cluster), "its lease was taken");
     assert!(store.release_quarantine(cluster, "kim").await.unwrap());
     let heard = changes.wait_for(|changes| changes.releases > known);
     tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap().unwrap();

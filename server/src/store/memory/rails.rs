@@ -36,6 +36,14 @@ impl Tables {
         true
     }
 
+    /// In the order of their names.
+    pub(super) fn clusters(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.leases.keys().filter_map(|scope| Some(scope.cluster_name()?.to_owned())).collect();
+        names.sort();
+        names
+    }
+
     pub(super) fn recall(&mut self, region: &str, now: i64) -> Vec<OfferingEntry> {
         self.offerings.retain(|_, entry| entry.until_ms > now);
         self.offerings.iter().filter(|((of, ..), _)| of == region).map(|(_, entry)| entry.clone()).collect()

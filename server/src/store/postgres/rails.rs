@@ -73,6 +73,12 @@ impl PostgresStore {
         Ok(true)
     }
 
+    pub(super) async fn read_clusters(&self) -> Result<Vec<String>, StoreError> {
+        let rows = sqlx::query_scalar!(r#"SELECT scope FROM leases ORDER BY scope COLLATE "C""#);
+        let rows = rows.fetch_all(&self.pool).await.map_err(database("read which clusters there are"))?;
+        Ok(rows.iter().filter_map(|scope| Some(Scope::parse(scope)?.cluster_name()?.to_owned())).collect())
+    }
+
     pub(super) async fn read_releases(&self) -> Result<Vec<(String, u64)>, StoreError> {
         const WHAT: &str = "read whom people have vouched for";
         let rows = sqlx::query!(r#"SELECT scope, number FROM quarantine_releases ORDER BY scope COLLATE "C""#);

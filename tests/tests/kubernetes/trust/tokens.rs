@@ -135,9 +135,9 @@ impl Play {
             impostors.push((self.files.impostor(&self.stage, (name, CLUSTER), at, shown)?, said));
         }
         for (impostor, said) in &mut impostors {
-            let told = impostor.line_with(&["not trusted to speak for cluster", said], PATIENCE).await?;
+            let told = impostor.line_with(&["not trusted to speak for cluster"], PATIENCE).await?;
             ensure!(!told.contains("connected"), "{told}");
-            until_said(&self.world, &[REFUSED, CLUSTER, said], 1).await?;
+            until_said(&self.world, &[REFUSED, said], 1).await?;
         }
         ensure!(self.world.server.times_said(&[LET_IN, CLUSTER]) == 1, "somebody else was let in");
         Ok(tokens.map(|(name, _, _)| name).join(", "))

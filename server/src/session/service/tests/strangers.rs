@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 use super::*;

@@ -1,0 +1,40 @@
+//! Attacks on a server of our own, on this machine's loopback: what a hostile peer does on purpose, for a bounded time, and
+//! whether others notice it.
+//!
+//! `cargo run --release -p e2e --bin attack -- connections` prints a line for each kind of attacker and ends with 1 when a
+//! bound is passed. Attackers are processes of their own at low priority, because on one machine they would otherwise take the
+//! time that the server needs, which a stranger on another machine cannot.
+
+pub mod connections;
+mod ground;
+mod hostile;
+mod metrics;
+
+use std::process::ExitCode;
+
+/// What is asked for, from the words after the program's name.
+#[must_use]
+pub fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        // The server under attack is this program too, so that one build makes all of it.
+        ["fleetwright", ..] => fleetwright::cli::main_with(std::env::args_os().skip(1)),
+        ["hostile", rest @ ..] => hostile::main(rest),
+        ["connections", rest @ ..] => connections::main(rest),
+        _ => {
+            eprintln!("attack connections [--seconds 60] [--connections 1000] [--only KIND] [--without-timing]");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The number after `flag`, or `default`.
+fn number(words: &[&str], flag: &str, default: u64) -> u64 {
+    word(words, flag).and_then(|word| word.parse().ok()).unwrap_or(default)
+}
+
+/// The word after `flag`.
+fn word<'w>(words: &[&'w str], flag: &str) -> Option<&'w str> {
+    words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1)).copied()
+}

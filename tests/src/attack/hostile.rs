@@ -1,0 +1,232 @@
+//! The attackers, each kind in a process of its own. Loops end with their time.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
+use fleetwright_proto::v1::change::Change;
+use fleetwright_proto::v1::connect_request::Message;
+use fleetwright_proto::v1::snapshot::Part;
+use futures::StreamExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use prost::Message as _;
+use prost::bytes::Bytes;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Request, Status, Streaming};
+use tower::{Service, ServiceExt};
+
+use super::{metrics, number, word};
+
+/// What a hostile peer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Encrypted, without a credential: many streams on each connection, and messages that are announced and not ended.
+    Streams,
+    /// With a credential of its own: definitions without end.
+    Flood,
+    /// Heads of requests that do not end.
+    SlowHead,
+    /// Connections that say nothing.
+    Silent,
+    /// Tokens that nobody signed, of an issuer that hangs.
+    Tokens,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 5] = [Self::Streams, Self::Flood, Self::SlowHead, Self::Silent, Self::Tokens];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Streams => "streams",
+            Self::Flood => "flood",
+            Self::SlowHead => "slow-head",
+            Self::Silent => "silent",
+            Self::Tokens => "tokens",
+        }
+    }
+}
+
+/// Whom to attack, and with what.
+#[derive(Debug)]
+struct Target {
+    grpc: String,
+    http: String,
+    ca: String,
+    evil: String,
+    made_up: String,
+    end: Instant,
+}
+
+/// Streams of one connection without a credential.
+const STREAMS: usize = 64;
+/// What is announced on each of them, and not ended.
+const ANNOUNCED: u32 = 4 << 20;
+/// Definitions in one message.
+const DEFINITIONS: u64 = 1_000;
+/// A hostile peer whose connection was closed opens the next one after this.
+const AGAIN: Duration = Duration::from_millis(500);
+
+pub(super) fn main(words: &[&str]) -> ExitCode {
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| words.first() == Some(&kind.name())) else {
+        return ExitCode::from(2);
+    };
+    let text = |flag| word(words, flag).unwrap_or_default().to_owned();
+    let read = |flag| std::fs::read_to_string(text(flag)).unwrap_or_default();
+    let target = Target {
+        grpc: text("--grpc"),
+        http: text("--http"),
+        ca: text("--ca"),
+        evil: read("--evil"),
+        made_up: read("--made-up"),
+        end: Instant::now() + Duration::from_secs(number(words, "--seconds", 5)),
+    };
+    let connections = number(words, "--connections", 10);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let Ok(runtime) = runtime else { return ExitCode::from(3) };
+    runtime.block_on(all(kind, Arc::new(target), connections));
+    runtime.shutdown_background();
+    ExitCode::SUCCESS
+}
+
+async fn all(kind: Kind, target: Arc<Target>, connections: u64) {
+    let mut peers = JoinSet::new();
+    let left = target.end.saturating_duration_since(Instant::now());
+    for number in 0..connections {
+        peers.spawn(again(kind, Arc::clone(&target), number));
+    }
+    let _over = tokio::time::timeout(left, async { while peers.join_next().await.is_some() {} }).await;
+}
+
+/// One hostile peer, which comes back when it is sent away.
+async fn again(kind: Kind, target: Arc<Target>, number: u64) {
+    while Instant::now() < target.end {
+        let _sent_away = match kind {
+            Kind::Streams => streams(&target).await,
+            Kind::Flood => flood(&target, number).await,
+            Kind::SlowHead | Kind::Silent => held(kind, Arc::clone(&target), number).await,
+            Kind::Tokens => made_up(&target).await,
+        };
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn channel(target: &Target) -> anyhow::Result<Channel> {
+    let port = target.grpc.rsplit(':').next().unwrap_or_default();
+    let ca = Certificate::from_pem(std::fs::read_to_string(&target.ca)?);
+    let endpoint = Endpoint::from_shared(format!("https://localhost:{port}"))?;
+    let endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(ca))?;
+    Ok(endpoint.connect_timeout(Duration::from_secs(10)).connect().await?)
+}
+
+/// Streams on each of which most of a message comes, and then nothing.
+async fn streams(target: &Target) -> anyhow::Result<()> {
+    let channel = channel(target).await?;
+    let mut open = JoinSet::new();
+    for _ in 0..STREAMS {
+        let mut channel = channel.clone();
+        open.spawn(async move {
+            let request = http::Request::post("https://localhost/fleetwright.v1.AgentService/Connect");
+            let request = request.header("content-type", "application/grpc").header("te", "trailers");
+            let answer = channel.ready().await?.call(request.body(most_of_a_message())?).await?;
+            let mut heard = answer.into_body();
+            while let Some(frame) = heard.frame().await {
+                let _more = frame?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while open.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// The header of a large message and all of it but its end, in small pieces that cost the attacker nothing.
+fn most_of_a_message() -> Body {
+    const PIECE: usize = 16 * 1024;
+    let [a, b, c, d] = ANNOUNCED.to_be_bytes();
+    let zeros = Bytes::from_static(&[0; PIECE]);
+    let pieces = std::iter::repeat_n(zeros, ANNOUNCED as usize / PIECE - 1);
+    let pieces = std::iter::once(Bytes::copy_from_slice(&[0, a, b, c, d])).chain(pieces);
+    let frames = pieces.map(|piece| Ok::<_, Status>(Frame::data(piece)));
+    Body::new(StreamBody::new(futures::stream::iter(frames).chain(futures::stream::pending())))
+}
+
+/// A stream under `token`, and the way to say something on it.
+async fn stream(
+    target: &Target,
+    token: &str,
+    cluster: &str,
+) -> anyhow::Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>)> {
+    let (say, said) = mpsc::channel(4);
+    let hello = v1::Hello { cluster_name: cluster.into(), cluster_uid: "evil".into(), ..v1::Hello::default() };
+    say.send(request(Message::Hello(hello))).await?;
+    let mut request = Request::new(ReceiverStream::new(said));
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse()?);
+    let mut client = AgentServiceClient::new(channel(target).await?);
+    Ok((say, client.connect(request).await?.into_inner()))
+}
+
+fn request(message: Message) -> v1::ConnectRequest {
+    v1::ConnectRequest { message: Some(message) }
+}
+
+/// Hello, and as soon as it is welcome a snapshot of definitions that does not end.
+async fn flood(target: &Target, number: u64) -> anyhow::Result<()> {
+    let (say, mut heard) = stream(target, &target.evil, "evil").await?;
+    heard.message().await?.context("no Welcome")?;
+    let part = |part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) }));
+    say.send(part(Part::Begin(v1::SnapshotBegin::default()))).await?;
+    let listen = tokio::spawn(async move { while let Ok(Some(_)) = heard.message().await {} });
+    for index in 0..u32::MAX {
+        let first = number << 40 | u64::from(index) * DEFINITIONS;
+        let changes = (first..first + DEFINITIONS).map(label_set).collect();
+        let sent = say.send(part(Part::Chunk(v1::SnapshotChunk { changes, index }))).await;
+        if sent.is_err() || Instant::now() > target.end {
+            break;
+        }
+    }
+    listen.abort();
+    Ok(())
+}
+
+fn label_set(number: u64) -> v1::Change {
+    let pair = |key: u64| v1::StringPair { key: format!("k{key}"), value: format!("{number:x}") };
+    let content = v1::LabelSet { labels: (0..2).map(pair).collect() }.encode_to_vec();
+    let mut hash = vec![0; 8];
+    hash.extend(number.to_le_bytes());
+    v1::Change { change: Some(Change::DefineLabelSet(v1::Definition { hash, content })) }
+}
+
+/// A token that nobody signed.
+async fn made_up(target: &Target) -> anyhow::Result<()> {
+    let (token, _signature) = target.made_up.rsplit_once('.').context("a token has three parts")?;
+    let (_say, mut heard) = stream(target, &format!("{token}.bWFkZSB1cA"), "hangs").await?;
+    while heard.message().await?.is_some() {}
+    Ok(())
+}
+
+/// A connection that is kept as long as the server keeps it: silent ones to both listeners in turn, heads that do not end to
+/// the page's.
+async fn held(kind: Kind, target: Arc<Target>, number: u64) -> anyhow::Result<()> {
+    let address = if kind == Kind::Silent && number % 2 == 0 { &target.grpc } else { &target.http };
+    let mut wire = TcpStream::connect(address).await?;
+    let mut byte = [0; 1];
+    if kind == Kind::Silent {
+        let _closed = wire.read(&mut byte).await;
+        return Ok(());
+    }
+    let mut encrypted = metrics::connector(&target.ca)?.connect(ServerName::try_from("localhost")?, wire).await?;
+    encrypted.write_all(b"GET / HTTP/1.1\r\nHo").await?;
+    let _closed = encrypted.read(&mut byte).await;
+    Ok(())
+}
