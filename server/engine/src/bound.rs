@@ -15,6 +15,7 @@ mod alike;
 mod apart;
 mod cover;
 mod demand;
+mod shelves;
 mod simplex;
 mod stock;
 

@@ -1,7 +1,7 @@
 //! ADD: pending pods to nodes that exist, nodes on their way, and machines to buy.
 //!
 //! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
-//! `problem` compiles the input (`axis`, `stall`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `nodes`, `worth`); `packing` places
+//! `problem` compiles the input (`axis`, `stall`, `variety`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `nodes`, `worth`); `packing` places
 //! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, `rules` for what pools opt
 //! into, by the `ledger`); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
 
@@ -28,6 +28,7 @@ mod stall;
 mod statics;
 mod subjects;
 mod topology;
+mod variety;
 mod worth;
 
 use std::cmp::Reverse;

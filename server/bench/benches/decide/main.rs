@@ -3,10 +3,12 @@
 //! Every case runs in a process of its own, so that its peak memory is its own. Reading order: `cases` (what is measured)
 //! and where its pods come from (`recipe`, `generate`, `trace`, `shop`, `standing`); `workload` (pods and pools as manifests, and as a
 //! planning input); `measure` (one case in this process), `child` (one case in a process of its own); `growth` and
-//! `table` (what is printed); `rival` (the same files given to another planner).
+//! `table` (what is printed); `rival` (the same files given to another planner);
+//! `features` (one kind of constraint at a time against a plain input).
 
 mod cases;
 mod child;
+mod features;
 mod generate;
 mod growth;
 mod measure;
@@ -33,6 +35,12 @@ struct Flags {
     /// Folder of traces (openb_pods_default.csv.gz, karp_diverse_*.csv.gz); rows that need them are left out without it
     #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
+    /// `features` measures one feature at a time against a plain input, and fails where one costs too much
+    #[arg(value_name = "TABLE", value_parser = ["features"])]
+    table: Option<String>,
+    /// Features at 1,000 pods alone, without their growth
+    #[arg(long)]
+    small: bool,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -70,6 +78,9 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Result<()> {
+    if flags.table.is_some() {
+        return features::report(&flags.only, flags.runs, flags.small);
+    }
     let cases = cases::all(flags.data.as_deref());
     if let Some(name) = &flags.case {
         let case = cases.iter().find(|case| case.name == *name).with_context(|| format!("no case is called {name}"))?;

@@ -111,8 +111,8 @@ fn recalled(input: &PlanningInput, memo: &mut Memo) -> Result<Decision> {
     }
 }
 
-/// Schedule, check, bound, explain: the steps of a decision.
-fn parts(input: &PlanningInput) -> [Duration; 4] {
+/// What each step of a decision takes: schedule, check, bound, explain.
+pub fn parts(input: &PlanningInput) -> [Duration; 4] {
     let mut marks = [proc::thread_cpu(); 5];
     let plan = schedule::schedule(input);
     marks[1] = proc::thread_cpu();

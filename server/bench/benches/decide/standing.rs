@@ -53,6 +53,7 @@ pub fn daemon() -> Value {
     })
 }
 
-fn node_name(at: u32) -> String {
+/// Its name.
+pub fn node_name(at: u32) -> String {
     format!("node-{at:03}")
 }

@@ -33,6 +33,24 @@ impl<'a> Access<'a> {
         first_barring(&pool.taints, self.tolerations).is_none()
     }
 
+    /// Whether the labels that machines of `pool` have whatever their type meet the node selector; `defined` says which
+    /// keys types of its catalogue define.
+    pub(super) fn suits_labels(
+        &self,
+        policy: &Policy,
+        pool: &NodePool,
+        mut defined: impl FnMut(&Text) -> bool,
+    ) -> bool {
+        let Some(machine) = pool.catalogue.types.first() else { return true };
+        let shop = Shop { policy, pool, machine };
+        self.selector.iter().all(|requirement| {
+            requirement.key().as_ref() == INSTANCE_TYPE
+                || shop.is_about_offering(requirement)
+                || defined(requirement.key())
+                || shop.may_hold(requirement)
+        })
+    }
+
     /// Whether a node of the input may take such pods.
     pub(super) fn enters_node(&self, node: &Node) -> bool {
         let holds = |requirement: &Requirement| label_satisfies(&node.labels, requirement);
@@ -119,13 +137,6 @@ impl Shop<'_> {
                 }
             },
         }
-    }
-
-    /// Whether the pool may buy this type at all.
-    pub(super) fn sells_type(&self) -> bool {
-        let requirements = &self.pool.requirements;
-        self.machine.labels.first_conflict(requirements).is_none()
-            && requirements.get(INSTANCE_TYPE).is_none_or(|requirement| requirement.has(&self.machine.name))
     }
 
     /// Whether the pool may buy this offering of a type that it may buy.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::access::Shop;
+use super::access::{Access, Shop};
 use super::demand::Demand;
+use super::shelves::Shelves;
 use crate::input::PlanningInput;
 use crate::model::{CapacityType, InstanceType, Node, NodeStage, Requirement, Resources, Text};
 
@@ -40,20 +41,25 @@ impl Stock {
         let mut columns = Vec::new();
         let mut reserved: BTreeMap<&Text, Free> = BTreeMap::new();
         let ready = input.pools.iter().filter(|pool| pool.not_ready.is_none() && pool.replicas.is_none());
+        let mut shelves = Shelves::default();
         for pool in ready {
-            let welcome: Vec<bool> =
-                demand.groups.iter().map(|group| group.as_ref().is_none_or(|access| access.enters(pool))).collect();
-            if !welcome.contains(&true) {
+            let mut enters = |access: &Access<'_>| {
+                access.enters(pool) && access.suits_labels(&input.policy, pool, |key| shelves.define(pool, key))
+            };
+            let welcome: Vec<bool> = demand.groups.iter().map(|group| group.as_ref().is_none_or(&mut enters)).collect();
+            let picky = demand.groups.iter().zip(&welcome).any(|(group, welcome)| *welcome && group.is_some());
+            if !welcome.contains(&true) || (!picky && shelves.are_known(pool)) {
                 continue;
             }
-            for machine in &pool.catalogue.types {
-                let shop = Shop { policy: &input.policy, pool, machine };
-                if shop.sells_type() {
-                    offer(shop, demand, &welcome, &mut columns, &mut reserved);
-                }
+            let sold = shelves.sold_by(pool);
+            for (machine, _) in pool.catalogue.types.iter().zip(sold).filter(|(_, sold)| *sold) {
+                offer(Shop { policy: &input.policy, pool, machine }, demand, &welcome, &mut columns, &mut reserved);
             }
         }
         columns.sort_by_key(|column: &Column| column.price);
+        // The dearer of two columns that are equal otherwise says nothing.
+        let mut known: FxHashSet<(u16, Vec<i64>)> = FxHashSet::default();
+        columns.retain(|column| known.insert((column.groups, column.room.clone())));
         let nodes = input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
         let free = nodes.map(|node| standing(input, demand, node)).chain(reserved.into_values()).collect();
         Self { columns, free }
@@ -125,8 +131,7 @@ fn standing<'a>(input: &PlanningInput, demand: &Demand<'a>, node: &'a Node) -> F
             *room = (*room - taken.get(name)).max(0);
         }
     }
-    let may =
-        |access: &Option<super::access::Access<'a>>| access.as_ref().is_none_or(|access| access.enters_node(node));
+    let may = |access: &Option<Access<'a>>| access.as_ref().is_none_or(|access| access.enters_node(node));
     let groups = (0_u16..).zip(&demand.groups).filter(|(_, access)| may(access)).fold(0, |all, (at, _)| all | 1 << at);
     Free { count: 1, groups, room }
 }

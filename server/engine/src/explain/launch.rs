@@ -149,7 +149,7 @@ pub(super) fn could_launch(world: &World<'_>, ask: &Ask<'_>, topology: &Topology
     topology.ways.iter().filter_map(|way| trial.own(way).ok()).any(|own| {
         let merged =
             ask.volume_alternatives().into_iter().filter_map(|volumes| trial.with_volumes(&own, &volumes).ok());
-        merged.into_iter().any(|merged| trial.types(&merged).iter().any(|&t| trial.would_do(&market, &merged, t)))
+        merged.into_iter().any(|merged| trial.would_do(&market, &merged, &trial.types(&merged)))
     })
 }
 

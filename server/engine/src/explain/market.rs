@@ -1,6 +1,7 @@
 //! What may be bought of a pool: offerings that are open to a pod, and why the others are not.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
@@ -29,6 +30,17 @@ pub(super) enum Closed {
     SpotShare,
     /// The pool waits for spot.
     SpotWait,
+}
+
+/// What decides, beside labels, which offerings are open: stock, ceilings and shares are looked at or waived, on-demand
+/// waits, the machine is bought already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Manner {
+    stock: bool,
+    ceilings: bool,
+    share: bool,
+    waits: bool,
+    joins: bool,
 }
 
 /// How a pod meets the offerings of one pool.
@@ -119,6 +131,14 @@ impl<'w> Market<'w> {
             CapacityType::OnDemand if self.wait.is_some() && spot && !kept_off => Some(Closed::SpotWait),
             _ => None,
         }
+    }
+
+    /// The offerings that are open under `merged`, by type of the pool's catalogue.
+    pub(super) fn open(&self, merged: &Requirements) -> Rc<[Vec<u32>]> {
+        let Self { stock, ceilings, share, joins, .. } = *self;
+        let manner = Manner { stock, ceilings, share, waits: self.wait.is_some(), joins };
+        let open = |instance: &InstanceType, offering: &Offering| self.closed(instance, offering, merged).is_none();
+        self.world.sales((self.pool, merged, manner), open)
     }
 
     /// Why none of the offerings of these types is open, counted.

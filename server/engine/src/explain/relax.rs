@@ -50,16 +50,20 @@ pub(super) enum Relaxation {
 
 /// Whether `ask` would find a place on top of the finished plan.
 pub(super) fn fits(world: &World<'_>, ask: &Ask<'_>) -> bool {
+    fits_by(world, ask, &Topology::of(world, ask))
+}
+
+/// The same for counts that are made already.
+fn fits_by(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> bool {
     if ask.volumes.blocked.is_some() {
         return false;
     }
-    let topology = Topology::of(world, ask);
     let mut nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
     let mut planned = 0..u32::try_from(world.plan.nodes.len()).unwrap_or(u32::MAX);
     let requests = &ask.shape.requests;
-    world.open_pools().any(|(pool, _)| could_launch(world, ask, &topology, pool))
-        || nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, &topology, at).is_none())
-        || planned.any(|at| requests.fits(world.most_room(at)) && planned_takes(world, ask, &topology, at))
+    world.open_pools().any(|(pool, _)| could_launch(world, ask, topology, pool))
+        || nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, topology, at).is_none())
+        || planned.any(|at| requests.fits(world.most_room(at)) && planned_takes(world, ask, topology, at))
 }
 
 /// What bars `ask` from each pool that would not launch for it.

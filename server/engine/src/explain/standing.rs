@@ -10,7 +10,7 @@ use crate::plan::{PlannedNode, ReasonCode};
 use super::ask::{Alternative, Ask};
 use super::market::Market;
 use super::topology::Topology;
-use super::world::{Load, World, node_label};
+use super::world::{Load, Place, World, node_label};
 
 /// The first thing that bars `ask` from an existing node; room for resources is tried last but for topology, because a
 /// node that misses only room is the one worth naming. `None` when the pod fits.
@@ -120,8 +120,8 @@ fn zone_admitted(world: &World<'_>, topology: &Topology, at: u32, zone: &Text) -
     if topology.keys.is_empty() {
         return true;
     }
-    let labels = world.planned_labels(at);
-    let site = topology.site(|key| if key.as_ref() == ZONE { Some(zone.clone()) } else { labels.get(key).cloned() });
+    let label = |key: &Text| world.label(Place::Planned(at), key).map(Text::from);
+    let site = topology.site(|key| if key.as_ref() == ZONE { Some(zone.clone()) } else { label(key) });
     topology.barrier(&site).is_none()
 }
 

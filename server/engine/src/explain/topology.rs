@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::labels::{HOSTNAME, ZONE};
-use crate::model::requirements::label_satisfies;
 use crate::model::taints::first_barring;
 use crate::model::{Labels, NodeStage, PodAffinityTerm, Requirements, SpreadConstraint, Text};
 
@@ -228,7 +227,7 @@ fn tally(
         if !selects(&world.input.label_sets[resident.labels as usize]) {
             continue;
         }
-        for (&place, number) in resident.places.iter().filter(|(place, _)| places.contains(place)) {
+        for (&place, number) in resident.places.iter().filter(|(place, _)| places.binary_search(place).is_ok()) {
             if let Some(value) = domain(world, place, key) {
                 *counts.entry(value.clone()).or_insert(0) += number;
             }
@@ -257,18 +256,18 @@ fn domain<'w>(world: &World<'w>, place: Place, key: &str) -> Option<&'w Text> {
     }
 }
 
-/// Places whose pods count: those that the pod's own constraints and tolerations admit, as the constraint asks.
+/// Places whose pods count, ascending: those that the pod's own constraints and tolerations admit, as the constraint asks.
 fn eligible_places(
     world: &World<'_>,
     ask: &Ask<'_>,
     ways: &[Alternative],
     constraint: &SpreadConstraint,
-) -> BTreeSet<Place> {
-    let mut places = BTreeSet::new();
-    let admits = |labels: &Labels, name: &Text| {
+) -> Vec<Place> {
+    let mut places = Vec::new();
+    let admits = |place: Place, name: &Text| {
         let way = |way: &Alternative| {
             way.contradiction.is_none()
-                && way.requirements.iter().all(|r| label_satisfies(labels, r))
+                && way.requirements.iter().all(|r| world.satisfies(place, r))
                 && way.names.iter().all(|names| names.has(name))
         };
         !constraint.honor_node_affinity || ways.iter().any(way)
@@ -276,13 +275,13 @@ fn eligible_places(
     let tolerates =
         |taints: &[_]| !constraint.honor_node_taints || first_barring(taints, &ask.shape.tolerations).is_none();
     for (at, node) in (0_u32..).zip(&world.input.nodes).filter(|(_, node)| node.stage != NodeStage::Deleting) {
-        if admits(&node.labels, &node.name) && tolerates(&node.taints) {
-            places.insert(Place::Node(at));
+        if admits(Place::Node(at), &node.name) && tolerates(&node.taints) {
+            places.push(Place::Node(at));
         }
     }
     for (at, node) in (0_u32..).zip(&world.plan.nodes) {
-        if admits(&world.planned_labels(at), &node.name) && tolerates(&node.taints) {
-            places.insert(Place::Planned(at));
+        if admits(Place::Planned(at), &node.name) && tolerates(&node.taints) {
+            places.push(Place::Planned(at));
         }
     }
     places

@@ -9,10 +9,13 @@ use rustc_hash::FxHashMap;
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
 use crate::model::resources::NODES;
-use crate::model::{HostPort, Labels, Node, NodePool, NodeStage, PodShape, Requirement, Requirements, Resources, Text};
+use crate::model::{
+    HostPort, InstanceType, Node, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements, Resources, Text,
+};
 use crate::plan::{Plan, PlannedNode};
 
 use super::daemons;
+use super::market::Manner;
 
 /// A machine that pods live on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +63,9 @@ pub(super) struct PoolView {
     pub free: OnceCell<Vec<daemons::Freed>>,
 }
 
+/// Open offerings, by type, of a pool under requirements as a pod of some kind meets them; looked up, never walked through.
+type Sales = FxHashMap<(u32, Requirements, Manner), Rc<[Vec<u32>]>>;
+
 /// Types by pool and requirements; looked up, never walked through.
 type Matches = FxHashMap<(u32, Requirements), Rc<[u32]>>;
 
@@ -83,6 +89,7 @@ pub(super) struct World<'a> {
     rooms: OnceCell<Vec<Resources>>,
     most: OnceCell<Vec<Resources>>,
     matches: RefCell<Matches>,
+    sales: RefCell<Sales>,
 }
 
 impl<'a> World<'a> {
@@ -104,6 +111,7 @@ impl<'a> World<'a> {
             rooms: OnceCell::new(),
             most: OnceCell::new(),
             matches: RefCell::default(),
+            sales: RefCell::default(),
         };
         for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
             *world.drawn.entry(reservation).or_insert(0) += 1;
@@ -191,6 +199,25 @@ impl<'a> World<'a> {
         found
     }
 
+    /// The open offerings of `pool` under `merged`, by type, found with `open` unless they are known.
+    pub(super) fn sales(
+        &self,
+        (pool, merged, manner): (u32, &Requirements, Manner),
+        open: impl Fn(&InstanceType, &Offering) -> bool,
+    ) -> Rc<[Vec<u32>]> {
+        let key = (pool, merged.clone(), manner);
+        if let Some(known) = self.sales.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let of_type = |instance: &InstanceType| {
+            let offerings = (0_u32..).zip(&instance.offerings).filter(|(_, offering)| open(instance, offering));
+            offerings.map(|(at, _)| at).collect()
+        };
+        let found: Rc<[Vec<u32>]> = self.input.pools[pool as usize].catalogue.types.iter().map(of_type).collect();
+        self.sales.borrow_mut().insert(key, Rc::clone(&found));
+        found
+    }
+
     /// What is left of the limit `resource` of `pool`; `None` without such a limit.
     pub(super) fn left(&self, pool: u32, resource: &str) -> Option<i64> {
         let limits = &self.input.pools[pool as usize].limits;
@@ -217,16 +244,24 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The labels of a planned node, hostname, zone (where it is decided) and capacity type included.
-    pub(super) fn planned_labels(&self, at: u32) -> Labels {
-        let node = &self.plan.nodes[at as usize];
-        let mut labels = (*node.labels).clone();
-        labels.insert(HOSTNAME.into(), node.name.clone());
-        labels.insert(CAPACITY_TYPE.into(), node.capacity_type.as_str().into());
-        if let [zone] = node.zones.as_ref() {
-            labels.insert(ZONE.into(), zone.clone());
+    /// The label `key` of a place; of a planned node, hostname, zone (where it is decided) and capacity type included.
+    pub(super) fn label(&self, place: Place, key: &str) -> Option<&'a str> {
+        let node = match place {
+            Place::Node(at) => return self.input.nodes[at as usize].labels.get(key).map(AsRef::as_ref),
+            Place::Planned(at) => &self.plan.nodes[at as usize],
+        };
+        match (key, node.zones.as_ref()) {
+            (HOSTNAME, _) => Some(&node.name),
+            (CAPACITY_TYPE, _) => Some(node.capacity_type.as_str()),
+            (ZONE, [zone]) => Some(zone),
+            _ => node.labels.get(key).map(AsRef::as_ref),
         }
-        labels
+    }
+
+    /// Whether the labels of a place satisfy `requirement`.
+    pub(super) fn satisfies(&self, place: Place, requirement: &Requirement) -> bool {
+        let value = self.label(place, requirement.key());
+        value.map_or(requirement.allows_absence(), |value| requirement.has(value))
     }
 }
 

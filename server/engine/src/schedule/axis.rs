@@ -101,6 +101,21 @@ pub(super) fn times(request: &[i64], room: &[i64], most: u32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
+/// How many times `request` goes into `room` beside `used`, at most `most`.
+pub(super) fn times_more(request: &[i64], used: &[i64], room: &[i64], most: u32) -> u32 {
+    let mut count = i64::from(most);
+    for ((ask, used), have) in request.iter().zip(used).zip(room) {
+        let left = have - used;
+        if (*used > 0 && left < 0) || (*ask > 0 && left < *ask) {
+            return 0;
+        }
+        if *ask > 0 && *ask * count > left {
+            count = left / ask;
+        }
+    }
+    u32::try_from(count).unwrap_or(0)
+}
+
 /// Takes `count` times `request` from `room`.
 pub(super) fn take(room: &mut [i64], request: &[i64], count: u32) {
     for (have, ask) in room.iter_mut().zip(request) {
@@ -118,4 +133,21 @@ pub(super) fn add(sum: &mut [i64], request: &[i64], count: u32) {
 /// Whether `request` goes into `room` once.
 pub(super) fn fits(request: &[i64], room: &[i64]) -> bool {
     request.iter().zip(room).all(|(ask, have)| *ask <= 0 || ask <= have)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_on_a_machine_takes_its_share_first() {
+        // 4 of 10 are taken: three times 2 are left, and once 7 is not.
+        assert_eq!(times_more(&[2], &[4], &[10], 9), 3);
+        assert_eq!(times_more(&[7], &[4], &[10], 9), 0);
+        assert_eq!(times_more(&[2], &[4], &[10], 2), 2, "no more than asked for");
+        // Too small for what is there already, whatever the pod asks for.
+        assert_eq!(times_more(&[0, 1], &[5, 0], &[4, 8], 9), 0);
+        // Room that is missing where neither asks for any bars nobody.
+        assert_eq!(times_more(&[0, 1], &[0, 0], &[-1, 8], 9), 8);
+    }
 }

@@ -3,7 +3,8 @@
 use super::axis::{self, Amounts};
 use super::bits::BitSet;
 use super::fits::FitId;
-use super::machines::{Cohort, Event, Place, ports_free};
+use super::machines::{Cohort, Event, Growth, Place, ports_free};
+use super::market::Market;
 use super::packing::{Packing, Pin, Softs};
 use super::topology::{DomainId, GroupId, KeyId, Tally, Topology};
 use crate::model::taints::{discouraged, first_barring};
@@ -246,7 +247,7 @@ impl<'i> Packing<'_, 'i> {
         let problem = self.problem;
         let needs = &problem.classes[class as usize];
         let cohort = &mut self.cohorts[at];
-        cohort.fit = fit;
+        (cohort.fit, cohort.growth) = (fit, None);
         axis::take(&mut cohort.free, &needs.request, each);
         axis::add(&mut cohort.used, &needs.request, each);
         cohort.ports.extend(problem.input.shapes[needs.shape as usize].host_ports.iter().cloned());
@@ -387,12 +388,53 @@ impl<'i> Packing<'_, 'i> {
             let Some(fit) = self.pin_all(fit, pool, pins) else { continue };
             let Some(fit) = self.pin_counted(fit, pool, counted) else { continue };
             if !self.must_wait(class, pool, fit)
+                && self.may_grow(class, at, fit)
                 && let Some((target, each)) = self.best_growth(class, at, fit, cap)
             {
                 return Some((fit, target, each));
             }
         }
         None
+    }
+
+    /// Whether, resource by resource, some machine that cohort `at` could change to has room for a pod of `class`. What is
+    /// found is kept, so that pods which no machine could ever take ask no machine.
+    fn may_grow(&mut self, class: u32, at: usize, fit: FitId) -> bool {
+        let cohort = &self.cohorts[at];
+        let limits = &self.limits[cohort.pool as usize];
+        let holds =
+            |known: &&Growth| known.fit == fit && limits.iter().zip(&known.limits).all(|(now, then)| now <= then);
+        let request = &self.problem.classes[class as usize].request;
+        if let Some(known) = cohort.growth.as_ref().filter(holds) {
+            return axis::fits(request, &known.most);
+        }
+        let Some(market) = &self.problem.markets[cohort.pool as usize] else { return false };
+        let mut most: Amounts = cohort.used.iter().map(|_| i64::MIN).collect();
+        for kind in self.affordable(cohort, fit, market) {
+            for ((most, room), used) in most.iter_mut().zip(&market.rooms[kind]).zip(&cohort.used) {
+                *most = (*most).max(room - used);
+            }
+        }
+        let fits = axis::fits(request, &most);
+        let limits = limits.iter().copied().collect();
+        self.cohorts[at].growth = Some(Growth { fit, limits, most });
+        fits
+    }
+
+    /// Machines of `fit` that hold what stands on `cohort` and that the limits of its pool allow in place of its target.
+    fn affordable<'s>(
+        &'s self,
+        cohort: &'s Cohort,
+        fit: FitId,
+        market: &'s Market,
+    ) -> impl Iterator<Item = usize> + 's {
+        let charge = &market.machines[cohort.target as usize].charge;
+        let limits = &self.limits[cohort.pool as usize];
+        self.fits.fit(fit).types.iter().filter(move |kind| {
+            let more = market.machines[*kind].charge.iter().zip(charge).map(|(new, old)| new - old);
+            more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
+                && axis::fits(&cohort.used, &market.rooms[*kind])
+        })
     }
 
     /// The machine that takes most pods, then the cheapest, within what the pool's limits leave.
@@ -402,21 +444,15 @@ impl<'i> Packing<'_, 'i> {
         let market = problem.markets[cohort.pool as usize].as_ref()?;
         let request = &problem.classes[class as usize].request;
         let options = self.fits.fit(fit);
-        let charge = &market.machines[cohort.target as usize].charge;
-        let limits = &self.limits[cohort.pool as usize];
-        let affordable = |kind: &usize| {
-            let more = market.machines[*kind].charge.iter().zip(charge).map(|(new, old)| new - old);
-            more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
-                && axis::fits(&cohort.used, &market.rooms[*kind])
-        };
-        let candidates = options.types.iter().filter(affordable).filter_map(|kind| {
+        let flexible = self.flexible_count(cohort.pool, (fit, cohort.target), &cohort.used, request, cap);
+        let candidates = self.affordable(cohort, fit, market).filter_map(|kind| {
             let machine = &market.machines[kind];
             let (_, price) = machine.cheapest_in(&options.slots)?;
             let mut room: Amounts = market.rooms[kind].clone();
             axis::take(&mut room, &cohort.used, 1);
             let each = axis::times(request, &room, cap);
             let kind = u32::try_from(kind).unwrap_or(u32::MAX);
-            let each = self.flexible_count(cohort.pool, (fit, kind), &cohort.used, request, each);
+            let each = each.min(flexible);
             (each > 0).then_some((std::cmp::Reverse(each), price, kind))
         });
         candidates.min().map(|(each, _, kind)| (kind, each.0))
@@ -431,7 +467,7 @@ impl<'i> Packing<'_, 'i> {
         for (left, (old, new)) in self.limits[cohort.pool as usize].iter_mut().zip(old.charge.iter().zip(&new.charge)) {
             *left += (old - new) * machines;
         }
-        cohort.target = target;
+        (cohort.target, cohort.growth) = (target, None);
         cohort.free = market.rooms[target as usize].clone();
         axis::take(&mut cohort.free, &cohort.used, 1);
     }

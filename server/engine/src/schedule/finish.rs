@@ -11,7 +11,6 @@ use super::fits::{FitId, FitTable};
 use super::machines::{Cohort, Place};
 use super::market::Market;
 use super::packing::Packing;
-use super::rules::distinct_values;
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use crate::model::requirements::label_satisfies;
@@ -148,7 +147,7 @@ fn shared_of(packing: &mut Packing<'_, '_>, home: usize) -> Option<Shared> {
     let cohort = packing.cohorts[home].clone();
     let pool = &problem.input.pools[cohort.pool as usize];
     let market = problem.markets[cohort.pool as usize].as_ref()?;
-    let options = options_of(packing, &cohort, pool, market);
+    let options = options_of(packing, &cohort, market);
     charge_largest(packing, &cohort, market, &options);
     let slots = packing.slots_of_fit(cohort.fit).clone();
     let first_option = *options.first()?;
@@ -175,7 +174,7 @@ fn shared_of(packing: &mut Packing<'_, '_>, home: usize) -> Option<Shared> {
 }
 
 /// Cheapest first; every one carries what stands on the machine, and keeps the pool's limits, shares and `minValues`.
-fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, market: &Market) -> Vec<usize> {
+fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market) -> Vec<usize> {
     let ranked = packing.fits.ranked(cohort.fit, market);
     let target = &market.machines[cohort.target as usize];
     let limits = &packing.limits[cohort.pool as usize];
@@ -190,14 +189,14 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, pool: &NodePool, m
             && within(*at)
             && (!fixed || market.machines[*at].vcpu_milli == target.vcpu_milli)
     };
-    named(ranked.iter().map(|(_, at)| *at).filter(suits).collect(), pool, market)
+    named(ranked.iter().map(|(_, at)| *at).filter(suits).collect(), market)
 }
 
 /// The options that a launch names out of `all`, in their order: as many as it may have, exotic ones only when there is
 /// nothing else, and such that `minValues` hold if they can.
-pub(super) fn named(mut all: Vec<usize>, pool: &NodePool, market: &Market) -> Vec<usize> {
-    if pool.requirements.iter().any(|requirement| requirement.min_values().is_some()) {
-        return flexible(all, pool, market);
+pub(super) fn named(mut all: Vec<usize>, market: &Market) -> Vec<usize> {
+    if !market.varieties.is_empty() {
+        return flexible(&all, market);
     }
     if all.iter().any(|at| !market.machines[*at].exotic) {
         all.retain(|at| !market.machines[*at].exotic);
@@ -207,21 +206,11 @@ pub(super) fn named(mut all: Vec<usize>, pool: &NodePool, market: &Market) -> Ve
 }
 
 /// The cheapest options that keep `minValues` within the number of options that a launch may have.
-fn flexible(all: Vec<usize>, pool: &NodePool, market: &Market) -> Vec<usize> {
+fn flexible(all: &[usize], market: &Market) -> Vec<usize> {
     let mut chosen: BTreeSet<usize> = BTreeSet::new();
-    for requirement in pool.requirements.iter() {
-        let Some(least) = requirement.min_values() else { continue };
-        for (place, at) in all.iter().enumerate() {
-            let machines: Vec<usize> = chosen.iter().map(|place| all[*place]).collect();
-            let have = distinct_values(pool, market, &machines, requirement).len();
-            if have >= least as usize {
-                break;
-            }
-            let with: Vec<usize> = machines.into_iter().chain([*at]).collect();
-            if distinct_values(pool, market, &with, requirement).len() > have {
-                chosen.insert(place);
-            }
-        }
+    for variety in &market.varieties {
+        let missing = variety.missing(all, chosen.iter().map(|place| all[*place]));
+        chosen.extend(missing);
     }
     chosen.insert(0);
     for place in 0..all.len() {

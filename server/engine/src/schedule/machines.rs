@@ -59,6 +59,18 @@ pub(super) struct Cohort {
     pub(super) used: Amounts,
     pub(super) ports: Vec<HostPort>,
     pub(super) host: HostTallies,
+    /// What a larger target could give at most, if that was looked for since the contents or the target changed.
+    pub(super) growth: Option<Growth>,
+}
+
+/// What the machines that a cohort could change to have room for beside its pods, resource by resource at most.
+#[derive(Debug, Clone)]
+pub(super) struct Growth {
+    /// The options that were looked at.
+    pub(super) fit: FitId,
+    /// What the limits of the pool left: it holds for as long as they leave no more.
+    pub(super) limits: SmallVec<[i64; 2]>,
+    pub(super) most: Amounts,
 }
 
 /// Where pods went.

@@ -8,31 +8,41 @@ use std::ptr;
 use std::sync::{Arc, Weak};
 
 use super::axis::Axis;
-use super::stall::{Stall, limited_by};
+use super::stall::{Goods, Stall, limited_by};
 use crate::model::{Catalogue, Labels, MicroUsd, NodePool, Requirements, ResourceName, Text};
 
-/// Stalls that are kept: a fleet words its pools in fewer ways than this, and each takes a quarter of a MiB with the
-/// whole catalogue of a region.
-const MOST_STALLS: usize = 64;
+/// Goods that are kept: a fleet has fewer catalogues, ceilings and kinds of limits than this, and each takes a quarter of a
+/// MiB with the whole catalogue of a region.
+const MOST_GOODS: usize = 64;
+
+/// Stalls that are kept: pools of one cluster that differ in their labels alone have one each, of a few KiB.
+const MOST_STALLS: usize = 512;
 
 /// Compiled pools and catalogues, for later decisions. Its owner passes it to every decision that it may serve.
 #[derive(Debug, Default)]
 pub struct Memo {
     /// Those that were asked for last come first.
-    kept: Vec<(Wording, Arc<Stall>)>,
+    goods: Vec<(Trade, Arc<Goods>)>,
+    /// Those that were asked for last come first; all of them sell some of `goods`.
+    stalls: Vec<(Wording, Arc<Stall>)>,
 }
 
-/// Everything that a stall is made from.
+/// Everything that goods are made from.
 #[derive(Debug)]
-struct Wording {
+struct Trade {
     /// Held weakly: the catalogue itself can go, but no other can come to its address.
     catalogue: Weak<Catalogue>,
-    requirements: Requirements,
-    labels: Labels,
     limited: Vec<Text>,
     ceilings: Ceilings,
     resources: Vec<ResourceName>,
     well_known: Vec<Text>,
+}
+
+/// What a stall is made from beside its goods.
+#[derive(Debug)]
+struct Wording {
+    requirements: Requirements,
+    labels: Labels,
 }
 
 /// Price per vCPU, price and vCPUs of a node, at most.
@@ -41,24 +51,42 @@ type Ceilings = (Option<MicroUsd>, Option<MicroUsd>, Option<i64>);
 impl Memo {
     /// The stall of `pool`, compiled unless it is known.
     pub(super) fn stall(&mut self, pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Arc<Stall> {
-        if let Some(at) = self.kept.iter().position(|(wording, _)| wording.is_of(pool, axis, well_known)) {
-            self.kept[..=at].rotate_right(1);
+        let goods = self.goods(pool, axis, well_known);
+        let is_it = |(wording, stall): &(Wording, Arc<Stall>)| {
+            stall.sells(&goods) && wording.labels == pool.labels && wording.requirements == pool.requirements
+        };
+        if let Some(at) = self.stalls.iter().position(is_it) {
+            self.stalls[..=at].rotate_right(1);
         } else {
-            self.kept.retain(|(wording, _)| wording.catalogue.strong_count() > 0);
-            self.kept.truncate(MOST_STALLS - 1);
-            let wording = Wording::of(pool, axis, well_known);
-            self.kept.insert(0, (wording, Arc::new(Stall::of(pool, axis, well_known))));
+            self.stalls.truncate(MOST_STALLS - 1);
+            let others = self.stalls.iter().map(|(_, stall)| stall.as_ref()).filter(|other| other.sells(&goods));
+            let stall = Stall::of(pool, Arc::clone(&goods), others);
+            let wording = Wording { requirements: pool.requirements.clone(), labels: pool.labels.clone() };
+            self.stalls.insert(0, (wording, Arc::new(stall)));
         }
-        Arc::clone(&self.kept[0].1)
+        Arc::clone(&self.stalls[0].1)
+    }
+
+    /// What `pool` sells, compiled unless it is known.
+    fn goods(&mut self, pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Arc<Goods> {
+        if let Some(at) = self.goods.iter().position(|(trade, _)| trade.is_of(pool, axis, well_known)) {
+            self.goods[..=at].rotate_right(1);
+        } else {
+            self.goods.retain(|(trade, _)| trade.catalogue.strong_count() > 0);
+            self.goods.truncate(MOST_GOODS - 1);
+            let kept = &self.goods;
+            self.stalls.retain(|(_, stall)| kept.iter().any(|(_, goods)| stall.sells(goods)));
+            let trade = Trade::of(pool, axis, well_known);
+            self.goods.insert(0, (trade, Arc::new(Goods::of(pool, axis, well_known))));
+        }
+        Arc::clone(&self.goods[0].1)
     }
 }
 
-impl Wording {
+impl Trade {
     fn of(pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Self {
         Self {
             catalogue: Arc::downgrade(&pool.catalogue),
-            requirements: pool.requirements.clone(),
-            labels: pool.labels.clone(),
             limited: limited_by(pool),
             ceilings: ceilings_of(pool),
             resources: axis.names().to_vec(),
@@ -71,8 +99,6 @@ impl Wording {
             && self.ceilings == ceilings_of(pool)
             && self.resources == axis.names()
             && self.limited == limited_by(pool)
-            && self.labels == pool.labels
-            && self.requirements == pool.requirements
             && self.well_known == well_known
     }
 }

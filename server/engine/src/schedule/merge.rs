@@ -156,6 +156,7 @@ impl Packing<'_, '_> {
             let host = &mut self.cohorts[*first].host;
             gone.host.iter().for_each(|(group, tally)| host.add(group, tally.matched, tally.owners));
             axis::add(&mut self.cohorts[*first].used, &gone.used, 1);
+            self.cohorts[*first].growth = None;
             self.cohorts[*first].ports.extend(gone.ports.iter().cloned());
             self.close(*at, home);
         }

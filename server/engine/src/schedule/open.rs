@@ -5,6 +5,8 @@
 //! demand that still waits, divided by the pods it takes. Among the best few, `foresight` tries who would really fill
 //! the rest.
 
+use rustc_hash::FxHashMap;
+
 use super::axis;
 use super::bits::BitSet;
 use super::cohorts::CountedKey;
@@ -167,6 +169,7 @@ impl Packing<'_, '_> {
         let options = self.fits.fit(fit);
         let ignore_exotic = self.ledger.wants_min_values(pool);
         let nothing = problem.axis.zero();
+        let mut flexible: FxHashMap<Option<i64>, u32> = FxHashMap::default();
         let spot = options.slots.iter().all(|slot| market.slots[slot].capacity_type == CapacityType::Spot);
         for at in options.types.iter() {
             let machine = &market.machines[at];
@@ -179,7 +182,10 @@ impl Packing<'_, '_> {
             let Some((_, price)) = machine.cheapest_in(&options.slots) else { continue };
             let each = axis::times(request, &market.rooms[at], cap);
             let kind = u32::try_from(at).unwrap_or(u32::MAX);
-            let each = self.flexible_count(pool, (fit, kind), &nothing, request, each);
+            let size = self.ledger.is_fixed(pool).then_some(machine.vcpu_milli);
+            let flexible =
+                flexible.entry(size).or_insert_with(|| self.flexible_count(pool, (fit, kind), &nothing, request, cap));
+            let each = each.min(*flexible);
             if each == 0 || (self.whole_only && each < count) {
                 continue;
             }
@@ -242,6 +248,7 @@ impl Packing<'_, '_> {
             used: self.problem.axis.zero(),
             ports: market.daemon_ports.clone(),
             host: super::machines::HostTallies::default(),
+            growth: None,
         };
         let zone = self.only_zone(fit, market);
         self.ledger.opened(choice.pool, choice.capacity_type, machine.vcpu_milli, zone, i64::from(machines));

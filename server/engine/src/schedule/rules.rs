@@ -8,9 +8,10 @@ use super::fits::FitId;
 use super::market::Market;
 use super::packing::Packing;
 use super::topology::Topology;
+use super::variety::Flexibility;
 use crate::input::MinValuesPolicy;
 use crate::model::labels::{ARCH, CAPACITY_TYPE};
-use crate::model::{CapacityType, MicroUsd, NodePool, Operator, Requirement, Text};
+use crate::model::{CapacityType, MicroUsd, Operator, Requirement, Text};
 
 impl Packing<'_, '_> {
     /// `fit` under the opt-in rules that depend on the pod alone: safe architectures.
@@ -185,7 +186,8 @@ impl Packing<'_, '_> {
     }
 
     /// The largest number up to `count` for which `minValues` hold over the options that still fit `used` and that many
-    /// times `request`, and that are of the size of `target` where sizes are settled (Karpenter core §2.6).
+    /// times `request`, and that are of the size of `target` where sizes are settled (Karpenter core §2.6). The target makes
+    /// no other difference.
     pub(super) fn flexible_count(
         &self,
         pool: u32,
@@ -195,57 +197,26 @@ impl Packing<'_, '_> {
         count: u32,
     ) -> u32 {
         let strict = self.problem.input.policy.min_values == MinValuesPolicy::Strict;
-        if count == 0 || !strict || !self.ledger.wants_min_values(pool) {
+        let Some(market) = &self.problem.markets[pool as usize] else { return 0 };
+        if count == 0 || !strict || market.varieties.is_empty() {
             return count;
         }
-        let holds = |count: u32| {
-            let mut sum: axis::Amounts = used.iter().copied().collect();
-            axis::add(&mut sum, request, count);
-            self.min_values_hold(pool, fit, target, &sum)
-        };
-        // Fewer pods leave more options, so the bound can be found by halving.
-        let (mut low, mut high) = (0, count);
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            if holds(middle) { low = middle } else { high = middle - 1 }
+        let vcpu_milli = self.ledger.is_fixed(pool).then(|| market.machines[target as usize].vcpu_milli);
+        let mut flexibility = Flexibility::new(&market.varieties, count);
+        for kind in self.fits.fit(fit).types.iter() {
+            let sized = vcpu_milli.is_none_or(|size| market.machines[kind].vcpu_milli == size);
+            let more = axis::times_more(request, used, &market.rooms[kind], count);
+            if more > 0 && sized && self.within_limits_of(pool, kind, market) {
+                flexibility.note(kind, more);
+                if flexibility.is_full() {
+                    return count;
+                }
+            }
         }
-        low
-    }
-
-    fn min_values_hold(&self, at: u32, fit: FitId, target: u32, used: &[i64]) -> bool {
-        let pool = &self.problem.input.pools[at as usize];
-        let Some(market) = &self.problem.markets[at as usize] else { return false };
-        let options = self.fits.fit(fit);
-        let vcpu_milli = market.machines[target as usize].vcpu_milli;
-        let sized = |kind: usize| !self.ledger.is_fixed(at) || market.machines[kind].vcpu_milli == vcpu_milli;
-        let suits = |kind: &usize| {
-            let roomy = axis::fits(used, &market.rooms[*kind]);
-            roomy && sized(*kind) && self.within_limits_of(at, *kind, market)
-        };
-        let fitting: Vec<usize> = options.types.iter().filter(suits).collect();
-        pool.requirements
-            .iter()
-            .filter_map(|requirement| Some((requirement, requirement.min_values()?)))
-            .all(|(requirement, least)| distinct_values(pool, market, &fitting, requirement).len() >= least as usize)
+        flexibility.allowed()
     }
 
     fn within_limits_of(&self, pool: u32, kind: usize, market: &Market) -> bool {
         market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).all(|(charge, left)| charge <= left)
     }
-}
-
-/// The different values of a requirement's key among these machines.
-pub(super) fn distinct_values(
-    pool: &NodePool,
-    market: &Market,
-    machines: &[usize],
-    requirement: &Requirement,
-) -> BTreeSet<Text> {
-    let mut values = BTreeSet::new();
-    for at in machines {
-        let kind = &pool.catalogue.types[market.machines[*at].index as usize];
-        let known = kind.labels.get(requirement.key()).and_then(Requirement::finite_values);
-        values.extend(known.into_iter().flatten().filter(|value| requirement.has(value)).cloned());
-    }
-    values
 }

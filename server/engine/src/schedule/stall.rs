@@ -1,12 +1,16 @@
 //! What one NodePool can buy as far as pool and catalogue say: types as columns, their offerings as slots.
 //!
 //! A [`Stall`] depends on no pod that is placed and on no node that stands, so pools of one wording share it from one
-//! decision to the next ([`super::memo`]).
+//! decision to the next ([`super::memo`]). The larger part of it, the [`Goods`], depends on neither labels nor requirements,
+//! so pools that differ only there share that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use super::axis::{Amounts, Axis};
 use super::bits::BitSet;
+use super::variety::Variety;
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::resources::{CPU, NODES};
 use crate::model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text};
@@ -65,15 +69,17 @@ impl Machine {
 
 /// What one requirement of a pool leaves of its types.
 #[derive(Debug)]
-struct Narrowed {
+pub(super) struct Narrowed {
     requirement: Requirement,
+    /// The value that the pool gives the label, where types do not define it.
+    given: Option<Text>,
     suited: BitSet,
     open: BitSet,
 }
 
-/// What one NodePool can buy, price ceilings applied.
+/// What can be bought before labels and requirements are looked at, price ceilings applied.
 #[derive(Debug)]
-pub(super) struct Stall {
+pub(super) struct Goods {
     /// Slots, sorted: reserved first, then spot, then on-demand.
     pub(super) slots: Vec<Slot>,
     /// Types, in the catalogue's order (by name).
@@ -86,12 +92,20 @@ pub(super) struct Stall {
     pub(super) well_known: BTreeSet<Text>,
     /// For each capacity type, the slots of it.
     by_capacity: BTreeMap<CapacityType, BitSet>,
-    /// The pool's own requirements on labels that types define, by key.
-    narrowed: BTreeMap<Text, Narrowed>,
 }
 
-impl Stall {
-    /// The stall of `pool`.
+/// What one NodePool can buy.
+#[derive(Debug)]
+pub(super) struct Stall {
+    goods: Arc<Goods>,
+    /// What `minValues` ask for, one for each requirement that has them.
+    pub(super) varieties: Vec<Variety>,
+    /// The pool's own requirements on labels that types define, by key.
+    narrowed: BTreeMap<Text, Arc<Narrowed>>,
+}
+
+impl Goods {
+    /// What `pool` sells to anybody.
     pub(super) fn of(pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Self {
         let slots = slots_of(pool);
         let limited = limited_by(pool);
@@ -102,10 +116,8 @@ impl Stall {
         let by_capacity = [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand]
             .map(|capacity_type| (capacity_type, slots_with(&slots, capacity_type)))
             .into();
-        let own = pool.requirements.iter().filter(|own| type_keys.binary_search(own.key()).is_ok());
-        let narrowed = own.map(|own| (own.key().clone(), narrowed_by(own, pool))).collect();
         let well_known = well_known.iter().cloned().collect();
-        Self { slots, machines, limited, type_keys, well_known, by_capacity, narrowed }
+        Self { slots, machines, limited, type_keys, well_known, by_capacity }
     }
 
     /// The slots of `capacity_type`.
@@ -117,11 +129,45 @@ impl Stall {
     pub(super) fn rooms(&self) -> Vec<Amounts> {
         self.machines.iter().map(|machine| machine.room.clone()).collect()
     }
+}
+
+impl Stall {
+    /// The stall of `pool`, which sells `goods`. What an equal requirement leaves is taken over from `others`, stalls that
+    /// sell the same.
+    pub(super) fn of<'s>(pool: &NodePool, goods: Arc<Goods>, others: impl Iterator<Item = &'s Self> + Clone) -> Self {
+        let own = pool.requirements.iter().filter(|own| goods.type_keys.binary_search(own.key()).is_ok());
+        let narrowed = |own: &Requirement| {
+            let given = pool.labels.get(own.key());
+            let known = others.clone().filter_map(|other| other.narrowed.get(own.key()));
+            let mut known = known.filter(|known| known.requirement == *own && known.given.as_ref() == given);
+            known.next().map_or_else(|| Arc::new(narrowed_by(own, pool)), Arc::clone)
+        };
+        let narrowed = own.map(|own| (own.key().clone(), narrowed(own))).collect();
+        Self { goods, varieties: Variety::of(pool), narrowed }
+    }
+
+    /// Whether this stall sells `goods`.
+    pub(super) fn sells(&self, goods: &Arc<Goods>) -> bool {
+        Arc::ptr_eq(&self.goods, goods)
+    }
+
+    /// Whether both sell the same.
+    pub(super) fn sells_as(&self, other: &Self) -> bool {
+        self.sells(&other.goods)
+    }
 
     /// The types that suit `requirement`, and those that leave its label open, if it is one of the pool's own.
     pub(super) fn narrowed(&self, requirement: &Requirement) -> Option<(&BitSet, &BitSet)> {
         let own = self.narrowed.get(requirement.key())?;
         (own.requirement == *requirement).then_some((&own.suited, &own.open))
+    }
+}
+
+impl Deref for Stall {
+    type Target = Goods;
+
+    fn deref(&self) -> &Goods {
+        &self.goods
     }
 }
 
@@ -163,7 +209,7 @@ fn narrowed_by(requirement: &Requirement, pool: &NodePool) -> Narrowed {
             open.insert(at);
         }
     }
-    Narrowed { requirement: requirement.clone(), suited, open }
+    Narrowed { requirement: requirement.clone(), given: pool.labels.get(requirement.key()).cloned(), suited, open }
 }
 
 fn slots_with(slots: &[Slot], capacity_type: CapacityType) -> BitSet {

@@ -9,7 +9,6 @@ use super::fits::{FitId, FitTable};
 use super::market::Market;
 use super::memo::Memo;
 use super::problem::{Problem, charge_daemons, limits_left, nodes_left, reservations};
-use super::rules::distinct_values;
 use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::ZONE;
 use crate::model::{CapacityType, MicroUsd, Node, NodePool, NodeStage, Requirements, Text};
@@ -104,7 +103,7 @@ impl<'i> Shop<'i> {
         };
         let here = |slot: &usize| self.market.slots[*slot].zone == *zone && left(*slot);
         self.fits.fit(self.fit).slots.iter().filter(here).find_map(|slot| {
-            let options = named(self.on_sale(slot), self.pool, &self.market);
+            let options = named(self.on_sale(slot), &self.market);
             (!options.is_empty() && self.min_values_hold(&options)).then_some((slot, options))
         })
     }
@@ -124,10 +123,7 @@ impl<'i> Shop<'i> {
 
     fn min_values_hold(&self, options: &[usize]) -> bool {
         self.input.policy.min_values == MinValuesPolicy::BestEffort
-            || self.pool.requirements.iter().all(|requirement| {
-                let least = requirement.min_values().unwrap_or(0) as usize;
-                least == 0 || distinct_values(self.pool, &self.market, options, requirement).len() >= least
-            })
+            || self.market.varieties.iter().all(|variety| variety.holds(options))
     }
 
     fn node(&self, zone: Text, slot: usize, options: &[usize]) -> PlannedNode {

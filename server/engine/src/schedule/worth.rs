@@ -13,7 +13,14 @@ pub(super) fn of(classes: &[Class], markets: &[Option<Market>], resources: usize
         }
     }
     let mut columns: Vec<(Vec<f64>, f64)> = Vec::new();
-    let machines = markets.iter().flatten().flat_map(|market| market.machines.iter().zip(&market.rooms));
+    // Pools that sell the same machines at the same prices say the same.
+    let mut different: Vec<&Market> = Vec::new();
+    for market in markets.iter().flatten() {
+        if !different.iter().any(|known| known.sells_as(market) && known.rooms == market.rooms) {
+            different.push(market);
+        }
+    }
+    let machines = different.into_iter().flat_map(|market| market.machines.iter().zip(&market.rooms));
     for (machine, room) in machines {
         if let Some(price) = machine.prices.first().map(|(_, price)| *price).filter(|price| price.0 > 0) {
             let room = room.iter().map(|have| (*have).clamp(0, super::axis::UNLIMITED) as f64).collect();

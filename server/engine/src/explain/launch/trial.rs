@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
 use crate::explain::ask::{Alternative, Ask, Waiver};
 use crate::explain::catalogue::may_be_defined;
 use crate::explain::market::{Closed, Market};
-use crate::explain::topology::{Site, Topology};
+use crate::explain::topology::{Barrier, Site, Topology};
 use crate::explain::world::World;
 use crate::input::MinValuesPolicy;
 use crate::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE};
@@ -179,14 +182,10 @@ impl Trial<'_> {
     }
 
     fn on_sale(&self, market: &Market<'_>, types: &[u32], merged: &Requirements) -> Result<Vec<Launch>, Blocked> {
+        let open = market.open(merged);
         let mut launches = Vec::new();
         for &t in types.iter().filter(|&&t| !market.oversized(self.instance(t))) {
-            let instance = self.instance(t);
-            for (at, offering) in (0_u32..).zip(&instance.offerings) {
-                if market.closed(instance, offering, merged).is_none() {
-                    launches.push(Launch { price: offering.price, instance: t, offering: at });
-                }
-            }
+            launches.extend(open[t as usize].iter().map(|at| self.launch(t, *at)));
         }
         if !launches.is_empty() {
             return Ok(launches);
@@ -255,8 +254,21 @@ impl Trial<'_> {
         self.world.left(self.index, NODES).is_some_and(|left| left < 1)
     }
 
-    /// Whether one machine of type `t` passes all tests from room on.
-    pub(super) fn would_do(&self, market: &Market<'_>, merged: &Requirements, t: u32) -> bool {
+    fn launch(&self, t: u32, offering: u32) -> Launch {
+        Launch { price: self.instance(t).offerings[offering as usize].price, instance: t, offering }
+    }
+
+    /// Whether one machine of `types` passes all tests from room on.
+    pub(super) fn would_do(&self, market: &Market<'_>, merged: &Requirements, types: &[u32]) -> bool {
+        let open = market.open(merged);
+        let mut sites = Sites::new(self, merged);
+        types.iter().any(|&t| {
+            self.has_room(market, t) && open[t as usize].iter().any(|at| sites.barrier(&self.launch(t, *at)).is_none())
+        })
+    }
+
+    /// Whether a machine of type `t` is large enough, has the ports free, attaches the volumes and keeps the limits.
+    fn has_room(&self, market: &Market<'_>, t: u32) -> bool {
         let freed = &self.world.freed(self.index)[t as usize];
         if !self.ask.shape.requests.fits(&freed.room) {
             return false;
@@ -264,18 +276,10 @@ impl Trial<'_> {
         let instance = self.instance(t);
         let conflicts = |own: &HostPort| freed.ports.iter().any(|(port, _)| own.conflicts_with(port));
         let limits = self.ask.waives(&Waiver::Limits(self.index));
-        if market.oversized(instance)
-            || self.ask.shape.host_ports.iter().any(conflicts)
-            || !self.ask.drivers().into_iter().all(|driver| self.attaches(t, driver))
-            || !(limits || self.excess(t).is_empty())
-        {
-            return false;
-        }
-        (0_u32..).zip(&instance.offerings).any(|(at, offering)| {
-            let launch = Launch { price: offering.price, instance: t, offering: at };
-            market.closed(instance, offering, merged).is_none()
-                && self.topology.barrier(&self.topology.site(|key| self.label(&launch, merged, key))).is_none()
-        })
+        !market.oversized(instance)
+            && !self.ask.shape.host_ports.iter().any(conflicts)
+            && self.ask.drivers().into_iter().all(|driver| self.attaches(t, driver))
+            && (limits || self.excess(t).is_empty())
     }
 
     /// Keeps the launches that no topology rule bars.
@@ -283,29 +287,75 @@ impl Trial<'_> {
         if self.topology.keys.is_empty() {
             return Ok(launches);
         }
-        let mut sites: BTreeSet<Site> = BTreeSet::new();
+        let mut sites = Sites::new(self, merged);
         let mut kept = Vec::new();
         let mut barriers = BTreeSet::new();
         for launch in launches {
-            let site = self.topology.site(|key| self.label(&launch, merged, key));
-            match self.topology.barrier(&site) {
+            match sites.barrier(&launch) {
                 None => kept.push(launch),
                 Some(barrier) => drop(barriers.insert(barrier)),
             }
-            sites.insert(site);
         }
         match barriers.into_iter().next() {
-            Some(barrier) if kept.is_empty() => Err(Blocked::Topology(barrier, sites.into_iter().collect())),
+            Some(barrier) if kept.is_empty() => Err(Blocked::Topology(barrier, sites.looked_at())),
             _ => Ok(kept),
         }
     }
 
-    /// The label of a machine to be launched; a hostname that nobody has yet is the empty one.
-    fn label(&self, launch: &Launch, merged: &Requirements, key: &Text) -> Option<Text> {
-        if key.as_ref() == HOSTNAME {
-            return Some("".into());
+    /// What type and offering say of the label `key` of a machine to be launched; a hostname that nobody has yet is the
+    /// empty one.
+    fn label(&self, launch: &Launch, key: &Text) -> Option<&str> {
+        let instance = self.instance(launch.instance);
+        let offering = &instance.offerings[launch.offering as usize];
+        match key.as_ref() {
+            HOSTNAME => Some(""),
+            ZONE => Some(&offering.zone),
+            CAPACITY_TYPE => Some(offering.capacity_type.as_str()),
+            _ => match offering.labels.get(key) {
+                Some(value) => Some(value),
+                None => instance.labels.get(key)?.finite_values()?.first().map(AsRef::as_ref),
+            },
         }
-        let known = self.values(launch, key);
-        known.into_iter().next().or_else(|| merged.get(key).and_then(Requirement::representative))
+    }
+}
+
+/// The labels that topology rules look at, as launches have them, each distinct set judged once.
+struct Sites<'s, 't> {
+    trial: &'s Trial<'t>,
+    /// Values of labels that neither type nor offering settles.
+    fallback: Vec<Option<Text>>,
+    judged: FxHashMap<Labelled<'s>, (Site, Option<Barrier>)>,
+}
+
+/// Values along the keys of a topology, as far as type and offering settle them.
+type Labelled<'s> = SmallVec<[Option<&'s str>; 3]>;
+
+impl<'s, 't> Sites<'s, 't> {
+    fn new(trial: &'s Trial<'t>, merged: &Requirements) -> Self {
+        let value = |key: &Text| merged.get(key).and_then(Requirement::representative);
+        Self { trial, fallback: trial.topology.keys.iter().map(value).collect(), judged: FxHashMap::default() }
+    }
+
+    /// The rule that bars `launch`.
+    fn barrier(&mut self, launch: &Launch) -> Option<Barrier> {
+        let (trial, topology) = (self.trial, self.trial.topology);
+        if topology.keys.is_empty() {
+            return None;
+        }
+        let own: Labelled<'s> = topology.keys.iter().map(|key| trial.label(launch, key)).collect();
+        if let Some((_, barrier)) = self.judged.get(&own) {
+            return *barrier;
+        }
+        let value = |(own, fallback): (&Option<&str>, &Option<Text>)| own.map(Text::from).or_else(|| fallback.clone());
+        let mut values = own.iter().zip(&self.fallback).map(value);
+        let site = topology.site(|_| values.next().flatten());
+        let barrier = topology.barrier(&site);
+        self.judged.insert(own, (site, barrier));
+        barrier
+    }
+
+    /// Every distinct site, in order.
+    fn looked_at(self) -> Vec<Site> {
+        self.judged.into_values().map(|(site, _)| site).collect::<BTreeSet<Site>>().into_iter().collect()
     }
 }

@@ -1,15 +1,14 @@
 //! Notes about preferences that could not be kept.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::explain::ask::{Alternative, alternatives};
 use crate::explain::topology::selects_pod;
 use crate::explain::world::{Place, World};
 use crate::input::{PlanningInput, PreferencePolicy};
-use crate::model::requirements::label_satisfies;
 use crate::model::taints::{discouraged, first_barring};
-use crate::model::{Effect, Labels, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, Text};
+use crate::model::{Effect, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, Text, Toleration};
 
 use super::{Workloads, named, tell_about};
 
@@ -35,7 +34,7 @@ pub(super) fn tell<'w>(world: &'w World<'w>, workloads: &Workloads<'_>, notes: &
     if world.input.policy.preferences == PreferencePolicy::Ignore {
         return;
     }
-    let mut judge = Judge { world, labels: BTreeMap::new(), domains: BTreeMap::new() };
+    let mut judge = Judge { world, counts: BTreeMap::new(), grounds: BTreeMap::new() };
     let kinds: [(&str, Verdict<'w>); 5] = [
         ("preferred node affinity could not be kept", Judge::breaks_node_affinity),
         ("preferred pod affinity could not be kept", Judge::breaks_affinity),
@@ -59,37 +58,44 @@ pub(super) fn tell<'w>(world: &'w World<'w>, workloads: &Workloads<'_>, notes: &
 
 /// Whether a pod that stands there breaks one kind of preference.
 type Verdict<'w> = fn(&mut Judge<'w>, &Pod, Place) -> bool;
-/// Pods by domain.
-type Domains = BTreeMap<Text, i64>;
 
-/// Judges pods where they stand. Counts are made once for each term and namespace.
+/// Pods in the domains of one key.
+#[derive(Debug, Default)]
+struct Counts<'w> {
+    /// Domains with pods that the term selects.
+    pods: BTreeMap<&'w Text, i64>,
+    /// The least number in any domain that has a node.
+    least: i64,
+}
+
+/// The places that count, and how many domains of a key they are in.
+#[derive(Debug)]
+struct Ground {
+    /// Whether a node of the input counts, by index; then the same of planned nodes.
+    nodes: Vec<bool>,
+    planned: Vec<bool>,
+    domains: usize,
+}
+
+/// Judges pods where they stand. Counts are made once for each term and namespace, grounds once for each set of
+/// constraints that decide which nodes count.
 struct Judge<'w> {
     world: &'w World<'w>,
-    labels: BTreeMap<Place, Labels>,
-    domains: BTreeMap<(PodAffinityTerm, Text, Option<u32>), Domains>,
+    counts: BTreeMap<(PodAffinityTerm, Text, Option<u32>), Counts<'w>>,
+    grounds: BTreeMap<(&'w Text, Scope<'w>), Rc<Ground>>,
 }
+
+/// What a pod says about nodes: node selector, node affinity, tolerations.
+type Scope<'w> = (&'w BTreeMap<Text, Text>, &'w [NodeSelectorTerm], &'w [Toleration]);
 
 impl<'w> Judge<'w> {
     fn shape(&self, pod: &Pod) -> &'w PodShape {
         &self.world.input.shapes[pod.shape as usize]
     }
 
-    fn labels(&mut self, place: Place) -> &Labels {
-        let world = self.world;
-        self.labels.entry(place).or_insert_with(|| match place {
-            Place::Node(at) => world.input.nodes[at as usize].labels.clone(),
-            Place::Planned(at) => world.planned_labels(at),
-        })
-    }
-
     fn breaks_node_affinity(&mut self, pod: &Pod, place: Place) -> bool {
-        let shape = self.shape(pod);
-        if shape.preferred_node_affinity.is_empty() {
-            return false;
-        }
-        let labels = self.labels(place);
-        let kept = |term: &NodeSelectorTerm| term.expressions.iter().all(|e| label_satisfies(labels, e));
-        !shape.preferred_node_affinity.iter().all(|preferred| kept(&preferred.term))
+        let kept = |term: &NodeSelectorTerm| term.expressions.iter().all(|e| self.world.satisfies(place, e));
+        !self.shape(pod).preferred_node_affinity.iter().all(|preferred| kept(&preferred.term))
     }
 
     fn breaks_affinity(&mut self, pod: &Pod, place: Place) -> bool {
@@ -109,9 +115,9 @@ impl<'w> Judge<'w> {
         let [domain] = own.as_slice() else { return 0 };
         let labels = &world.input.label_sets[pod.labels as usize];
         let itself = i64::from(selects_pod(world, term, &pod.namespace, &pod.namespace, labels));
-        let counts = self.domains.entry((term.clone(), pod.namespace.clone(), None));
+        let counts = self.counts.entry((term.clone(), pod.namespace.clone(), None));
         let counts = counts.or_insert_with(|| counts_of(world, term, &pod.namespace, None));
-        counts.get(*domain).copied().unwrap_or(0) - itself
+        counts.pods.get(*domain).copied().unwrap_or(0) - itself
     }
 
     /// Whether the pod's own domain has more than `maxSkew` pods more than another domain that has nodes.
@@ -120,7 +126,7 @@ impl<'w> Judge<'w> {
         shape.spread.iter().filter(|constraint| !constraint.hard).any(|constraint| self.skewed(constraint, pod, place))
     }
 
-    fn skewed(&mut self, constraint: &SpreadConstraint, pod: &Pod, place: Place) -> bool {
+    fn skewed(&mut self, constraint: &'w SpreadConstraint, pod: &Pod, place: Place) -> bool {
         let (world, shape) = (self.world, self.shape(pod));
         // A spread constraint counts as a term that selects pods of its own namespace.
         let term = PodAffinityTerm {
@@ -132,10 +138,21 @@ impl<'w> Judge<'w> {
         let own = world.domains(place, &constraint.topology_key);
         let [domain] = own.as_slice() else { return false };
         // Nodes that the pod's own selector and affinity refuse are no domains of its spread.
-        let counts = self.domains.entry((term.clone(), pod.namespace.clone(), Some(pod.shape)));
-        let counts = counts.or_insert_with(|| counts_of(world, &term, &pod.namespace, Some(shape)));
-        let least = counts.values().min().copied().unwrap_or(0);
-        counts.get(*domain).copied().unwrap_or(0) - least > i64::from(constraint.max_skew)
+        let key = (term, pod.namespace.clone(), Some(pod.shape));
+        if !self.counts.contains_key(&key) {
+            let ground = self.ground(&constraint.topology_key, shape);
+            let counts = counts_of(world, &key.0, &pod.namespace, Some(&ground));
+            self.counts.insert(key.clone(), counts);
+        }
+        let counts = &self.counts[&key];
+        counts.pods.get(*domain).copied().unwrap_or(0) - counts.least > i64::from(constraint.max_skew)
+    }
+
+    /// The nodes that the selector, affinity and tolerations of `shape` admit.
+    fn ground(&mut self, key: &'w Text, shape: &'w PodShape) -> Rc<Ground> {
+        let world = self.world;
+        let scope = (&shape.node_selector, shape.node_affinity.as_slice(), shape.tolerations.as_slice());
+        Rc::clone(self.grounds.entry((key, scope)).or_insert_with(|| Rc::new(Ground::of(world, key, shape))))
     }
 
     fn is_discouraged(&mut self, pod: &Pod, place: Place) -> bool {
@@ -147,42 +164,64 @@ impl<'w> Judge<'w> {
     }
 }
 
-/// Pods that the term selects, by domain; domains with nodes and without such pods count zero. With `of`, only nodes count
-/// that its selector, affinity and tolerations admit.
-fn counts_of(world: &World<'_>, term: &PodAffinityTerm, namespace: &Text, of: Option<&PodShape>) -> Domains {
-    let nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
-    let planned = 0..u32::try_from(world.plan.nodes.len()).unwrap_or(u32::MAX);
-    let mut counts = Domains::new();
-    let ways = of.map(alternatives);
-    let admitted = |place: &Place| ways.as_ref().zip(of).is_none_or(|(ways, of)| admits(world, ways, of, *place));
-    let places: BTreeSet<Place> = nodes.map(Place::Node).chain(planned.map(Place::Planned)).filter(admitted).collect();
-    for &place in &places {
-        if let [one] = world.domains(place, &term.topology_key).as_slice() {
-            counts.entry((*one).clone()).or_insert(0);
-        }
-    }
+/// Pods that the term selects, by domain. On a `ground`, only its nodes count.
+fn counts_of<'w>(
+    world: &'w World<'w>,
+    term: &PodAffinityTerm,
+    namespace: &Text,
+    ground: Option<&Ground>,
+) -> Counts<'w> {
+    let mut counts = Counts::default();
     for resident in &world.residents {
         let labels = &world.input.label_sets[resident.labels as usize];
         if !selects_pod(world, term, namespace, &resident.namespace, labels) {
             continue;
         }
-        for (&place, number) in resident.places.iter().filter(|(place, _)| places.contains(place)) {
-            if let [one] = world.domains(place, &term.topology_key).as_slice() {
-                *counts.entry((*one).clone()).or_insert(0) += number;
+        for (&place, number) in &resident.places {
+            if ground.is_none_or(|ground| ground.has(place))
+                && let [one] = world.domains(place, &term.topology_key).as_slice()
+            {
+                *counts.pods.entry(*one).or_insert(0) += number;
             }
         }
     }
+    let empty = ground.is_some_and(|ground| ground.domains > counts.pods.len());
+    counts.least = if empty { 0 } else { counts.pods.values().min().copied().unwrap_or(0) };
     counts
 }
 
-fn admits(world: &World<'_>, ways: &[Alternative], shape: &PodShape, place: Place) -> bool {
-    let (labels, taints) = match place {
-        Place::Node(at) => {
-            let node = &world.input.nodes[at as usize];
-            (Cow::Borrowed(&node.labels), node.taints.as_slice())
+impl Ground {
+    fn of(world: &World<'_>, key: &Text, shape: &PodShape) -> Self {
+        let ways = alternatives(shape);
+        let admitted = |place| admits(world, &ways, shape, place);
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let nodes = (0..number(world.input.nodes.len())).map(Place::Node);
+        let planned = (0..number(world.plan.nodes.len())).map(Place::Planned);
+        let mut ground = Self { nodes: nodes.clone().map(admitted).collect(), planned: Vec::new(), domains: 0 };
+        ground.planned = planned.clone().map(admitted).collect();
+        let mut domains: BTreeSet<&Text> = BTreeSet::new();
+        for place in nodes.chain(planned).filter(|place| ground.has(*place)) {
+            if let [one] = world.domains(place, key).as_slice() {
+                domains.insert(one);
+            }
         }
-        Place::Planned(at) => (Cow::Owned(world.planned_labels(at)), &*world.plan.nodes[at as usize].taints),
+        ground.domains = domains.len();
+        ground
+    }
+
+    fn has(&self, place: Place) -> bool {
+        match place {
+            Place::Node(at) => self.nodes[at as usize],
+            Place::Planned(at) => self.planned[at as usize],
+        }
+    }
+}
+
+fn admits(world: &World<'_>, ways: &[Alternative], shape: &PodShape, place: Place) -> bool {
+    let taints = match place {
+        Place::Node(at) => world.input.nodes[at as usize].taints.as_slice(),
+        Place::Planned(at) => &world.plan.nodes[at as usize].taints,
     };
-    let suits = |way: &Alternative| way.requirements.iter().all(|r| label_satisfies(&labels, r));
+    let suits = |way: &Alternative| way.requirements.iter().all(|r| world.satisfies(place, r));
     first_barring(taints, &shape.tolerations).is_none() && ways.iter().any(suits)
 }

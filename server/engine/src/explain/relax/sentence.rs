@@ -13,7 +13,7 @@ use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
 use crate::model::taints::first_barring;
 use crate::model::{MicroUsd, NotReady, Requirement, Taint, Text};
 
-use super::{Relaxation, fits};
+use super::{Relaxation, fits, fits_by};
 
 impl Relaxation {
     /// What has to change, exactly, for `ask` to fit; everything else that gives way is applied to `ask` already.
@@ -92,10 +92,12 @@ fn fewer_volumes(world: &World<'_>, ask: &Ask<'_>) -> Option<String> {
 fn wider(world: &World<'_>, ask: &Ask<'_>, at: usize) -> Option<String> {
     let constraint = ask.shape.spread.get(at)?;
     let key = &constraint.topology_key;
-    let with = |skew: i32| {
-        let mut wider = ask.clone();
-        wider.shape.spread[at].max_skew = skew;
-        fits(world, &wider)
+    // The skew changes no count.
+    let mut topology = Topology::of(world, ask);
+    let mut with = |skew: i32| {
+        let own = topology.spread.iter_mut().find(|rule| rule.index == at);
+        own.into_iter().for_each(|rule| rule.max_skew = i64::from(skew));
+        fits_by(world, ask, &topology)
     };
     // More than all pods there are is as good as no constraint.
     let pods = world.input.pods.len() + world.input.nodes.iter().map(|node| node.pods.len()).sum::<usize>();

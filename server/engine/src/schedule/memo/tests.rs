@@ -54,6 +54,16 @@ fn whatever_a_stall_is_made_from_tells_it_from_others() {
 }
 
 #[test]
+fn pools_that_differ_in_labels_share_what_they_sell() {
+    let (mut memo, catalogue) = (Memo::default(), pool().pool.catalogue);
+    let mut other = of(&catalogue);
+    other.labels.insert(Text::from("team"), Text::from("a"));
+    let (first, second) = (memo.stall(&of(&catalogue), &plain(), &[]), memo.stall(&other, &plain(), &[]));
+    assert!(!Arc::ptr_eq(&first, &second) && first.sells_as(&second));
+    assert_eq!(memo.goods.len(), 1);
+}
+
+#[test]
 fn what_was_asked_for_last_is_kept_and_what_nobody_has_goes() {
     let (mut memo, catalogue) = (Memo::default(), pool().pool.catalogue);
     let limited = |device: usize| {
@@ -62,16 +72,16 @@ fn what_was_asked_for_last_is_kept_and_what_nobody_has_goes() {
         pool
     };
     let first = memo.stall(&limited(0), &plain(), &[]);
-    for other in 1..MOST_STALLS {
+    for other in 1..MOST_GOODS {
         let _stall = memo.stall(&limited(other), &plain(), &[]);
     }
     // 64 are kept: 0 to 63. Asking for 0 makes 1 the one that was asked for longest ago, and 64 takes its place.
     assert!(Arc::ptr_eq(&first, &memo.stall(&limited(0), &plain(), &[])));
-    let _stall = memo.stall(&limited(MOST_STALLS), &plain(), &[]);
-    assert_eq!(memo.kept.len(), 64);
+    let _stall = memo.stall(&limited(MOST_GOODS), &plain(), &[]);
+    assert_eq!(memo.goods.len(), 64);
     assert!(Arc::ptr_eq(&first, &memo.stall(&limited(0), &plain(), &[])));
-    assert!(!memo.kept.iter().any(|(wording, _)| wording.limited.contains(&Text::from("device-1"))));
+    assert!(!memo.goods.iter().any(|(trade, _)| trade.limited.contains(&Text::from("device-1"))));
     drop(catalogue);
     let _stall = memo.stall(&pool().pool, &plain(), &[]);
-    assert_eq!(memo.kept.len(), 1, "a catalogue that is gone takes its stalls along");
+    assert_eq!((memo.goods.len(), memo.stalls.len()), (1, 1), "a catalogue that is gone takes its stalls along");
 }
