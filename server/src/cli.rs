@@ -3,6 +3,7 @@
 mod archive;
 mod audit;
 mod catalogue;
+mod clusters;
 mod convert;
 mod crds;
 mod demo;
@@ -58,6 +59,8 @@ enum Command {
     Replay(replay::ReplayFlags),
     #[command(subcommand)]
     Quarantine(quarantine::QuarantineCommand),
+    #[command(subcommand)]
+    Clusters(clusters::ClustersCommand),
     /// Print the version
     Version,
     #[command(hide = true)]
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::History(flags) => history::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
         Command::Quarantine(command) => quarantine::run(command),
+        Command::Clusters(command) => clusters::run(command),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
         Command::SimulatedCloud(flags) => simulated_cloud::run(flags),

@@ -106,6 +106,15 @@ impl FleetService for Fleet {
         Ok(Response::new(v1::ListAuditResponse { entries }))
     }
 
+    async fn accept_cluster_uid(
+        &self,
+        request: Request<v1::AcceptClusterUidRequest>,
+    ) -> Result<Response<v1::AcceptClusterUidResponse>, Status> {
+        let by = orders::who(&request);
+        orders::accept_uid(&*self.store, &request.into_inner(), &by).await?;
+        Ok(Response::new(v1::AcceptClusterUidResponse {}))
+    }
+
     async fn release_quarantine(
         &self,
         request: Request<v1::ReleaseQuarantineRequest>,

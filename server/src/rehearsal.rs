@@ -83,6 +83,7 @@ impl Rehearsal {
         for site in 0..setup.sites.len() {
             stage.after(0, Happening::Awake { site });
         }
+        stage.after(strike::WORD_MS, Happening::Look);
         for (at_ms, site, workload, replicas) in setup.script {
             stage.after(at_ms, Happening::Scale { site, workload, replicas });
         }
@@ -190,7 +191,9 @@ impl Rehearsal {
             Happening::ToProcess { to, what } => self.reach(number, to, what),
             Happening::Awake { site } => self.sites[site].start(&mut self.stage),
             Happening::Sees { site } => self.sites[site].turn_blind(false, &mut self.stage),
+            Happening::Relists { site, lacks } => self.sites[site].relist(lacks, false, &mut self.stage),
             Happening::Thaw { freeze } => self.thaw(freeze),
+            Happening::Look => self.look(),
             Happening::Vouch { site } => self.vouch(site),
             Happening::Joins { site } => self.sites[site].cluster.let_join(true),
             Happening::ToAgent { site, life, what } => {

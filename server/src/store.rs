@@ -14,8 +14,8 @@
 //! [`opening`] chooses between them; [`own`] starts a PostgreSQL where nobody has given one; [`housekeeping`] lets go of what
 //! is old; [`packed`] makes rows small that repeat each other.
 //!
-//! The rows: [`lease`] (ownership), [`undertaking`] (launches, instructions, disruptions), [`log`] (decisions and what they
-//! are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit), [`shares`] (what each process saw
+//! The rows: [`lease`] (ownership, and what a cluster's name stands for), [`undertaking`] (launches, instructions,
+//! disruptions), [`log`] (decisions and what they are replayed from), [`listing`] (what a cloud has), [`rails`] (offerings, freezes, audit), [`shares`] (what each process saw
 //! come and go), [`replicas`] (who shares the store).
 
 pub(crate) mod housekeeping;
@@ -40,7 +40,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use lease::{FARTHEST_JUMP, Lease, LeaseAnswer, Renewal, Scope};
+use lease::{FARTHEST_JUMP, Identity, Lease, LeaseAnswer, ObservedExtent, Renewal, Scope};
 use listing::{KeptListing, ListedMachine};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -87,6 +87,22 @@ pub enum StoreError {
         attempt: u32,
         /// Why not.
         why: String,
+    },
+    /// The name of a cluster belongs to another one.
+    #[error(
+        "the name {cluster} belongs to the cluster with UID {known}, which replica {owner} decided for last, and this one has UID \
+         {shown:?}; give one of them another name, or, if this cluster was built in place of that one, run `fleetwright clusters \
+         accept-uid {cluster} {shown}`"
+    )]
+    NameTaken {
+        /// The name.
+        cluster: String,
+        /// UID of the cluster that has it.
+        known: String,
+        /// The replica that decided for it last.
+        owner: String,
+        /// UID of the cluster whose agent asked.
+        shown: String,
     },
     /// The database failed.
     #[error("the store could not {what}: {source}")]
@@ -195,6 +211,20 @@ pub trait Store: Archive {
     /// Tells whoever holds `scope` that `by` would like to have it. The holder learns of it by [`Store::changes`] and at its
     /// next renewal; the wish ends when the lease changes hands.
     fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()>;
+
+    /// Which cluster has this name, if any was ever decided for under it.
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> Answer<'a, Option<Identity>>;
+
+    /// Gives the name of a lease's cluster to the cluster of this UID, unless another one has it.
+    fn keep_identity<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> Answer<'a, ()>;
+
+    /// A person gives the name of a cluster to the cluster of another UID, with a row of audit in the same transaction. Whoever
+    /// decides for the former one does no more, its launches are closed, and what was seen of it is forgotten. Answers whether
+    /// anybody has ever decided for a cluster of that name; otherwise nothing is written.
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> Answer<'a, bool>;
+
+    /// Writes how much there is in a cluster, in place of what was written before. It comes back with the lease.
+    fn keep_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> Answer<'a, ()>;
 
     /// Writes a decision and everything that follows from it, all or nothing: what was promised is known before anybody
     /// outside hears of it.

@@ -5,7 +5,7 @@
 //! complete [`PlanningInput`](crate::input::PlanningInput) whenever a decision is due.
 //!
 //! Reading order: [`record`] (the facts about single objects), [`observation`] (how facts arrive), [`state`] (the
-//! belief), `surroundings` and [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is
+//! belief), `unannounced` (what cannot vanish in good order), `surroundings` and [`around`] (budgets, classes, other autoscalers), `promise` (what is on its way), `drain` (what is
 //! kept for the pods of machines that go), `planning` (the belief as an input to planning), [`life`] (what a NodePool says
 //! about the end of its nodes) with [`cron`] (when it says so).
 
@@ -20,6 +20,7 @@ pub mod record;
 pub(crate) mod standing;
 pub mod state;
 mod surroundings;
+mod unannounced;
 
 pub use cron::Cron;
 pub use life::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionReason, PoolLife};

@@ -337,6 +337,7 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         | Event::InstructionFailed { cluster, .. }
         | Event::QuarantineReleased { cluster }
         | Event::Recalled { cluster, .. }
+        | Event::Remembered { cluster, .. }
         | Event::Adopted { cluster, .. }
         | Event::Released { cluster }
         | Event::Listed { cluster, .. }

@@ -1,5 +1,6 @@
 //! What is asked of store, cloud and agents, and what can come of it.
 
+use engine::control::rails::quarantine::Extent;
 use engine::control::{
     ClusterId, DecidedLaunch, Decision, Event, Finding, Instruction, InstructionId, LaunchFailure, LaunchOrder,
     Launched, PlanRequest,
@@ -50,6 +51,13 @@ pub enum Command {
         /// Provider id.
         provider_id: Text,
     },
+    /// Write down how much there is in a cluster: [`Outcome::Done`].
+    KeepExtent {
+        /// Where.
+        cluster: ClusterId,
+        /// How much.
+        extent: Extent,
+    },
     /// Close what was written down about a NodeClaim: [`Outcome::Done`].
     Close {
         /// Where.
@@ -75,6 +83,7 @@ impl Command {
     pub(crate) fn lane(&self) -> Option<(Text, Text)> {
         match self {
             Self::Record(_) => None,
+            Self::KeepExtent { cluster, .. } => Some((cluster.clone(), Text::from("extent"))),
             Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), Text::from(instruction.subject()))),
             Self::Launch(order) => Some((order.cluster.clone(), of_claim(&order.claim))),
             Self::Relaunch(decided) => {
@@ -99,6 +108,7 @@ impl Command {
             | Self::Terminate { cluster, .. }
             | Self::Describe { cluster, .. }
             | Self::Settle { cluster, .. }
+            | Self::KeepExtent { cluster, .. }
             | Self::Close { cluster, .. } => cluster,
         }
     }
@@ -108,7 +118,7 @@ impl Command {
     #[must_use]
     pub fn patience_ms(&self) -> i64 {
         match self {
-            Self::Record(_) | Self::Settle { .. } | Self::Close { .. } => 10_000,
+            Self::Record(_) | Self::Settle { .. } | Self::Close { .. } | Self::KeepExtent { .. } => 10_000,
             Self::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => 120_000,
             Self::Instruct { .. } | Self::Terminate { .. } | Self::Describe { .. } => 30_000,
             Self::Launch(_) | Self::Relaunch(_) => 60_000,
@@ -205,7 +215,7 @@ pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
             let gone = || Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() };
             Some(described(cluster, claim, *attempt, outcome).unwrap_or_else(gone))
         }
-        Command::Settle { .. } | Command::Close { .. } => None,
+        Command::Settle { .. } | Command::Close { .. } | Command::KeepExtent { .. } => None,
         Command::Terminate { cluster, provider_id, .. } => (outcome != Outcome::Begun)
             .then(|| Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() }),
     }

@@ -72,6 +72,7 @@ impl Executor {
                 Command::Settle { cluster, claim, attempt, provider_id }
             }
             Effect::Close { cluster, claim } => Command::Close { cluster, claim },
+            Effect::KeepExtent { cluster, extent } => Command::KeepExtent { cluster, extent },
             Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },
             Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
                 Command::Terminate { cluster, cluster_uid, claim, provider_id }

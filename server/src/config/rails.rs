@@ -21,6 +21,9 @@ pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
         quarantine: QuarantineRule {
             percent: count(layers, "rails.quarantine-percent")?,
             confirm_ms: millis(layers, "rails.quarantine-confirm")?,
+            window_ms: millis(layers, "rails.quarantine-window")?,
+            hold_percent: count(layers, "rails.quarantine-hold-percent")?,
+            hold_ms: millis(layers, "rails.quarantine-hold")?,
             ..base.quarantine
         },
         launches: CapRule {

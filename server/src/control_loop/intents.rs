@@ -3,9 +3,11 @@
 //! A row is JSON that this program writes and later ones read: a field that is added has a default, none changes its
 //! meaning. Engine types are spelt out here by hand, so that a change of theirs changes no row.
 
+use engine::control::rails::quarantine::Extent;
 use engine::control::rails::recall::PastLaunch;
 use engine::control::{
-    ClaimOrder, DecidedLaunch, DecisionId, LaunchOption, LaunchOrder, LaunchState, OpenLaunch, PlannedMachine,
+    ClaimOrder, ClusterId, DecidedLaunch, DecisionId, Event, LaunchOption, LaunchOrder, LaunchState, OpenLaunch,
+    PlannedMachine,
 };
 use engine::model::taints::Effect;
 use engine::model::{
@@ -13,6 +15,8 @@ use engine::model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::store::StoreError;
+use crate::store::lease::{LeaseAnswer, ObservedExtent, Open};
 use crate::store::undertaking::{Intent, IntentState, OpenIntent, PastAttempt, Settlement};
 
 /// What is sent to the cloud.
@@ -227,6 +231,22 @@ fn read_wanted(wanted: Wanted) -> Option<Requirement> {
     let all: Option<Vec<Requirement>> = wanted.all.into_iter().map(read).collect();
     let joined = all?.into_iter().reduce(|one, other| one.intersection(&other))?;
     Some(joined.with_min_values(wanted.min_values))
+}
+
+/// How much there is in a cluster, as it is written down.
+pub(crate) fn observed(extent: Extent) -> ObservedExtent {
+    let [nodes, claims, pools, pods] =
+        [extent.nodes, extent.claims, extent.pools, extent.pods].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+    ObservedExtent { nodes, claims, pools, pods }
+}
+
+/// What a former keeper wrote down about how much there was in a cluster whose lease is granted.
+pub(crate) fn remembered(cluster: &ClusterId, answer: &Result<LeaseAnswer, StoreError>) -> Option<Event> {
+    let Ok(LeaseAnswer::Granted { open: Open { extent: Some(extent), .. }, .. }) = answer else { return None };
+    let [nodes, claims, pools, pods] = [extent.nodes, extent.claims, extent.pools, extent.pods]
+        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let extent = Extent { nodes, claims, pools, pods, machines: 0 };
+    Some(Event::Remembered { cluster: cluster.clone(), extent })
 }
 
 #[cfg(test)]

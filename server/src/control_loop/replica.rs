@@ -115,8 +115,8 @@ pub(crate) enum Output {
 /// A question to the store or the cloud, answered by an [`Input`].
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// Take the lease of a cluster above the epoch that its agent has `seen`.
-    TakeLease { cluster: ClusterId, seen: u64 },
+    /// Take the lease of a cluster above the epoch that its agent has `seen`, unless its name belongs to another than `uid`.
+    TakeLease { cluster: ClusterId, seen: u64, uid: Text },
     /// Prolong leases, all at once.
     Renew(Vec<Lease>),
     /// Give leases back.
@@ -161,6 +161,8 @@ pub(crate) struct Replica {
     listed_at: Timestamp,
     /// The command that waits for an agent's answer to an instruction.
     instructed: BTreeMap<InstructionId, CommandId>,
+    /// For which UID the lease of each cluster was last asked for.
+    asked: BTreeMap<ClusterId, Text>,
     /// What the last agent of each cluster said.
     hellos: BTreeMap<ClusterId, Said>,
     /// Clusters of ours without an agent, since when.
@@ -215,6 +217,7 @@ impl Replica {
             listings: VecDeque::new(),
             listed_at: Timestamp::default(),
             instructed: BTreeMap::new(),
+            asked: BTreeMap::new(),
             hellos: BTreeMap::new(),
             silent: BTreeMap::new(),
             wanted: BTreeMap::new(),
@@ -238,8 +241,11 @@ impl Replica {
     /// Takes in what happened and says what is to be done, in order.
     pub(crate) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         let mut outputs = self.handled(input, now);
-        let admitted = self.admission.admit(now).into_iter();
-        outputs.extend(admitted.map(|(cluster, seen)| Output::Call(Call::TakeLease { cluster, seen })));
+        for (cluster, seen) in self.admission.admit(now) {
+            let uid = self.uid_of(&cluster);
+            self.asked.insert(cluster.clone(), uid.clone());
+            outputs.push(Output::Call(Call::TakeLease { cluster, seen, uid }));
+        }
         outputs
     }
 
@@ -258,8 +264,9 @@ impl Replica {
                 let past = past.into_iter().map(|attempt| intents::past(attempt, now)).collect();
                 let granted = matches!(answer, Ok(LeaseAnswer::Granted { .. }));
                 let recalled = granted.then(|| Event::Recalled { cluster: cluster.clone(), past });
-                let mut outputs: Vec<Output> =
-                    recalled.into_iter().flat_map(|event| self.happened(event, now)).collect();
+                let remembered = intents::remembered(&cluster, &answer);
+                let before = recalled.into_iter().chain(remembered);
+                let mut outputs: Vec<Output> = before.flat_map(|event| self.happened(event, now)).collect();
                 outputs.extend(self.leased(cluster, answer, now));
                 outputs
             }
@@ -344,6 +351,21 @@ impl Replica {
         self.admission.greeted(cluster, highest_epoch);
     }
 
+    fn uid_of(&self, cluster: &ClusterId) -> Text {
+        self.hellos.get(cluster).map(|said| said.uid.clone()).unwrap_or_default()
+    }
+
+    /// The agent of another cluster of that name has taken the place of the one for whom the lease was taken: the store is asked
+    /// whose name it is.
+    fn ask_anew(&mut self, cluster: ClusterId) -> Vec<Output> {
+        let seen = self.hellos.get(&cluster).filter(|said| said.here).map(|said| said.highest_epoch);
+        if let Some(seen) = seen {
+            self.admission.left(&cluster);
+            self.admission.greeted(cluster, seen);
+        }
+        Vec::new()
+    }
+
     /// The agent has left, or is turned away.
     fn gone(&mut self, cluster: &ClusterId) {
         if let Some(said) = self.hellos.get_mut(cluster) {
@@ -363,7 +385,10 @@ impl Replica {
                 // Who takes a lease takes back what was wished of it.
                 self.wanted.remove(&cluster);
                 self.doorstep.over(&cluster);
-                let uid = self.hellos.get(&cluster).map(|said| said.uid.clone()).unwrap_or_default();
+                let uid = self.uid_of(&cluster);
+                if self.asked.remove(&cluster).is_some_and(|asked| asked != uid) {
+                    return self.ask_anew(cluster);
+                }
                 let launches = open.intents.into_iter().map(intents::decode).collect();
                 let mut outputs = self.happened(Event::Adopted { cluster: cluster.clone(), uid, launches }, now);
                 outputs.push(Output::Accept { cluster, epoch });

@@ -7,6 +7,7 @@ use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, Owner, instance_id,
 };
 use engine::control::offerings::Refusal;
+use engine::control::rails::quarantine::Extent;
 use engine::control::rails::recall::RECALLED_MS;
 use engine::control::{DecidedLaunch, Decision, LaunchFailure, LaunchOrder};
 use executor::{Command, Outcome};
@@ -19,7 +20,7 @@ use super::replica::{Call, Input};
 use super::{intents, records, region};
 use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
-use crate::store::lease::{Lease, LeaseAnswer, Scope};
+use crate::store::lease::{Identity, Lease, LeaseAnswer, Scope};
 use crate::store::listing::ListedMachine;
 use crate::store::rails::OfferingEntry;
 use crate::store::undertaking::{PastAttempt, Settlement};
@@ -45,8 +46,8 @@ impl<C: CloudProvider + 'static> Hands<C> {
     /// Makes a call, however long it takes.
     pub(crate) async fn make(&self, call: Call) -> Input {
         match call {
-            Call::TakeLease { cluster, seen } => {
-                let answer = self.take_lease(&Scope::cluster(&cluster), seen).await;
+            Call::TakeLease { cluster, seen, uid } => {
+                let answer = self.take_cluster(&cluster, seen, &uid).await;
                 let past = if matches!(answer, Ok(LeaseAnswer::Granted { .. })) {
                     self.past(&cluster).await
                 } else {
@@ -98,6 +99,22 @@ impl<C: CloudProvider + 'static> Hands<C> {
                 Input::Ran { id, outcome }
             }
         }
+    }
+
+    /// Takes the lease of a cluster, unless its name belongs to the cluster of another UID.
+    async fn take_cluster(&self, cluster: &str, seen: u64, uid: &str) -> Result<LeaseAnswer, StoreError> {
+        let known = self.store.cluster_identity(cluster).await?;
+        if let Some(Identity { uid: known, owner }) = known.filter(|known| known.uid != uid) {
+            let (cluster, shown) = (cluster.to_owned(), uid.to_owned());
+            return Err(StoreError::NameTaken { cluster, known, owner, shown });
+        }
+        let answer = self.take_lease(&Scope::cluster(cluster), seen).await?;
+        if let LeaseAnswer::Granted { lease, .. } = &answer
+            && !uid.is_empty()
+        {
+            self.store.keep_identity(lease, uid).await?;
+        }
+        Ok(answer)
     }
 
     async fn take_lease(&self, scope: &Scope, seen: u64) -> Result<LeaseAnswer, StoreError> {
@@ -184,6 +201,7 @@ impl<C: CloudProvider> Errand<'_, C> {
             Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
             Command::Settle { claim, attempt, provider_id, .. } => self.bought(&claim, attempt, &provider_id).await,
             Command::Close { claim, .. } => self.close(&claim).await,
+            Command::KeepExtent { extent, .. } => self.keep_extent(extent).await,
             Command::Terminate { cluster, cluster_uid, claim, provider_id } => {
                 self.terminate(Owner { cluster: &cluster, uid: &cluster_uid }, &claim, &provider_id).await
             }
@@ -203,6 +221,13 @@ impl<C: CloudProvider> Errand<'_, C> {
     async fn bought(&self, claim: &str, attempt: u32, provider_id: &str) -> Outcome {
         let settlement = Settlement::Launched { provider_id: provider_id.to_owned() };
         match self.store.settle(&self.lease, claim, attempt, &settlement).await {
+            Ok(()) => Outcome::Done,
+            Err(error) => again(error),
+        }
+    }
+
+    async fn keep_extent(&self, extent: Extent) -> Outcome {
+        match self.store.keep_extent(&self.lease, &intents::observed(extent)).await {
             Ok(()) => Outcome::Done,
             Err(error) => again(error),
         }

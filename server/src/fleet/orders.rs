@@ -18,6 +18,9 @@ const AUDIT: (u32, u32) = (50, 1_000);
 /// Characters of a reason, at most.
 const REASON_MAX: usize = 500;
 
+/// Characters of a cluster's UID, at most; Kubernetes gives 36.
+const UID_MAX: usize = 200;
+
 /// Who asks: the client that was recognised, else the address at the other end.
 pub(super) fn who<T>(request: &Request<T>) -> String {
     let extensions = request.extensions();
@@ -122,6 +125,24 @@ pub(super) async fn release(store: &dyn Store, cluster: &str, by: &str) -> Resul
     match store.release_quarantine(cluster, by).await.map_err(unavailable)? {
         true => Ok(()),
         false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
+    }
+}
+
+/// Gives a name to the cluster of another UID.
+pub(super) async fn accept_uid(
+    store: &dyn Store,
+    request: &v1::AcceptClusterUidRequest,
+    by: &str,
+) -> Result<(), Status> {
+    let v1::AcceptClusterUidRequest { cluster_name, cluster_uid } = request;
+    if cluster_uid.trim().is_empty() || cluster_uid.chars().count() > UID_MAX {
+        return Err(Status::invalid_argument(format!(
+            "a cluster has a UID of 1 to {UID_MAX} characters: `kubectl get namespace kube-system -o jsonpath={{.metadata.uid}}`"
+        )));
+    }
+    match store.accept_uid(cluster_name, cluster_uid.trim(), by).await.map_err(unavailable)? {
+        true => Ok(()),
+        false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
     }
 }
 

@@ -8,6 +8,27 @@ use cloud::simulated::Dice;
 /// Faults that are shorter are not made shorter still.
 const SMALLEST_MS: i64 = 2_000;
 
+/// What a relist does not show although it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lacks {
+    Pods,
+    /// Pods that are not a DaemonSet's: those of a list that is confined to a namespace.
+    Workloads,
+    Nodes,
+    Claims,
+    Pools,
+    Everything,
+}
+
+impl Lacks {
+    const ALL: [Self; 6] = [Self::Pods, Self::Workloads, Self::Nodes, Self::Claims, Self::Pools, Self::Everything];
+
+    /// Whether it leaves out objects of this kind.
+    pub(super) fn hides(self, kind: Self) -> bool {
+        self == kind || self == Self::Everything || (self == Self::Pods && kind == Self::Workloads)
+    }
+}
+
 /// Something that goes wrong at a moment. Processes and clusters are named by their number; durations are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -51,6 +72,9 @@ pub(crate) enum Fault {
     EmptyPicture { cluster: usize, for_ms: i64 },
     /// Plans for a cluster take so much longer, as if its pods were dear to plan and its threads starved.
     PlansSlow { cluster: usize, for_ms: i64, by_ms: i64 },
+    /// The agent's watch begins anew with a list that lacks objects: the agent tells that they are gone, and when a whole list
+    /// follows, that they are there.
+    Relist { cluster: usize, lacks: Lacks, for_ms: i64 },
     /// The store has lost everything that was ever written.
     StoreForgets,
     /// A person freezes the fleet, and thaws it.
@@ -85,6 +109,7 @@ impl Fault {
             Self::ClaimRemoved { .. } => "claim_removed_by_force",
             Self::EmptyPicture { .. } => "empty_picture",
             Self::PlansSlow { .. } => "plans_slow",
+            Self::Relist { .. } => "relist_lacks_objects",
             Self::StoreForgets => "store_forgets",
             Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
@@ -118,6 +143,7 @@ impl Fault {
             Self::PlansSlow { cluster, for_ms, by_ms } => {
                 Self::PlansSlow { cluster, for_ms: half(for_ms), by_ms: half(by_ms) }
             }
+            Self::Relist { cluster, lacks, for_ms } => Self::Relist { cluster, lacks, for_ms: half(for_ms) },
             Self::StoreForgets | Self::ClaimRemoved { .. } | Self::Interrupt { .. } | Self::Dies { .. } => return None,
         };
         (self.lasts_ms().abs() >= SMALLEST_MS || self.jumps_ms().abs() >= SMALLEST_MS).then_some(smaller)
@@ -150,7 +176,8 @@ impl Fault {
             | Self::ZoneEmpty { for_ms: ms, .. }
             | Self::NobodyJoins { for_ms: ms, .. }
             | Self::Freeze { for_ms: ms }
-            | Self::EmptyPicture { for_ms: ms, .. } => ms,
+            | Self::EmptyPicture { for_ms: ms, .. }
+            | Self::Relist { for_ms: ms, .. } => ms,
             // The last plan that was asked for comes so much later.
             Self::PlansSlow { for_ms, by_ms, .. } => for_ms.saturating_add(by_ms),
             Self::SetClock { .. }
@@ -204,7 +231,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 28 {
+    match die.child("kind").value() % 30 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -233,6 +260,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         24 => Fault::ClaimRemoved { cluster },
         26 => Fault::PlansSlow { cluster, for_ms, by_ms: within("by", 1_000, 120_000) },
         25 => Fault::EmptyPicture { cluster, for_ms: for_ms * 3 },
+        27 | 28 => Fault::Relist { cluster, lacks: Lacks::ALL[pick("lacks", Lacks::ALL.len())], for_ms: for_ms * 3 },
         _ => Fault::Dies { cluster },
     }
 }

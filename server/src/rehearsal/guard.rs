@@ -23,6 +23,12 @@ pub(crate) enum Guard {
     Fence,
     /// Pictures that lack most of a cluster are not believed at once, and cost no machine.
     Quarantine,
+    /// What an agent takes back without having announced its end is counted.
+    Losses,
+    /// How much there is in a cluster outlives the process that saw it.
+    Extents,
+    /// An agent is no witness to what it says itself.
+    Witness,
     /// So many machines at most come and go within a while.
     Caps,
     /// Nothing is removed while launches fail.

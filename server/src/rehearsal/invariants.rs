@@ -56,6 +56,8 @@ pub(crate) enum Violation {
     Orphaned { cluster: Text, claim: Text },
     /// A machine was given back while pods ran on it that nobody had evicted.
     GivenBackInUse { cluster: Text, claim: Text },
+    /// A node began to be drained while pods ran on it, and nobody had asked for that.
+    DrainedInUse { cluster: Text, claim: Text },
     /// Something happens again and again without time passing.
     Stuck { at: Timestamp },
     /// At rest: a pod does not run.
@@ -94,6 +96,7 @@ impl Violation {
             Self::RemovedWhileOthersFail { .. } => "RemovedWhileOthersFail",
             Self::Orphaned { .. } => "Orphaned",
             Self::GivenBackInUse { .. } => "GivenBackInUse",
+            Self::DrainedInUse { .. } => "DrainedInUse",
             Self::Stuck { .. } => "Stuck",
             Self::NeverRan { .. } => "NeverRan",
             Self::Leaked { .. } => "Leaked",
@@ -154,6 +157,9 @@ impl fmt::Display for Violation {
             }
             Self::GivenBackInUse { cluster, claim } => {
                 write!(f, "the machine of {cluster}/{claim} was given back while pods ran on it")
+            }
+            Self::DrainedInUse { cluster, claim } => {
+                write!(f, "the node of {cluster}/{claim} is drained while pods run on it, and nobody asked for that")
             }
             Self::Stuck { at } => write!(f, "time does not get past {} ms", at.0),
             Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
@@ -440,6 +446,8 @@ fn of_site(site: &mut Site) -> Vec<Violation> {
     let mut found: Vec<Violation> = old.collect();
     let orphaned = std::mem::take(&mut site.book.orphaned).into_iter();
     found.extend(orphaned.map(|claim| Violation::Orphaned { cluster: cluster.clone(), claim }));
+    let used = std::mem::take(&mut site.book.drained_in_use).into_iter();
+    found.extend(used.map(|claim| Violation::DrainedInUse { cluster: cluster.clone(), claim }));
     let two = site.book.owners.iter().filter(|(_, owners)| owners.len() > 1);
     found.extend(two.map(|(epoch, _)| Violation::TwoOwners { cluster: cluster.clone(), epoch: *epoch }));
     if site.cluster.book().budgets_broken > 0 {

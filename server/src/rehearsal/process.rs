@@ -473,6 +473,7 @@ fn brief(command: &Command) -> String {
         Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
         Command::Describe { cluster, provider_id, .. } => format!("look at {provider_id} of {cluster}"),
         Command::Settle { cluster, claim, .. } => format!("write down that {claim} of {cluster} was bought"),
+        Command::KeepExtent { cluster, extent } => format!("write down that {cluster} has {extent:?}"),
         Command::Close { cluster, claim } => format!("close {claim} of {cluster}"),
     }
 }

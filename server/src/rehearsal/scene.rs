@@ -5,7 +5,7 @@ use engine::control::rails::settings::{Bound, CapRule};
 use engine::model::resources::{CPU, NODES};
 use engine::model::{MicroUsd, Resources};
 
-use super::fault::{Fault, Timed};
+use super::fault::{Fault, Lacks, Timed};
 use super::guard::Guard;
 use super::setup::{Caps, MINUTE, Setup};
 
@@ -73,6 +73,9 @@ impl Setup {
                 Self::sized(1, (2, 1), off, vec![at(1_000, pause)])
             }
             Guard::Quarantine => small(blinding()),
+            Guard::Losses => small(vec![relist(6 * MINUTE, Lacks::Pods)]),
+            Guard::Extents => small(vec![relist(6 * MINUTE, Lacks::Workloads), kill(6 * MINUTE + 100)]),
+            Guard::Witness => small(vec![relist(6 * MINUTE, Lacks::Pods)]),
             Guard::Caps => small(Vec::new()).capped(off),
             Guard::Brake => small(vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })]).braking_soon(),
             Guard::Hearing => {
@@ -129,6 +132,11 @@ fn forgetting(seed: u64) -> Vec<Timed> {
         at(150_100, Fault::RestartAgent { cluster: 0, away_ms: 5_000 }),
         kill(150_200),
     ]
+}
+
+/// A list lacks objects for some minutes.
+fn relist(at_ms: i64, lacks: Lacks) -> Timed {
+    at(at_ms, Fault::Relist { cluster: 0, lacks, for_ms: 4 * MINUTE })
 }
 
 /// An agent shows an empty cluster for a while, and the server that would know better is restarted meanwhile.

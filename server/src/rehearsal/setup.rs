@@ -161,12 +161,17 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
     let planner: Planner = if off == Some(Guard::Planning) { idle } else { serve::plan };
     let mut settings = Settings { policy: serve::policy(), ..Settings::default() };
     // Clusters are small here, and so is what they may lose at once.
-    settings.rails.quarantine.free_machines = 1;
-    settings.rails.quarantine.free_pods = 3;
+    settings.rails.quarantine.free_machines = 0;
+    settings.rails.quarantine.free_pods = 0;
     match off {
         Some(Guard::Quarantine) => {
             settings.rails.quarantine.percent = 0;
             settings.collect.believe_absence = true;
+        }
+        Some(Guard::Losses) => settings.rails.quarantine.window_ms = 0,
+        Some(Guard::Witness) => {
+            settings.rails.quarantine.hold_percent = 100;
+            settings.rails.quarantine.second_witness = false;
         }
         Some(Guard::Collection) => settings.collect.after_ms = None,
         Some(Guard::Lists) => settings.collect.believe_partial = true,

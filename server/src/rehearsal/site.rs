@@ -6,13 +6,14 @@ use agent::link::{Link, Output, Speaker};
 use agent::{Done, Seen};
 use cloud::provider::InstanceState;
 use cloud::simulated::BookEntry;
-use engine::cluster::{ClusterSnapshot, Object, Observation, PoolRecord};
+use engine::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord};
 use engine::control::{ClusterId, Instruction};
 use engine::model::{Text, Timestamp};
 use fleetwright_proto::v1;
 use simulator::SimulatedCluster;
 use simulator::cluster::{Answer, Change};
 
+use super::fault::Lacks;
 use super::guard::Guard;
 use super::outside::Incarnation;
 use super::stage::{ForAgent, ForProcess, Stage};
@@ -31,6 +32,10 @@ const FEW: usize = 2;
 /// from before.
 const SEEN_MS: i64 = 4 * 60_000;
 
+/// A pod that has run for so long, in milliseconds, ran when the drain of its node was decided: an instruction may be held up
+/// for that long.
+const SETTLED_MS: i64 = 3 * 60_000;
+
 /// What was done in the cluster, for those who check.
 #[derive(Debug, Default)]
 pub(super) struct SiteBook {
@@ -44,6 +49,8 @@ pub(super) struct SiteBook {
     pub(super) drains: Vec<Timestamp>,
     /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
     pub(super) leaving: BTreeSet<Text>,
+    /// NodeClaims whose Nodes began to be drained for no reason that the books know while pods ran on them.
+    pub(super) drained_in_use: BTreeSet<Text>,
     /// NodeClaims that somebody took away by force, and when.
     pub(super) taken: BTreeMap<Text, Timestamp>,
     /// NodeClaims that were removed while their machines ran on.
@@ -74,6 +81,8 @@ pub(super) struct Site {
     pub(super) offset_ms: i64,
     /// The agent sees nothing but NodePools.
     blind: bool,
+    /// What the agent's lists lack at the moment, once for each fault.
+    lacking: Vec<Lacks>,
     /// Since when it sees what there is.
     sees_since: Timestamp,
     attempts: u64,
@@ -100,6 +109,7 @@ impl Site {
             cut_off_until: Timestamp(0),
             offset_ms: 0,
             blind: false,
+            lacking: Vec::new(),
             sees_since: Timestamp(0),
             attempts: 0,
             book: SiteBook::default(),
@@ -242,6 +252,58 @@ impl Site {
         }
     }
 
+    /// The agent's watch begins anew, with a list that lacks objects or with one that has them again, and the agent tells the
+    /// difference.
+    pub(super) fn relist(&mut self, lacks: Lacks, begins: bool, stage: &mut Stage) {
+        let hidden = std::mem::take(&mut self.lacking);
+        self.lacking.clone_from(&hidden);
+        if begins {
+            self.lacking.push(lacks);
+        } else if let Some(place) = self.lacking.iter().position(|known| *known == lacks) {
+            self.lacking.remove(place);
+        }
+        self.sees_since = stage.now();
+        let hides = |lacking: &[Lacks], kind| lacking.iter().any(|lacks| lacks.hides(kind));
+        let mut seen = Vec::new();
+        for kind in [Lacks::Pools, Lacks::Claims, Lacks::Nodes, Lacks::Pods, Lacks::Workloads] {
+            match (hides(&hidden, kind), hides(&self.lacking, kind)) {
+                (false, true) => seen.extend(self.objects(kind).into_iter().map(|(key, _)| encode::removal(&key))),
+                (true, false) => seen.extend(self.objects(kind).into_iter().map(|(_, seen)| seen)),
+                _ => {}
+            }
+        }
+        let clock = self.clock(stage.now());
+        if let Some(agent) = self.agent.as_mut().filter(|_| !self.blind && !seen.is_empty()) {
+            let outputs = agent.link.changed(seen, clock);
+            self.perform(outputs, stage);
+        }
+    }
+
+    /// What there is of a kind.
+    fn objects(&self, kind: Lacks) -> Vec<(Key, Seen)> {
+        let told = |key: Key, object: Object| encode::object(&object).map(|seen| (key, seen));
+        let (pods, nodes, claims) = (self.cluster.pods(), self.cluster.nodes(), self.cluster.claims());
+        match kind {
+            Lacks::Pods | Lacks::Workloads => {
+                let pods = pods.filter(|pod| pod.daemon.is_some() == (kind == Lacks::Pods));
+                pods.filter_map(|pod| told(Key::Pod(pod.key.clone()), Object::Pod(pod.clone()))).collect()
+            }
+            Lacks::Nodes => {
+                nodes.filter_map(|node| told(Key::Node(node.name.clone()), Object::Node(node.clone()))).collect()
+            }
+            Lacks::Claims => {
+                claims.filter_map(|claim| told(Key::Claim(claim.name.clone()), Object::Claim(claim.clone()))).collect()
+            }
+            Lacks::Pools => self.pools.iter().map(|pool| (Key::Pool(pool.pool.name.clone()), manifest(pool))).collect(),
+            Lacks::Everything => Vec::new(),
+        }
+    }
+
+    /// Whether the agent's lists lack objects of this kind at the moment.
+    fn hides(&self, kind: Lacks) -> bool {
+        self.lacking.iter().any(|lacks| lacks.hides(kind))
+    }
+
     /// Whether the cluster has this NodeClaim.
     pub(super) fn has_claim(&self, claim: &Text) -> bool {
         self.cluster.claims().any(|known| known.name == *claim)
@@ -261,7 +323,7 @@ impl Site {
 
     /// Whether a person who looks at the cluster finds there what its agent has been showing.
     pub(super) fn is_as_shown(&self, now: Timestamp) -> bool {
-        !self.blind && now.millis_since(self.sees_since) >= SEEN_MS
+        !self.blind && self.lacking.is_empty() && now.millis_since(self.sees_since) >= SEEN_MS
     }
 
     /// Everything that the agent sees. What changed before is part of it.
@@ -277,7 +339,9 @@ impl Site {
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
         let objects = objects.chain(pods.into_iter().map(Object::Pod));
-        self.pools.iter().map(manifest).chain(objects.filter_map(|object| encode::object(&object))).collect()
+        let objects = objects.filter(|object| kind_of(object).is_none_or(|kind| !self.hides(kind)));
+        let pools = self.pools.iter().filter(|_| !self.hides(Lacks::Pools));
+        pools.map(manifest).chain(objects.filter_map(|object| encode::object(&object))).collect()
     }
 
     /// Time passes in the cluster, and the agent sees what changed.
@@ -288,7 +352,11 @@ impl Site {
         for change in self.cluster.tick(now) {
             match change {
                 Change::Drained { claim } => over.extend(self.drained(&claim)),
-                Change::Observed(Observation::Upsert(object)) => seen.extend(encode::object(&object)),
+                Change::Observed(Observation::Upsert(object)) => {
+                    let shown = kind_of(&object).is_none_or(|kind| !self.hides(kind));
+                    seen.extend(shown.then(|| encode::object(&object)).flatten());
+                }
+                // A watch that saw the object before tells its end although the list lacked it.
                 Change::Observed(Observation::Delete(key)) => seen.push(encode::removal(&key)),
                 Change::Observed(Observation::Snapshot(_)) => {}
             }
@@ -355,8 +423,10 @@ impl Site {
             Some(v1::instruction::Action::DrainNode(drain)) => {
                 let claim = Text::from(drain.node_claim.as_str());
                 let stays = self.has_machine(&claim, stage, |entry, _| entry.interrupted.is_none());
-                if stays && self.book.leaving.insert(claim) {
+                let used = self.is_in_use(&claim, stage.now()) && !self.book.taken.contains_key(&claim);
+                if stays && self.book.leaving.insert(claim.clone()) {
                     self.book.drains.push(stage.now());
+                    self.book.drained_in_use.extend(used.then_some(claim));
                 }
             }
             Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {
@@ -370,6 +440,12 @@ impl Site {
         }
     }
 
+    /// Whether pods have been running for long on the machine of `claim`.
+    fn is_in_use(&self, claim: &Text, now: Timestamp) -> bool {
+        let settled = |pod: &PodRecord| pod.started.is_some_and(|started| now.millis_since(started) >= SETTLED_MS);
+        self.cluster.running_for(claim).any(settled)
+    }
+
     /// Whether the cloud has a machine for `claim` that is not gone and of which `is` holds.
     fn has_machine(&self, claim: &Text, stage: &Stage, is: impl Fn(&BookEntry, InstanceState) -> bool) -> bool {
         let cloud = stage.outside.cloud();
@@ -379,6 +455,18 @@ impl Site {
             .alive()
             .filter(mine)
             .any(|entry| cloud.describe(&entry.instance.id).is_ok_and(|instance| is(entry, instance.state)))
+    }
+}
+
+/// What an object is, as far as lists may lack it.
+fn kind_of(object: &Object) -> Option<Lacks> {
+    match object {
+        Object::Pod(pod) if pod.daemon.is_none() => Some(Lacks::Workloads),
+        Object::Pod(_) => Some(Lacks::Pods),
+        Object::Node(_) => Some(Lacks::Nodes),
+        Object::Claim(_) => Some(Lacks::Claims),
+        Object::Pool(_) => Some(Lacks::Pools),
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use engine::model::Timestamp;
 use fleetwright_proto::v1;
 use simulator::cluster::Workload;
 
-use super::fault::{Counts, Fault};
+use super::fault::{Counts, Fault, Lacks};
 use super::outside::{Incarnation, Outside};
 use crate::control_loop::replica::Input;
 
@@ -52,6 +52,11 @@ pub(super) enum Happening {
     Sees {
         site: usize,
     },
+    /// An agent's watch begins anew with a whole list.
+    Relists {
+        site: usize,
+        lacks: Lacks,
+    },
     /// Kubelets reach their cluster again.
     Joins {
         site: usize,
@@ -60,6 +65,8 @@ pub(super) enum Happening {
     Vouch {
         site: usize,
     },
+    /// A person looks at what is held back.
+    Look,
     /// A freeze ends.
     Thaw {
         freeze: i64,

@@ -13,7 +13,7 @@ use crate::store::rails::{FreezeOrder, FreezeScope};
 /// A peer that does not answer probes is given up after this, in milliseconds: the keepalive of both ends.
 const PROBED_MS: i64 = 15_000;
 /// Between two words of a person, in milliseconds.
-const WORD_MS: i64 = 120_000;
+pub(super) const WORD_MS: i64 = 120_000;
 /// From a change of freezes, or a person's word, to a process's hearing of it, in milliseconds.
 const NOTICE_MS: i64 = 100;
 
@@ -93,6 +93,11 @@ impl Rehearsal {
                 self.stage.outside.books().slow_plans.insert(name, (until, by_ms));
                 true
             }
+            Fault::Relist { cluster, lacks, for_ms } => {
+                self.sites[cluster].relist(lacks, true, &mut self.stage);
+                self.stage.after(for_ms, Happening::Relists { site: cluster, lacks });
+                true
+            }
             Fault::ClaimRemoved { cluster } => {
                 let claims = self.sites[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
                 let claim = self.beginning_somewhere(claims).into_iter().next();
@@ -120,15 +125,35 @@ impl Rehearsal {
         was_there
     }
 
+    /// A person looks at the clusters in quarantine, and has those released whose agents show what is there.
+    pub(super) fn look(&mut self) {
+        let now = self.stage.now();
+        for site in 0..self.sites.len() {
+            let name = &self.sites[site].name;
+            let servers = self.processes.iter().filter_map(|process| process.server.as_ref());
+            let views = servers.filter_map(|server| server.replica.controller().view(name));
+            let held = views.into_iter().any(|view| view.rails.quarantine.is_some());
+            if held && self.sites[site].is_as_shown(now) {
+                self.give_word(site);
+            }
+        }
+        self.stage.after(WORD_MS, Happening::Look);
+    }
+
+    /// A person vouches for what the agent of a cluster shows, to every process.
+    fn give_word(&mut self, site: usize) {
+        let cluster = self.sites[site].name.clone();
+        self.stage.tell(|| format!("somebody vouches for {cluster}"));
+        for process in self.processes.iter().filter(|process| process.server.is_some()) {
+            self.stage.send_process(NOTICE_MS, process.me(), ForProcess::Vouched { cluster: cluster.clone() });
+        }
+    }
+
     /// Whoever took the NodeClaims away says so to every process, and says it again: who starts later has not heard it.
     pub(super) fn vouch(&mut self, site: usize) {
         let now = self.stage.now();
         if self.sites[site].is_as_shown(now) {
-            let cluster = self.sites[site].name.clone();
-            self.stage.tell(|| format!("somebody vouches for {cluster}"));
-            for process in self.processes.iter().filter(|process| process.server.is_some()) {
-                self.stage.send_process(NOTICE_MS, process.me(), ForProcess::Vouched { cluster: cluster.clone() });
-            }
+            self.give_word(site);
         }
         self.stage.after(WORD_MS, Happening::Vouch { site });
     }

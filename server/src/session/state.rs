@@ -89,6 +89,7 @@ enum Stream {
     /// `Hello` was heard; the control loop has not answered.
     Greeted {
         highest_epoch: u64,
+        uid: String,
     },
     Open(Conversation),
 }
@@ -131,7 +132,8 @@ enum Believing {
 #[derive(Debug)]
 pub struct Session {
     cluster: ClusterId,
-    /// UID of the first agent's cluster; another cluster of that name is turned away.
+    /// UID of the cluster whose agent was welcome; another cluster of that name is turned away. Who only asks has no name yet:
+    /// the control loop knows whose it is.
     uid: Option<String>,
     settings: Settings,
     interner: Arc<Interner>,
@@ -174,8 +176,7 @@ impl Session {
     /// A stream that is [admitted](Self::admits) has been opened and said this. Another stream of the cluster ends with it.
     pub fn opened(&mut self, hello: v1::Hello) -> Vec<Output> {
         let mut outputs = self.closed();
-        self.uid = Some(hello.cluster_uid.clone());
-        self.stream = Stream::Greeted { highest_epoch: hello.highest_epoch };
+        self.stream = Stream::Greeted { highest_epoch: hello.highest_epoch, uid: hello.cluster_uid.clone() };
         outputs.push(Output::Tell(SessionEvent::Greeted(Greeting {
             cluster: self.cluster.clone(),
             cluster_uid: hello.cluster_uid,
@@ -190,14 +191,15 @@ impl Session {
     /// The control loop holds the cluster's lease at `epoch`, which no other process has ever held: the conversation may
     /// begin, or goes on under a higher epoch. Instructions without an answer are sent again.
     pub fn accept(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
-        let highest_epoch = match self.stream {
-            Stream::Greeted { highest_epoch } => highest_epoch,
+        let (highest_epoch, uid) = match &self.stream {
+            Stream::Greeted { highest_epoch, uid } => (*highest_epoch, uid.clone()),
             Stream::Open(_) => return self.go_on(epoch),
             Stream::Closed => return Vec::new(),
         };
         if epoch < highest_epoch {
             return self.refuse(&format!("its highest epoch is {highest_epoch}, and this server's only {epoch}"));
         }
+        self.uid = Some(uid);
         self.stream = Stream::Open(Conversation {
             epoch,
             silent_since: now,
@@ -240,6 +242,7 @@ impl Session {
         let mut outputs = self.closed();
         // Whoever decides now has its own instructions; ours must never be sent under a later epoch.
         self.outbox = Outbox::new(self.cluster.clone());
+        self.uid = None;
         outputs.push(Output::HangUp(format!("cluster {} is refused: {reason}", self.cluster)));
         outputs
     }

@@ -122,6 +122,30 @@ pub struct Open {
     pub instructions: Vec<InstructionRow>,
     /// Disruptions without an outcome, by number.
     pub disruptions: Vec<DisruptionRow>,
+    /// How much there was in the cluster when that was last written down.
+    pub extent: Option<ObservedExtent>,
+}
+
+/// How much an agent was seen to have, as it was believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObservedExtent {
+    /// Nodes.
+    pub nodes: u64,
+    /// NodeClaims.
+    pub claims: u64,
+    /// NodePools.
+    pub pools: u64,
+    /// Pods that have not ended.
+    pub pods: u64,
+}
+
+/// Which cluster has a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its UID.
+    pub uid: String,
+    /// The replica that decided for it last.
+    pub owner: String,
 }
 
 /// What renewing leases showed.

@@ -1,5 +1,6 @@
 //! The store of demos and tests: the same behaviour, gone with the process.
 
+mod identity;
 mod leases;
 mod listings;
 mod log;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use futures::future::{FutureExt, ready};
 use tokio::sync::watch;
 
-use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use super::lease::{Identity, Lease, LeaseAnswer, ObservedExtent, Renewal, Scope};
 use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -43,6 +44,7 @@ pub struct MemoryStore {
 struct Tables {
     unfenced: bool,
     leases: BTreeMap<Scope, leases::Row>,
+    extents: BTreeMap<Scope, ObservedExtent>,
     intents: BTreeMap<Scope, BTreeMap<(String, u32), undertakings::IntentRow>>,
     instructions: undertakings::Register<InstructionRow>,
     disruptions: undertakings::Register<DisruptionRow>,
@@ -169,6 +171,26 @@ impl Store for MemoryStore {
             self.leases_changed();
         }
         done(Ok(()))
+    }
+
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> Answer<'a, Option<Identity>> {
+        done(Ok(self.tables().identity(cluster)))
+    }
+
+    fn keep_identity<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> Answer<'a, ()> {
+        done(self.tables().keep_identity(lease, uid))
+    }
+
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> Answer<'a, bool> {
+        let (known, news) = self.tables().accept_uid(cluster, uid, by, self.now());
+        if news {
+            self.leases_changed();
+        }
+        done(Ok(known))
+    }
+
+    fn keep_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> Answer<'a, ()> {
+        done(self.tables().keep_extent(lease, extent))
     }
 
     fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {

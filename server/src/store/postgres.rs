@@ -13,6 +13,7 @@
 //! needs no database; `.ci/queries` keeps the descriptions current.
 
 mod bodies;
+mod identity;
 mod leases;
 mod listings;
 mod log;
@@ -33,7 +34,7 @@ use sqlx::{Executor, Postgres, Transaction};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use super::lease::{Identity, Lease, LeaseAnswer, ObservedExtent, Renewal, Scope};
 use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -196,6 +197,23 @@ impl Store for PostgresStore {
 
     fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()> {
         repeated(move || self.ask(scope, by))
+    }
+
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> Answer<'a, Option<Identity>> {
+        repeated(move || self.read_identity(cluster))
+    }
+
+    fn keep_identity<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> Answer<'a, ()> {
+        repeated(move || self.write_identity(lease, uid))
+    }
+
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> Answer<'a, bool> {
+        let nonce = rails::nonce();
+        repeated(move || self.write_acceptance(cluster, uid, by, nonce))
+    }
+
+    fn keep_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> Answer<'a, ()> {
+        repeated(move || self.write_extent(lease, extent))
     }
 
     fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {

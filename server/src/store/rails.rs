@@ -93,6 +93,17 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
+    /// A person gave the name of a cluster to the cluster of another UID.
+    pub(super) fn acceptance(cluster: &str, before: Option<&str>, uid: &str, by: &str, at_ms: i64) -> Self {
+        Self {
+            at_ms,
+            who: by.to_owned(),
+            what: "accept-uid".to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+            detail: format!("UID {uid} in place of {}", before.unwrap_or("none")),
+        }
+    }
+
     /// Somebody vouched for what the agent of a cluster tells.
     pub(super) fn release(cluster: &str, by: &str, at_ms: i64) -> Self {
         Self {

@@ -12,6 +12,7 @@ mod impostor;
 mod load;
 mod own_database;
 mod plan;
+mod relists;
 mod replay;
 mod replicas;
 mod serve;

@@ -535,6 +535,12 @@ impl ClusterState {
         self.pods.len()
     }
 
+    /// How many Nodes, NodeClaims and NodePools the cluster has shown.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.nodes.len(), self.claims.len(), self.pools.len())
+    }
+
     /// Pods that take room on `node`, by namespace and name.
     pub fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | open | shows a machine | the row is settled: the machine is found like any other, and known to be bought when its NodeClaim is gone |
 //! | open | shows none | the same launch again, with the same token: only that tells whether there is a machine. Whoever waits no more, or deletes it, has it given back then |
-//! | open | shows none, and the token is too old to be sent | it is removed; a machine that was bought for it is collected |
+//! | open | shows none, and the token is too old to be sent, or the order names a cluster of another UID | it is removed; a machine that was bought for it is collected |
 //! | open | is not there, pods wait | it is created again, under the same name |
 //! | open | is not there, nobody waits | it is forgotten: no launch precedes its NodeClaim. A machine that was bought, and lost its NodeClaim before anybody wrote it down, is collected |
 //! | launched | shows none | the machine is looked at, and its facts are written into the NodeClaim |
@@ -157,7 +157,7 @@ impl Ward {
         if !uid.is_empty() {
             self.uid = uid;
         }
-        (self.vouched, self.doubt) = (false, None);
+        (self.vouched_until, self.doubt) = (None, None);
         self.legacy = Legacy { taken: true, launches, ended: BTreeSet::new() };
     }
 
@@ -228,7 +228,8 @@ impl Ward {
         }
     }
 
-    /// Nobody knows whether the cloud was called for `claim`.
+    /// Nobody knows whether the cloud was called for `claim`. A machine that was ordered for a cluster of this name and another
+    /// UID is not ordered again: it would belong to a cluster that is no more.
     fn take_up_open(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, desk: &mut Desk<'_>) {
         let seen = self.state.has_seen_claim(&claim);
         let wanted = self.promise_again(&claim, &decided.machine.pods, desk.now);
@@ -238,8 +239,10 @@ impl Ward {
         self.insert_left(&claim, attempt, Some(decided), desk.now);
         self.expect_left(&planned, seen, desk.now);
         // Removing a NodeClaim whose launch may have gone out would leave its machine to nobody.
-        let may_have_gone_out = seen && fresh;
-        let still_wanted = wanted && fresh && self.still_holds(id, &planned, desk);
+        let ordered_for = &planned.launch.cluster_uid;
+        let here = ordered_for.is_empty() || *ordered_for == self.uid;
+        let may_have_gone_out = seen && fresh && here;
+        let still_wanted = wanted && fresh && here && self.still_holds(id, &planned, desk);
         if !may_have_gone_out && !still_wanted {
             self.finalise(
                 &claim,

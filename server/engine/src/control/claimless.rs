@@ -87,7 +87,8 @@ impl Ward {
     pub fn doubts_absence(&self, missing: usize, of: usize, desk: &Desk<'_>) -> bool {
         let most = missing >= FEW_MACHINES && missing * 2 > of;
         let held = missing > 0 && (most || self.state.shows_nothing());
-        held && !self.vouched && !desk.settings.collect.believe_absence
+        let vouched = self.vouched_until.is_some_and(|until| desk.now < until);
+        held && !vouched && !desk.settings.collect.believe_absence
     }
 
     /// Gives back machines that run and that the agent has shown no NodeClaim of for long enough.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::rails::quarantine::Extent;
 use super::status::{EventOrder, StatusOrder};
 use super::{Basis, ClusterId, DecidedLaunch, DecisionId, Finding, PlanRequest};
 use crate::cluster::{LaunchedFacts, PodKey};
@@ -74,6 +75,13 @@ pub enum Effect {
         attempt: u32,
         /// Provider id.
         provider_id: Text,
+    },
+    /// Write down how much there is in a cluster, in place of what was written before. Not answered.
+    KeepExtent {
+        /// Where.
+        cluster: ClusterId,
+        /// How much; of machines nothing is written.
+        extent: Extent,
     },
     /// Tell people. Not answered.
     Report {

@@ -2,6 +2,7 @@
 
 use super::offerings::Refusal;
 use super::rails::Freeze;
+use super::rails::quarantine::Extent;
 use super::rails::recall::PastLaunch;
 use super::rails::share::Share;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
@@ -109,6 +110,13 @@ pub enum Event {
         /// Attempts of the last [`RECALLED_MS`](super::rails::recall::RECALLED_MS) milliseconds, and those that are not
         /// closed.
         past: Vec<PastLaunch>,
+    },
+    /// How much there was in a cluster, as its former keeper wrote it down. Comes before it is taken over.
+    Remembered {
+        /// Where.
+        cluster: ClusterId,
+        /// How much.
+        extent: Extent,
     },
     /// The cluster's lease was taken: it is in our care from here on. Comes before its agent is welcome.
     Adopted {

@@ -6,7 +6,8 @@
 //!
 //! | rail | holds back | until |
 //! |---|---|---|
-//! | [`quarantine`] | everything in a cluster whose snapshot lost too much | a later snapshot agrees, or a person releases it |
+//! | [`quarantine`] | everything in a cluster whose agent lost too much at once | a later snapshot and a second witness agree, or a person releases it |
+//! | [`losses`] | removal of a Node that lost pods whose end nothing announced | a minute later nothing more is lost |
 //! | [`caps`] | launches and voluntary removals beyond so many in a sliding window, by cluster and fleet | the window moves on |
 //! | [`attempts`] | launches for a pod that machines were launched for and that was never bound | a wait that doubles |
 //! | [`brake`] | voluntary removals in the whole fleet, whichever replica's launches fail | launches succeed again |
@@ -26,16 +27,19 @@
 //! | launches and removals of a cluster, launches for each pod | the rows of launches, open and closed ([`recall`]); NodeClaims that no row tells of count by their creation time |
 //! | launches and removals of the fleet, outcomes of launches (the brake) | what each process told the others, also of one that is gone ([`share`]) |
 //! | mode and bounds | the configuration |
-//! | quarantine | the rows of launches: the first snapshot after a restart is compared with the machines that were written down |
+//! | quarantine | the rows of launches and how much there was in the cluster ([`extents`]): the first snapshot after a restart is compared with both |
 //!
 //! Reading order: [`settings`], then the rails in the order above; [`share`] makes one fleet of many replicas, `guard` puts
 //! them in the way of decisions, [`view`] shows them.
 
 pub mod attempts;
+mod belief;
 pub mod brake;
 pub mod caps;
+pub mod extents;
 pub mod freeze;
 mod guard;
+pub mod losses;
 pub mod mode;
 pub mod quarantine;
 pub mod recall;
@@ -58,7 +62,9 @@ use crate::model::{Text, Timestamp};
 use attempts::Attempts;
 use brake::Brake;
 use caps::Caps;
+use extents::Extents;
 use freeze::Freezes;
+use losses::Losses;
 use quarantine::Quarantine;
 use recall::PastLaunch;
 
@@ -106,6 +112,10 @@ impl Rails {
 #[derive(Debug, Default)]
 pub(super) struct WardRails {
     pub quarantine: Option<Quarantine>,
+    /// What the agent took back lately without announcing it.
+    pub losses: Losses,
+    /// How much there is in the cluster, as far as it is written down.
+    pub extents: Extents,
     pub attempts: Attempts,
     /// What was launched here before, until the cluster shows itself; oldest first.
     pub past: Vec<PastLaunch>,
@@ -130,6 +140,7 @@ impl WardRails {
 pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
     let cluster = match effect {
         Effect::Plan(_) | Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
+        Effect::KeepExtent { .. } => return true,
         Effect::Close { .. } | Effect::Settle { .. } | Effect::Describe { .. } | Effect::Report { .. } => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
         Effect::Launch(order) => &order.cluster,

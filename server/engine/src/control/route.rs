@@ -1,5 +1,6 @@
 //! From one event to everything that follows from it in its cluster.
 
+use super::rails::quarantine::VOUCHED_MS;
 use super::ward::{Desk, Ward};
 use super::{Event, machine::Stage};
 use crate::cluster::{Object, Observation};
@@ -10,13 +11,13 @@ impl Ward {
     pub fn take_in(&mut self, event: Event, desk: &mut Desk<'_>) {
         match event {
             Event::Observed { observation, .. } => {
-                self.vouched &= !matches!(observation, Observation::Snapshot(_));
+                self.vouched_until = self.vouched_until.filter(|_| !matches!(observation, Observation::Snapshot(_)));
                 if let Some(observation) = self.believe(observation, desk) {
                     self.observe(observation, desk);
                 }
             }
             Event::QuarantineReleased { .. } => {
-                self.vouched = true;
+                self.vouched_until = Some(desk.after(VOUCHED_MS));
                 if let Some(observation) = self.release_quarantine() {
                     self.observe(observation, desk);
                 } else if self.state.is_synced() {
@@ -27,6 +28,7 @@ impl Ward {
             Event::AgentDisconnected { .. } => {
                 self.connected = false;
                 self.state.lose_sync();
+                self.put_back_losses(desk.now);
             }
             Event::Planned(answer) => self.planned(*answer, desk),
             Event::Recorded { decision } => self.carry_out(decision, desk),
@@ -37,8 +39,12 @@ impl Ward {
             Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
             Event::Recalled { past, .. } => self.recall(past, desk),
+            Event::Remembered { extent, .. } => self.rails.extents.recall(extent, desk.now),
             Event::Adopted { uid, launches, .. } => self.take_over(uid, launches),
-            Event::Listed { listing, .. } => self.collect(&listing, desk),
+            Event::Listed { listing, .. } => {
+                self.witness(&listing);
+                self.collect(&listing, desk);
+            }
             Event::Tick
             | Event::Released { .. }
             | Event::FreezesChanged { .. }
@@ -126,6 +132,7 @@ impl Ward {
             self.next_pass = Some(self.next_pass.map_or(earliest, |pass| pass.min(earliest)));
         }
         self.look_for_empty_nodes(desk);
+        self.keep_extent(desk);
         self.speak(desk);
         self.wake = self.next_moment(desk);
     }
@@ -151,7 +158,9 @@ impl Ward {
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
         let hints = self.nudges.next.filter(|_| self.is_ready());
         let machines = machines.chain(hints).filter(|_| !held);
-        let lapses = [self.next_snapshot(), self.state.promises.next_lapse(), self.held_until].into_iter().flatten();
+        let lapses = [self.next_snapshot(), self.next_extent(desk), self.state.promises.next_lapse(), self.held_until]
+            .into_iter()
+            .flatten();
         machines.chain(decisions).chain(lapses).min()
     }
 }

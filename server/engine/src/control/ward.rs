@@ -62,8 +62,8 @@ pub(super) struct Ward {
     pub connected: bool,
     /// What is taken up when the cluster shows itself.
     pub legacy: Legacy,
-    /// A person vouches for what the agent shows.
-    pub vouched: bool,
+    /// Until when a person vouches for what the agent shows.
+    pub vouched_until: Option<Timestamp>,
     /// What was last said against believing that machines are gone.
     pub doubt: Option<Finding>,
     /// What was odd in listings of the cloud.

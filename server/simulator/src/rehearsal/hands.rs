@@ -19,7 +19,9 @@ impl Rehearsal {
     fn latency(&self, command: &Command) -> i64 {
         let die = self.dice.child("latency").child_number(self.happenings);
         die.between(match command {
-            Command::Record(_) | Command::Settle { .. } | Command::Close { .. } => STORE_MS,
+            Command::Record(_) | Command::Settle { .. } | Command::Close { .. } | Command::KeepExtent { .. } => {
+                STORE_MS
+            }
             Command::Instruct { .. } => AGENT_MS,
             Command::Launch(_) | Command::Relaunch(_) | Command::Terminate { .. } | Command::Describe { .. } => {
                 CLOUD_MS
@@ -46,7 +48,7 @@ impl Rehearsal {
             Command::Launch(order) => Some(self.launch(order)),
             Command::Relaunch(decided) => Some(self.launch(&decided.machine.launch)),
             Command::Describe { provider_id, .. } => Some(self.describe(provider_id)),
-            Command::Settle { .. } | Command::Close { .. } => Some(Outcome::Done),
+            Command::Settle { .. } | Command::Close { .. } | Command::KeepExtent { .. } => Some(Outcome::Done),
             Command::Terminate { cluster, cluster_uid, provider_id, .. } => {
                 Some(self.terminate(Owner { cluster, uid: cluster_uid }, provider_id))
             }

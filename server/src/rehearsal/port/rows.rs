@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::Port;
 use crate::rehearsal::guard::Guard;
 use crate::rehearsal::outside::Held;
-use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::lease::{Identity, Lease, LeaseAnswer, ObservedExtent, Renewal, Scope};
 use crate::store::listing::{KeptListing, ListedMachine};
 use crate::store::log::{
     Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
@@ -74,6 +74,32 @@ impl Store for Port {
 
     fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()> {
         self.ask("ask for a lease", move |store| store.ask_for(scope, by))
+    }
+
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> Answer<'a, Option<Identity>> {
+        self.ask("read which cluster has a name", move |store| store.cluster_identity(cluster))
+    }
+
+    fn keep_identity<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> Answer<'a, ()> {
+        self.ask("write down which cluster has a name", move |store| {
+            async move { self.written(lease, store.keep_identity(&self.shown(lease), uid).await) }.boxed()
+        })
+    }
+
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> Answer<'a, bool> {
+        self.ask("accept the UID of a cluster", move |store| store.accept_uid(cluster, uid, by))
+    }
+
+    fn keep_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> Answer<'a, ()> {
+        self.ask("write down how much there is in a cluster", move |store| {
+            async move {
+                if self.off == Some(Guard::Extents) {
+                    return Ok(());
+                }
+                self.written(lease, store.keep_extent(&self.shown(lease), extent).await)
+            }
+            .boxed()
+        })
     }
 
     fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {

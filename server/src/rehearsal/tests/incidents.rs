@@ -1,7 +1,7 @@
 //! Incidents that others have had, as scripts: each names what happened, and what must not follow.
 
 use crate::rehearsal::Rehearsal;
-use crate::rehearsal::fault::{Fault, Timed};
+use crate::rehearsal::fault::{Fault, Lacks, Timed};
 use crate::rehearsal::report::Report;
 use crate::rehearsal::setup::Setup;
 
@@ -88,6 +88,21 @@ fn a_cluster_without_a_server_stays_as_it_is() {
         at(4 * MINUTE, Fault::Kill { process, after_steps: 0, away_ms })
     });
     withstood(2, (2, 1), kills.collect());
+}
+
+/// A watch begins anew and its list lacks objects, which the agent then takes back one by one; and the server that saw them
+/// before is restarted meanwhile.
+#[test]
+fn a_relist_that_lacks_objects_removes_nothing() {
+    let kill = |at_ms| at(at_ms, Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 });
+    for lacks in [Lacks::Pods, Lacks::Workloads, Lacks::Nodes, Lacks::Claims, Lacks::Pools, Lacks::Everything] {
+        let relist = at(6 * MINUTE, Fault::Relist { cluster: 0, lacks, for_ms: 4 * MINUTE });
+        for seed in 1..=3 {
+            withstood(seed, (1, 1), vec![relist]);
+            withstood(seed, (1, 1), vec![relist, kill(6 * MINUTE + 100)]);
+            withstood(seed, (1, 1), vec![kill(6 * MINUTE - 2_000), relist]);
+        }
+    }
 }
 
 /// A roll-up comes in empty, and a cluster is drained for it.

@@ -148,6 +148,8 @@ fn who_is_not_wanted_is_turned_away() {
     assert_eq!(words(&session.accept(4, Timestamp(0))), ["left", "hang up"], "the agent would refuse to obey");
     session.opened(hello("u", 0));
     assert_eq!(words(&session.refuse("another replica decides")), ["left", "hang up"]);
+    assert!(session.admits(&hello("another", 0)).is_ok(), "who was turned away has no name");
+    open(&mut session, 3);
     assert!(session.admits(&hello("u", 0)).is_ok());
     assert!(session.admits(&hello("another", 0)).unwrap_err().contains("UID another"), "two clusters share a name");
 }

@@ -9,9 +9,11 @@ use super::{Tables, milliseconds};
 /// A lease as it is kept.
 #[derive(Debug)]
 pub(super) struct Row {
-    owner: String,
-    epoch: u64,
-    expires_ms: i64,
+    pub(super) owner: String,
+    pub(super) epoch: u64,
+    pub(super) expires_ms: i64,
+    /// UID of the cluster that has the name.
+    pub(super) uid: Option<String>,
     wanted_by: Option<String>,
 }
 
@@ -31,11 +33,13 @@ impl Tables {
         let held = self.leases.get(scope).map_or(0, |row| row.epoch);
         let epoch = if self.unfenced { held.max(seen).saturating_add(1) } else { next_epoch(scope, held, seen)? };
         let expires_ms = now.saturating_add(milliseconds(duration));
-        self.leases.insert(scope.clone(), Row { owner: owner.to_owned(), epoch, expires_ms, wanted_by: None });
+        let uid = self.leases.remove(scope).and_then(|row| row.uid);
+        self.leases.insert(scope.clone(), Row { owner: owner.to_owned(), epoch, expires_ms, uid, wanted_by: None });
         let open = Open {
             intents: self.open_intents(scope),
             instructions: self.instructions.open(scope),
             disruptions: self.disruptions.open(scope),
+            extent: self.extents.get(scope).copied(),
         };
         Ok(LeaseAnswer::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
@@ -92,6 +96,7 @@ impl Tables {
         let gone: Vec<Scope> = self.leases.iter().filter_map(gone).collect();
         for scope in &gone {
             self.leases.remove(scope);
+            self.extents.remove(scope);
             self.forget_open_intents(scope);
             self.instructions.forget(scope);
             self.disruptions.forget(scope);

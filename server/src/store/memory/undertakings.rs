@@ -149,6 +149,13 @@ impl Tables {
         Ok(())
     }
 
+    /// Closes every launch of `scope`.
+    pub(super) fn close_all(&mut self, scope: &Scope, now: i64) {
+        for row in self.intents.get_mut(scope).into_iter().flat_map(BTreeMap::values_mut) {
+            row.closed_ms.get_or_insert(now);
+        }
+    }
+
     pub(super) fn open_intents(&self, scope: &Scope) -> Vec<OpenIntent> {
         let rows = self.intents.get(scope).into_iter().flat_map(BTreeMap::values);
         rows.filter(|row| row.closed_ms.is_none()).map(IntentRow::read).collect()

@@ -15,7 +15,7 @@ use sqlx::PgConnection;
 use super::super::StoreError;
 use super::super::lease::{FARTHEST_JUMP, Lease, LeaseAnswer, Open, Renewal, Scope, next_epoch};
 use super::signals::{Signal, raise};
-use super::{PostgresStore, column, commit, database, undertakings};
+use super::{PostgresStore, column, commit, database, identity, undertakings};
 
 const RENEW: &str = "renew leases";
 
@@ -56,6 +56,7 @@ impl PostgresStore {
             intents: undertakings::open_intents(&mut transaction, scope).await?,
             instructions: undertakings::open_instructions(&mut transaction, scope).await?,
             disruptions: undertakings::open_disruptions(&mut transaction, scope).await?,
+            extent: identity::extent(&mut transaction, scope).await?,
         };
         commit(transaction, WHAT).await?;
         let lease = Lease { scope: scope.clone(), owner: owner.to_owned(), epoch: row.epoch.unsigned_abs() };

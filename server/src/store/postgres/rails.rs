@@ -193,7 +193,11 @@ fn latest(entries: &[OfferingEntry]) -> Vec<&OfferingEntry> {
     latest.into_values().collect()
 }
 
-async fn write_line(connection: &mut PgConnection, entry: &AuditEntry, nonce: u128) -> Result<(), StoreError> {
+pub(super) async fn write_line(
+    connection: &mut PgConnection,
+    entry: &AuditEntry,
+    nonce: u128,
+) -> Result<(), StoreError> {
     sqlx::query!(
         "INSERT INTO audit (nonce, at, who, what, scope, detail) VALUES ($1, moment($2), $3, $4, $5, $6)
          ON CONFLICT (nonce) DO NOTHING",

@@ -126,6 +126,22 @@ fn a_launch_whose_claim_shows_a_machine_is_written_down_as_bought() {
 }
 
 #[test]
+fn a_launch_that_was_ordered_for_another_cluster_of_that_name_is_not_ordered_again() {
+    let ordered_for = |uid: &str| {
+        let mut decided = decided();
+        decided.machine.launch.cluster_uid = text(uid);
+        let claims = vec![created(&decided)];
+        let (_, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
+        let removed = instructions(&effects);
+        let removed = removed.iter().filter(|(_, told)| matches!(told, Instruction::DeleteClaim { .. })).count();
+        (orders(&effects).len(), removed)
+    };
+    assert_eq!(ordered_for("uid-of-the-cluster-that-was"), (0, 1));
+    // The cluster that was taken over has this UID.
+    assert_eq!(ordered_for("uid-1"), (1, 0));
+}
+
+#[test]
 fn a_claim_that_was_never_created_is_created_under_its_old_name_and_then_launched() {
     let decided = decided();
     let (mut controller, effects) = successor(vec![open(&decided)], waiting_for_a());
@@ -319,7 +335,11 @@ fn a_first_snapshot_without_most_of_the_machines_gives_nothing_back_until_somebo
 fn a_first_snapshot_that_shows_nothing_is_not_believed_by_who_knows_of_machines() {
     let decided = decided();
     for left in [launched(&decided, "aws:///z/i-9"), open(&decided)] {
-        let (mut controller, effects) = successor(vec![left.clone()], ClusterSnapshot::default());
+        let mut settings = Settings { identity: 2, first_number: 1_000, ..Settings::default() };
+        // What is looked at here is what follows when the quarantine has let the picture pass.
+        settings.rails.quarantine.hold_percent = 100;
+        settings.rails.quarantine.second_witness = false;
+        let (mut controller, effects) = successor_with(settings, vec![left.clone()], ClusterSnapshot::default());
         let quarantine = |controller: &Planned| controller.view("c").unwrap().rails.quarantine;
         assert!(quarantine(&controller).is_some(), "{left:?}");
         assert!(instructions(&effects).is_empty());

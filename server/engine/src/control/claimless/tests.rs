@@ -26,6 +26,9 @@ fn controller(believe_absence: bool, names: &[&str]) -> Planned {
 fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Planned {
     let mut settings = Settings { collect, ..Settings::default() };
     settings.rails.replacement_wait_ms = replacement_wait_ms;
+    // What is looked at here is what follows when the quarantine has let a picture pass.
+    settings.rails.quarantine.hold_percent = 100;
+    settings.rails.quarantine.second_witness = false;
     let mut controller = Planned::new(settings, one_machine);
     let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp(0));
@@ -198,6 +201,24 @@ fn most_claims_at_once_are_an_agents_fault_until_somebody_vouches_for_it() {
     assert_eq!(drained(&list(&mut guarded, 120)).len(), 3);
     // Sabotage: without the guard an agent that loses sight of NodeClaims costs the machines.
     assert_eq!(drained(&lose_three(&mut controller(true, &NAMES))).len(), 3);
+}
+
+/// How many of three machines whose NodeClaims are gone go, when a person gives their word at 110 s and the cloud lists them next
+/// at this second.
+fn go_on_a_word(second: i64) -> usize {
+    let mut controller = controller(false, &NAMES);
+    controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(110_000));
+    for name in ["m0", "m1", "m2"] {
+        remove(&mut controller, 120, name);
+    }
+    list(&mut controller, second - 60);
+    drained(&list(&mut controller, second)).len()
+}
+
+#[test]
+fn a_word_is_over_after_ten_minutes_although_no_snapshot_comes() {
+    assert_eq!(go_on_a_word(709), 3);
+    assert_eq!(go_on_a_word(710), 0);
 }
 
 #[test]

@@ -1,92 +1,17 @@
 //! The rails in the way of one cluster's decisions.
 
 use super::caps::{Counted, Crowd};
-use super::quarantine::{Extent, Quarantine, suspicion};
 use super::{Held, RailsView};
-use crate::cluster::{ClusterSnapshot, ClusterState, Observation, PodKey, PodRecord, PoolRecord};
+use crate::cluster::{ClusterState, PodKey, PodRecord, PoolRecord};
 use crate::control::view::PoolView;
 use crate::control::ward::{Desk, Ward};
-use crate::control::{Effect, LaunchState, PlannedMachine, Removal, UnplacedPod};
+use crate::control::{PlannedMachine, Removal, UnplacedPod};
 use crate::input::PlanningInput;
 use crate::model::pool::NotReady;
 use crate::model::{MicroUsd, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 
 impl Ward {
-    /// The fact, if it is believed. Everything that is told after a snapshot that is not believed is not believed either.
-    pub fn believe(&mut self, observation: Observation, desk: &mut Desk<'_>) -> Option<Observation> {
-        match observation {
-            Observation::Snapshot(snapshot) => self.believe_snapshot(snapshot, desk),
-            other => match &mut self.rails.quarantine {
-                Some(quarantine) => {
-                    quarantine.hear(other, desk.now);
-                    None
-                }
-                None => Some(other),
-            },
-        }
-    }
-
-    fn believe_snapshot(&mut self, snapshot: Box<ClusterSnapshot>, desk: &mut Desk<'_>) -> Option<Observation> {
-        let rule = &desk.settings.rails.quarantine;
-        let (running, seen) = self.machines_in(&snapshot);
-        let shown = Extent::shown(&snapshot, seen);
-        let known = self.rails.quarantine.take();
-        let mut believed = Extent::believed(&self.state, running);
-        if shown.claims == 0 && !self.legacy.launches().is_empty() {
-            // Who had launches under way, or machines, was no empty cluster.
-            believed.nodes = believed.nodes.max(1);
-        }
-        let Some(reason) = suspicion(rule, believed, shown) else {
-            return Some(Observation::Snapshot(snapshot));
-        };
-        let agreed = known.filter(|known| known.agrees(rule, shown));
-        if agreed.as_ref().is_some_and(|first| first.has_waited(rule, desk.now)) {
-            return Some(Observation::Snapshot(snapshot));
-        }
-        let mut quarantine = Quarantine::begin(rule, reason, snapshot, shown, desk.now);
-        if let Some(first) = agreed {
-            quarantine.since = first.since;
-            quarantine.ask_at = first.ask_at.max(desk.now);
-        }
-        self.rails.quarantine = Some(quarantine);
-        self.state.lose_sync();
-        None
-    }
-
-    /// How many machines of ours run, by what is known here and by what a former keeper wrote down, and how many of them the
-    /// snapshot shows.
-    fn machines_in(&self, snapshot: &ClusterSnapshot) -> (usize, usize) {
-        let running = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_leaving());
-        let left = self.legacy.launches().iter().filter(|launch| matches!(launch.state, LaunchState::Launched { .. }));
-        let left = left.filter(|launch| !self.machines.contains_key(&launch.claim)).map(|launch| &launch.claim);
-        let shown: std::collections::BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
-        let all = running.map(|machine| &machine.claim).chain(left);
-        all.fold((0, 0), |(all, seen), claim| (all + 1, seen + usize::from(shown.contains(claim))))
-    }
-
-    /// A person vouches for what the agent tells.
-    pub fn release_quarantine(&mut self) -> Option<Observation> {
-        let quarantine = self.rails.quarantine.take()?;
-        Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
-    }
-
-    /// Asks the agent for a snapshot to compare with the one that is not believed, when it is time to.
-    pub fn ask_for_snapshot(&mut self, desk: &mut Desk<'_>) {
-        let connected = self.connected;
-        let Some(quarantine) = self.rails.quarantine.as_mut().filter(|q| connected && q.ask_at <= desk.now) else {
-            return;
-        };
-        quarantine.ask_at = desk.after(desk.settings.rails.quarantine.confirm_ms.max(1_000));
-        let (cluster, reason) = (self.cluster.clone(), quarantine.reason.clone());
-        desk.effects.push(Effect::Resync { cluster, reason });
-    }
-
-    /// When a snapshot is asked for next.
-    pub fn next_snapshot(&self) -> Option<Timestamp> {
-        self.rails.quarantine.as_ref().filter(|_| self.connected).map(|quarantine| quarantine.ask_at)
-    }
-
     /// Takes pools that are frozen out of planning. Capacity that is there or on its way is still used.
     pub fn hold_pools(&self, input: &mut PlanningInput, desk: &Desk<'_>) {
         for pool in &mut input.pools {
@@ -205,6 +130,7 @@ impl Ward {
         self.rails.quarantine.is_none()
             && desk.rails.brake.engaged_since().is_none()
             && self.freeze_of(claim, desk).is_none()
+            && self.lost_pods_until(claim, desk).is_none()
     }
 
     fn freeze_of(&self, claim: &Text, desk: &Desk<'_>) -> Option<Text> {
@@ -216,6 +142,7 @@ impl Ward {
     /// The removals that may begin; they count. The others are looked at again.
     pub fn hold_removals(&mut self, mut removals: Vec<Removal>, desk: &mut Desk<'_>) -> Vec<Removal> {
         self.rails.held_removals = None;
+        self.keep_where_pods_were_lost(&mut removals, desk);
         if removals.is_empty() {
             return removals;
         }

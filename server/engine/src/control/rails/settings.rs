@@ -68,22 +68,40 @@ const fn dollars(amount: i64) -> MicroUsd {
     MicroUsd(amount * 1_000_000)
 }
 
-/// Which snapshots are not believed at once.
+/// Which losses are not believed at once ([`quarantine`](super::quarantine)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuarantineRule {
-    /// A snapshot that lacks more than this share of what was there is held, in percent; 0 believes every snapshot.
+    /// What lacks more than this share of what was there is doubted, in percent; 0 believes everything.
     pub percent: usize,
-    /// A second snapshot is asked for after this long; when it agrees with the first, it is believed.
+    /// A second snapshot is asked for after this long; when it agrees with the first, and a second witness does, it is
+    /// believed.
     pub confirm_ms: i64,
     /// So many nodes, NodeClaims or running machines may always be missing.
     pub free_machines: usize,
     /// So many pods may always be missing.
     pub free_pods: usize,
+    /// Objects that are taken back one by one within this window are counted together; 0 believes each.
+    pub window_ms: i64,
+    /// What lacks more than this share of a kind is not believed because a second witness agrees, in percent.
+    pub hold_percent: usize,
+    /// It is believed after this long; 0 waits for a person.
+    pub hold_ms: i64,
+    /// Whether a second witness is asked for. Off for tests that show what follows.
+    pub second_witness: bool,
 }
 
 impl Default for QuarantineRule {
     fn default() -> Self {
-        Self { percent: 50, confirm_ms: 60_000, free_machines: 3, free_pods: 20 }
+        Self {
+            percent: 50,
+            confirm_ms: 60_000,
+            free_machines: 3,
+            free_pods: 20,
+            window_ms: 60_000,
+            hold_percent: 90,
+            hold_ms: 0,
+            second_witness: true,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Each rail with its sabotage: the same run with the rail's setting off breaks the property that the test is about.
 
+mod belief;
 mod drains;
 mod freezes;
 mod pure;

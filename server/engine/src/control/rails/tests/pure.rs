@@ -137,7 +137,7 @@ fn waits_double_up_to_the_longest_and_end_with_the_pod() {
 fn what_may_be_missing_from_a_snapshot() {
     let rule = QuarantineRule::default();
     let full = Extent { nodes: 10, claims: 10, pools: 3, pods: 100, machines: 10 };
-    let told = |shown: Extent| suspicion(&rule, full, shown).map(|text| text.to_string()).unwrap_or_default();
+    let told = |shown: Extent| suspicion(&rule, full, shown).map(|doubt| doubt.what).unwrap_or_default();
     assert_eq!(told(full), "");
     // Half is not more than half.
     assert_eq!(told(Extent { nodes: 5, pods: 50, ..full }), "");

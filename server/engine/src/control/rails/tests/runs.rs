@@ -1,5 +1,5 @@
 use crate::cluster::testing::{claim, node, on, pod, text};
-use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, PodRecord};
+use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use crate::control::rails::Mode;
 use crate::control::rails::settings::{BrakeRule, QuarantineRule};
 use crate::control::{DecisionKind, Event};
@@ -19,9 +19,11 @@ fn running(machines: usize) -> Vec<PodRecord> {
 
 /// Six busy machines; at 100 s the agent comes back and shows none of the 30 pods.
 fn agent_that_lost_its_pods(percent: usize) -> World {
-    let mut world = World::with(6, running(6), |settings| {
-        settings.rails.quarantine = QuarantineRule { percent, ..QuarantineRule::default() };
-    });
+    agent_that_lost_its_pods_under(QuarantineRule { percent, ..QuarantineRule::default() })
+}
+
+fn agent_that_lost_its_pods_under(rule: QuarantineRule) -> World {
+    let mut world = World::with(6, running(6), |settings| settings.rails.quarantine = rule);
     world.run_to(100_000);
     world.tell(Event::AgentDisconnected { cluster: text("c") });
     world.connect("c", snapshot(6, Vec::new()));
@@ -29,7 +31,7 @@ fn agent_that_lost_its_pods(percent: usize) -> World {
 }
 
 #[test]
-fn a_snapshot_without_pods_drains_no_node_until_a_second_one_agrees() {
+fn a_snapshot_without_pods_drains_no_node_although_a_second_one_agrees() {
     let mut world = agent_that_lost_its_pods(50);
     world.run_to(159_999);
     assert_eq!((world.drained().len(), world.done.resyncs.len()), (0, 0));
@@ -37,13 +39,19 @@ fn a_snapshot_without_pods_drains_no_node_until_a_second_one_agrees() {
     let why = view.as_ref().and_then(|rails| rails.quarantine.clone()).map(|(reason, _)| reason.to_string());
     assert_eq!(
         why.as_deref(),
-        Some("the agent's snapshot lacks 30 of 30 pods: nothing is decided until another one agrees")
+        Some(
+            "the agent's snapshot lacks 30 of 30 pods: nothing is decided until a person releases it (fleetwright \
+             quarantine release c)"
+        )
     );
-    // Another one is asked for after 60 s; it agrees, so the nodes have been empty since then.
+    // Another one is asked for after 60 s. It agrees, which is no witness: it has the same source.
     world.run_to(160_000);
     assert_eq!(world.done.resyncs, [(Timestamp(160_000), text("c"))]);
     world.show("c", snapshot(6, Vec::new()));
-    world.run_to(200_000);
+    world.run_to(24 * 3_600_000);
+    assert_eq!(world.drained().len(), 0);
+    world.tell(Event::QuarantineReleased { cluster: text("c") });
+    world.run_to(world.now + 60_000);
     assert_eq!(world.drained().len(), 6);
 }
 
@@ -66,7 +74,8 @@ fn a_second_snapshot_that_shows_the_pods_again_ends_quarantine_at_once() {
 
 #[test]
 fn agreement_that_comes_too_early_does_not_count() {
-    let mut world = agent_that_lost_its_pods(50);
+    let rule = QuarantineRule { hold_percent: 100, second_witness: false, ..QuarantineRule::default() };
+    let mut world = agent_that_lost_its_pods_under(rule);
     world.run_to(120_000);
     world.show("c", snapshot(6, Vec::new()));
     assert!(world.controller.view("c").is_some_and(|view| !view.synced && view.rails.quarantine.is_some()));
@@ -97,7 +106,8 @@ fn a_first_snapshot_is_compared_with_the_machines_that_run() {
     // Of the first, all six machines run and the snapshot shows the NodeClaim of one.
     world.show("c", ClusterSnapshot { claims: vec![claim("m0")], ..snapshot(6, running(6)) });
     let why = world.controller.view("c").and_then(|view| view.rails.held_because());
-    let told = "the agent's snapshot lacks 5 of 6 machines that run: nothing is decided until another one agrees";
+    let told = "the agent's snapshot lacks 5 of 6 machines that run: nothing is decided until another snapshot agrees after \
+                60 s and the cloud's listing does, or a person releases it (fleetwright quarantine release c)";
     assert_eq!(why.as_deref(), Some(told));
 }
 
@@ -305,9 +315,7 @@ fn idle_after_machines_that_never_joined(engage_percent: usize) -> World {
         world.see("c", Object::Pod(pod(&format!("new{n}"), 500)));
     }
     world.run_to(905_000);
-    for pod in running(6) {
-        world.lose("c", Key::Pod(pod.key));
-    }
+    running(6).into_iter().for_each(|pod| world.end("c", pod));
     world.run_to(960_000);
     world
 }

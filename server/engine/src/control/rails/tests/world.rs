@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::control::rails::quarantine::Extent;
 use crate::control::testing::Planned;
 use crate::control::{
     ClaimOrder, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure, LaunchOrder,
@@ -56,6 +57,8 @@ pub(super) struct Done {
     pub drained: Vec<(Timestamp, Text)>,
     /// Clusters whose agents were asked for a snapshot.
     pub resyncs: Vec<(Timestamp, Text)>,
+    /// How much there was in clusters, as it was written down.
+    pub extents: Vec<(Timestamp, Text, Extent)>,
     /// Effects of any kind but views and records.
     pub acts: usize,
 }
@@ -130,6 +133,13 @@ impl World {
         self.observe(cluster, Observation::Delete(key));
     }
 
+    /// A pod ends as pods do: it is terminating, and then gone.
+    pub fn end(&mut self, cluster: &str, pod: PodRecord) {
+        let key = Key::Pod(pod.key.clone());
+        self.see(cluster, Object::Pod(PodRecord { terminating: true, ..pod }));
+        self.lose(cluster, key);
+    }
+
     fn observe(&mut self, cluster: &str, observation: Observation) {
         self.tell(Event::Observed { cluster: text(cluster), observation });
     }
@@ -173,14 +183,17 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) -> Vec<Event> {
         let now = Timestamp(self.now);
-        self.done.acts +=
-            usize::from(!matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. }));
+        self.done.acts += usize::from(!is_word(&effect));
         match effect {
             Effect::Plan(_)
             | Effect::PublishView { .. }
             | Effect::Close { .. }
             | Effect::Settle { .. }
             | Effect::Report { .. } => Vec::new(),
+            Effect::KeepExtent { cluster, extent } => {
+                self.done.extents.push((now, cluster, extent));
+                Vec::new()
+            }
             Effect::Relaunch(decided) => {
                 self.done.launches.push((now, decided.machine.launch.clone()));
                 vec![self.launch(&decided.machine.launch)]
@@ -277,6 +290,11 @@ impl World {
     pub fn drained(&self) -> BTreeSet<Text> {
         self.done.drained.iter().map(|(_, claim)| claim.clone()).collect()
     }
+}
+
+/// Whether nothing is done but written down or shown.
+fn is_word(effect: &Effect) -> bool {
+    matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. } | Effect::KeepExtent { .. })
 }
 
 /// The pool `p`, machines in service and pods.

@@ -1,0 +1,124 @@
+//! Which cluster has a name, and how much there was in it.
+
+use sqlx::PgConnection;
+
+use super::super::StoreError;
+use super::super::lease::{Identity, Lease, ObservedExtent, Scope};
+use super::super::rails::AuditEntry;
+use super::rails::write_line;
+use super::signals::{Signal, raise};
+use super::{PostgresStore, column, commit, database};
+use crate::clock;
+
+impl PostgresStore {
+    pub(super) async fn read_identity(&self, cluster: &str) -> Result<Option<Identity>, StoreError> {
+        let read = sqlx::query!(
+            r#"SELECT cluster_uid AS "uid!", owner FROM leases WHERE scope = $1 AND cluster_uid IS NOT NULL"#,
+            Scope::cluster(cluster).key()
+        );
+        let row = read.fetch_optional(&self.pool).await.map_err(database("read which cluster has a name"))?;
+        Ok(row.map(|row| Identity { uid: row.uid, owner: row.owner }))
+    }
+
+    pub(super) async fn write_identity(&self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
+        const WHAT: &str = "write down which cluster has a name";
+        let mut transaction = self.under(lease, WHAT).await?;
+        sqlx::query!(
+            "UPDATE leases SET cluster_uid = $2 WHERE scope = $1 AND cluster_uid IS NULL",
+            lease.scope.key(),
+            uid
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        commit(transaction, WHAT).await
+    }
+
+    pub(super) async fn write_acceptance(
+        &self,
+        cluster: &str,
+        uid: &str,
+        by: &str,
+        nonce: u128,
+    ) -> Result<bool, StoreError> {
+        const WHAT: &str = "accept the UID of a cluster";
+        let scope = Scope::cluster(cluster).key();
+        let mut transaction = self.begin(WHAT).await?;
+        // Nobody writes under the lease meanwhile.
+        let lock = sqlx::query_scalar!(r#"SELECT hold_lease($1, $2, $3) AS "held!""#, scope, "", 0_i64);
+        lock.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
+        let known = sqlx::query_scalar!("SELECT cluster_uid FROM leases WHERE scope = $1", scope);
+        let Some(before) = known.fetch_optional(&mut *transaction).await.map_err(database(WHAT))? else {
+            return Ok(false);
+        };
+        if before.as_deref() == Some(uid) {
+            return Ok(true);
+        }
+        sqlx::query!(
+            "UPDATE leases SET cluster_uid = $2, epoch = epoch + 1, expires_at = clock_timestamp(), term = NULL
+             WHERE scope = $1",
+            scope,
+            uid
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        sqlx::query!("UPDATE intents SET closed_at = clock_timestamp() WHERE scope = $1 AND closed_at IS NULL", scope)
+            .execute(&mut *transaction)
+            .await
+            .map_err(database(WHAT))?;
+        sqlx::query!("DELETE FROM observed_extents WHERE scope = $1", scope)
+            .execute(&mut *transaction)
+            .await
+            .map_err(database(WHAT))?;
+        let line = AuditEntry::acceptance(cluster, before.as_deref(), uid, by, clock::now().0);
+        write_line(&mut transaction, &line, nonce).await?;
+        raise(&mut transaction, Signal::Leases, WHAT).await?;
+        commit(transaction, WHAT).await?;
+        Ok(true)
+    }
+
+    pub(super) async fn write_extent(&self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
+        const WHAT: &str = "write down how much there is in a cluster";
+        let mut transaction = self.under(lease, WHAT).await?;
+        let ObservedExtent { nodes, claims, pools, pods } = *extent;
+        let [nodes, claims, pools, pods] = [nodes, claims, pools, pods].map(column);
+        let scope = lease.scope.key();
+        let updated = sqlx::query!(
+            "UPDATE observed_extents
+             SET nodes = $2, claims = $3, pools = $4, pods = $5, observed_at = clock_timestamp() WHERE scope = $1",
+            scope,
+            nodes,
+            claims,
+            pools,
+            pods
+        );
+        if updated.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
+            sqlx::query!(
+                "INSERT INTO observed_extents (scope, nodes, claims, pools, pods, observed_at)
+                 VALUES ($1, $2, $3, $4, $5, clock_timestamp())",
+                scope,
+                nodes,
+                claims,
+                pools,
+                pods
+            )
+            .execute(&mut *transaction)
+            .await
+            .map_err(database(WHAT))?;
+        }
+        commit(transaction, WHAT).await
+    }
+}
+
+/// How much there was in a cluster when it was last written down.
+pub(super) async fn extent(connection: &mut PgConnection, scope: &Scope) -> Result<Option<ObservedExtent>, StoreError> {
+    let read = sqlx::query!("SELECT nodes, claims, pools, pods FROM observed_extents WHERE scope = $1", scope.key());
+    let row = read.fetch_optional(connection).await.map_err(database("read how much there was in a cluster"))?;
+    Ok(row.map(|row| ObservedExtent {
+        nodes: row.nodes.unsigned_abs(),
+        claims: row.claims.unsigned_abs(),
+        pools: row.pools.unsigned_abs(),
+        pods: row.pods.unsigned_abs(),
+    }))
+}
