@@ -175,6 +175,12 @@ pub struct ControlConfig {
     pub batch_idle: Duration,
     /// `control.batch-max`: a batch closes at the latest after so long.
     pub batch_max: Duration,
+    /// `control.plan-pods`: pods that one plan takes at most; 0 for all.
+    pub plan_pods: u64,
+    /// `control.plan-steps`: steps that one plan may take; 0 for any number.
+    pub plan_steps: u64,
+    /// `control.preferred-terms`: preferences of one pod that are looked at.
+    pub preferred_terms: u32,
     /// `control.collect-after`: how long something must be odd before it is garbage; zero collects nothing.
     pub collect_after: Duration,
     /// `control.open-together`: how long a Node that is ready waits for the others of its decision; zero waits for none.
@@ -234,6 +240,9 @@ impl Config {
             control: ControlConfig {
                 batch_idle: layers.duration("control.batch-idle")?,
                 batch_max: layers.duration("control.batch-max")?,
+                plan_pods: layers.number("control.plan-pods")?,
+                plan_steps: layers.number("control.plan-steps")?,
+                preferred_terms: u32::try_from(layers.number("control.preferred-terms")?).unwrap_or(u32::MAX),
                 collect_after: layers.duration("control.collect-after")?,
                 open_together: layers.duration("control.open-together")?,
                 hold_after_foreign_scale_up: layers.duration("control.hold-after-foreign-scale-up")?,

@@ -326,3 +326,6 @@ async fn due(ticks: Option<&mut Interval>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,8 @@ use fleetwright_proto::v1::agent_service_server::AgentServiceServer;
 use fleetwright_proto::v1::fleet_service_server::FleetServiceServer;
 use manifests::Source;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -38,10 +39,14 @@ use crate::trust::book::Book;
 use crate::trust::connections::ConnectionLimits;
 use crate::trust::gate::{self, GateLayer};
 use crate::trust::tls::{Certificates, Incoming};
+use crate::web::{Pages, Shown};
 use crate::{clock, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
 const EVENTS_WAITING: usize = 1024;
+
+/// Threads that answer HTTP: two, so that a page that is being written does not keep a health check waiting.
+const PAGE_THREADS: usize = 2;
 
 /// Everything that a server is made of beside its sockets.
 pub(crate) struct Parts<C = ClockedCloud> {
@@ -88,6 +93,8 @@ pub(crate) struct Server {
     deciding: (CancellationToken, CancellationToken),
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
+    /// Pages and health are answered by threads of their own, which no cluster's work keeps busy.
+    _pages: PageThreads,
     own: Option<OwnServer>,
 }
 
@@ -149,10 +156,13 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             policy: Policy {
                 preferences: config.control.preferences,
                 min_values: config.control.min_values,
+                step_limit: config.control.plan_steps,
+                preferred_terms: config.control.preferred_terms,
                 ..policy()
             },
             batch_idle_ms: milliseconds(config.control.batch_idle),
             batch_max_ms: milliseconds(config.control.batch_max),
+            plan_pods: usize::try_from(config.control.plan_pods).unwrap_or(usize::MAX),
             open_together_ms: milliseconds(config.control.open_together),
             rails: config.rails,
             collect: CollectSettings { after_ms: collect_after(&config.control), ..CollectSettings::default() },
@@ -227,9 +237,8 @@ impl Server {
         let grpc_listener = listen(parts.grpc).await?;
         let http_listener = listen(parts.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
-        let [agents, pages] = ConnectionLimits::of_this_process();
+        let [agents, readers] = ConnectionLimits::of_this_process();
         let grpc_incoming = Incoming::new(grpc_listener, parts.certificates.clone(), agents);
-        let http_incoming = Incoming::new(http_listener, parts.certificates, pages);
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(EVENTS_WAITING);
         let read_pools = pools::reader(parts.region, parts.catalogue);
@@ -266,10 +275,14 @@ impl Server {
         };
         let mut tasks = JoinSet::new();
         let (stop_deciding, decided) = deciding.clone();
-        tasks.spawn(async move {
+        let (runtime, (tell, told)) = (Handle::current(), oneshot::channel());
+        // The loop's long steps would keep a worker of the runtime, and what that worker drives, from going on.
+        std::thread::Builder::new().name("decisions".to_owned()).spawn(move || {
             let _ended = decided.drop_guard();
-            control.run(heard, stop_deciding).await
-        });
+            // Nobody listens once the server has been dropped.
+            let _heard = tell.send(runtime.block_on(control.run(heard, stop_deciding)));
+        })?;
+        tasks.spawn(async move { told.await.context("the control loop panicked")? });
         let offerings = Topic::Offerings { region };
         for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }] {
             tasks.spawn(news::follow(topic, Arc::clone(&parts.store), events.clone(), stop.clone()));
@@ -280,13 +293,15 @@ impl Server {
         tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, first, stop.clone()));
         tasks.spawn(Arc::clone(&parts.book).follow(stop.clone()));
         tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
-        tasks.spawn(serve_http(
-            http_incoming,
-            web::Shown { views, store: parts.store, latencies, heartbeat, replicas },
-            parts.book,
-            stop.clone(),
-        ));
-        Ok(Self { grpc, http, sessions, deciding, stop, tasks, own: parts.own })
+        let pages = PageThreads::start()?;
+        let shown = Pages { views, store: parts.store, latencies, heartbeat, replicas };
+        let listener = (http_listener.into_std()?, readers);
+        let serving = pages
+            .0
+            .as_ref()
+            .map(|pages| pages.spawn(serve_http(listener, parts.certificates, shown, parts.book, stop.clone())));
+        tasks.spawn(async move { serving.context("no threads for HTTP")?.await.context("the HTTP server failed")? });
+        Ok(Self { grpc, http, sessions, deciding, stop, tasks, _pages: pages, own: parts.own })
     }
 
     /// Completes when a task ends that should not have.
@@ -357,13 +372,35 @@ async fn serve_grpc(
         .context("the gRPC server failed")
 }
 
+/// Threads that answer HTTP.
+struct PageThreads(Option<Runtime>);
+
+impl PageThreads {
+    fn start() -> anyhow::Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(PAGE_THREADS).thread_name("pages").enable_all();
+        Ok(Self(Some(builder.build().context("no threads for HTTP")?)))
+    }
+}
+
+impl Drop for PageThreads {
+    /// A runtime may not be waited for by a task of another.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 async fn serve_http(
-    incoming: Incoming,
-    shown: web::Shown,
+    (listener, limits): (std::net::TcpListener, ConnectionLimits),
+    certificates: Option<Arc<Certificates>>,
+    shown: Pages,
     book: Arc<Book>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let pages = web::router(shown).layer(axum::middleware::from_fn_with_state(book, gate::before_pages));
+    let incoming = Incoming::new(TcpListener::from_std(listener)?, certificates, limits);
+    let pages = web::router(Shown::new(shown)).layer(axum::middleware::from_fn_with_state(book, gate::before_pages));
     web::listener::serve(incoming, pages, stop).await;
     Ok(())
 }

@@ -10,22 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{Stream, StreamExt};
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
 use tracing::warn;
 
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::pace;
 use crate::replicas::Replicas;
 use crate::store::Store;
-use crate::views::Views;
+use crate::views::{FleetView, Views};
 
-/// The page shows at most this many views a second: faster than eyes, slower than a burst of events.
-const PAGE_INTERVAL: Duration = Duration::from_millis(250);
+/// Between two summaries of the fleet that pages are sent, at least. Each is written once, whoever reads it.
+const PAGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long decisions take beyond their batch window, as a metric; and how long orders do.
 pub(crate) const DECIDED: &str = "fleetwright_decision_latency_seconds";
@@ -35,9 +37,9 @@ pub(crate) const ORDERED: &str = "fleetwright_order_latency_seconds";
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What the handlers look at.
+/// What pages are made of.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct Pages {
     /// The fleet.
     pub(crate) views: Views,
     /// Asked by `/readyz`.
@@ -50,6 +52,35 @@ pub(crate) struct Shown {
     pub(crate) replicas: Arc<Replicas>,
 }
 
+/// What the handlers look at.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    pages: Pages,
+    /// The latest summary of the fleet.
+    summaries: watch::Receiver<Arc<str>>,
+}
+
+impl Shown {
+    /// Pages of these, with a task that writes summaries of the fleet for all readers.
+    pub(crate) fn new(pages: Pages) -> Self {
+        let views = pages.views.clone();
+        let (sender, summaries) = watch::channel(summary(&views.borrow()));
+        tokio::spawn(async move {
+            let mut views = std::pin::pin!(pace::views(views, PAGE_INTERVAL));
+            while let Some(view) = views.next().await {
+                if sender.send(summary(&view)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { pages, summaries }
+    }
+}
+
+fn summary(view: &FleetView) -> Arc<str> {
+    serde_json::to_string(&json::without_machines(view)).unwrap_or_default().into()
+}
+
 /// Every route.
 pub(crate) fn router(shown: Shown) -> Router {
     Router::new()
@@ -58,6 +89,7 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/page.css", get(|| async { asset("text/css; charset=utf-8", include_str!("web/page/page.css")) }))
         .route("/api/fleet", get(fleet))
         .route("/api/fleet/events", get(events))
+        .route("/api/clusters/{name}", get(cluster))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
@@ -76,29 +108,38 @@ fn asset(content_type: &'static str, body: &'static str) -> Response {
 }
 
 async fn fleet(State(shown): State<Shown>) -> Response {
-    let view = shown.views.borrow().clone();
-    axum::Json(json::fleet(&view)).into_response()
+    let view = shown.pages.views.borrow().clone();
+    // That of a thousand clusters is tens of megabytes: others are answered meanwhile.
+    let text = tokio::task::spawn_blocking(move || serde_json::to_vec(&json::fleet(&view)));
+    match text.await.map_err(anyhow::Error::from).and_then(|text| Ok(text?)) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn cluster(State(shown): State<Shown>, Path(name): Path<String>) -> Response {
+    let view = shown.pages.views.borrow().clone();
+    match view.clusters.get(name.as_str()) {
+        Some(cluster) => axum::Json(json::cluster(cluster)).into_response(),
+        None => (StatusCode::NOT_FOUND, "this server decides for no cluster of that name\n").into_response(),
+    }
 }
 
 async fn events(State(shown): State<Shown>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let views = pace::views(shown.views, PAGE_INTERVAL);
-    let events = views.map(|view| {
-        let text = serde_json::to_string(&json::fleet(&view)).unwrap_or_default();
-        Ok(Event::default().data(text))
-    });
+    let events = WatchStream::new(shown.summaries).map(|text| Ok(Event::default().data(text)));
     Sse::new(events).keep_alive(KeepAlive::default())
 }
 
 /// Whether the process does its work. One that does not is better started anew; a store that is away is no reason to.
 async fn health(State(shown): State<Shown>) -> Response {
-    match shown.heartbeat.fault() {
+    match shown.pages.heartbeat.fault() {
         None => "ok\n".into_response(),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }
 
 async fn ready(State(shown): State<Shown>) -> Response {
-    match shown.store.ping().await {
+    match shown.pages.store.ping().await {
         Ok(()) => "ok\n".into_response(),
         Err(error) => {
             warn!(%error, "not ready: the store does not answer");
@@ -108,13 +149,13 @@ async fn ready(State(shown): State<Shown>) -> Response {
 }
 
 async fn metrics(State(shown): State<Shown>) -> Response {
-    let view = shown.views.borrow().clone();
+    let view = shown.pages.views.borrow().clone();
     let mut text = metrics::render(&view);
-    let Latencies { decided, ordered, spent } = &*shown.latencies;
+    let Latencies { decided, ordered, spent } = &*shown.pages.latencies;
     text.push_str(&decided.render(DECIDED, "From the end of a batch window to the decision to buy for its pods."));
     let help = "From the end of a batch window to the order for a NodeClaim, the decision being in the store.";
     text.push_str(&ordered.render(ORDERED, help));
     text.push_str(&spent.render());
-    text.push_str(&shown.replicas.render());
+    text.push_str(&shown.pages.replicas.render());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

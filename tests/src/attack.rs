@@ -5,10 +5,13 @@
 //! bound is passed. Attackers are processes of their own at low priority, because on one machine they would otherwise take the
 //! time that the server needs, which a stranger on another machine cannot.
 
+mod agent;
 pub mod connections;
 mod ground;
+mod health;
 mod hostile;
 mod metrics;
+pub mod planning;
 
 use std::process::ExitCode;
 
@@ -22,8 +25,10 @@ pub fn main() -> ExitCode {
         ["fleetwright", ..] => fleetwright::cli::main_with(std::env::args_os().skip(1)),
         ["hostile", rest @ ..] => hostile::main(rest),
         ["connections", rest @ ..] => connections::main(rest),
+        ["planning", rest @ ..] => planning::main(rest),
         _ => {
             eprintln!("attack connections [--seconds 60] [--connections 1000] [--only KIND] [--without-timing]");
+            eprintln!("attack planning [--pods 3000] [--terms 50] [--seconds 60]");
             ExitCode::from(2)
         }
     }

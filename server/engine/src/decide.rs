@@ -5,8 +5,8 @@ use crate::check::{Violation, check};
 use crate::explain;
 use crate::input::PlanningInput;
 use crate::model::MicroUsd;
-use crate::plan::{Plan, PlanReport};
-use crate::schedule::{Memo, schedule_with};
+use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
+use crate::schedule::{Memo, Scheduled, schedule_within};
 
 /// A plan that has passed its own check, with its reasons.
 #[derive(Debug, Clone)]
@@ -31,17 +31,42 @@ pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
 /// # Errors
 /// As [`plan`].
 pub fn plan_with(input: &PlanningInput, memo: &mut Memo) -> Result<Decision, Vec<Violation>> {
-    let plan = schedule_with(input, memo);
+    let Scheduled { plan, not_reached, cut_off } = schedule_within(input, memo);
     let violations = check(input, &plan);
     if !violations.is_empty() {
         return Err(violations);
     }
     let report = PlanReport {
-        unschedulable: explain::unschedulable(input, &plan),
+        unschedulable: reasons(input, &plan, &not_reached, &cut_off),
         new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),
         lower_bound: lower_bound(input, &plan),
         notes: explain::notes(input, &plan),
         search_steps: 0,
     };
     Ok(Decision { plan, report })
+}
+
+/// Why pods have no place. Those that the step limit left out were not looked at, so nothing else is known of them.
+fn reasons(input: &PlanningInput, plan: &Plan, not_reached: &[u32], cut_off: &[u32]) -> Vec<Unschedulable> {
+    if not_reached.is_empty() && cut_off.is_empty() {
+        return explain::unschedulable(input, plan);
+    }
+    let limit = input.policy.step_limit;
+    let next = format!("planning took its {limit} steps before it came to this pod; it is planned next");
+    let cut = format!(
+        "planning took its {limit} steps before it had tried everything for this pod; it is planned again. Preferences, affinity terms \
+         and spread constraints are what takes steps: state fewer"
+    );
+    let held = |pod: &u32, code: ReasonCode, message: &str| Unschedulable {
+        pod: *pod,
+        reasons: vec![Reason { pool: None, code, message: message.to_owned() }],
+        fits_if: Vec::new(),
+    };
+    let left_out = |pod: &u32| not_reached.binary_search(pod).is_ok() || cut_off.binary_search(pod).is_ok();
+    let tried = plan.unschedulable.iter().filter(|pod| !left_out(pod)).copied().collect();
+    let mut all = explain::unschedulable_among(input, plan, tried);
+    all.extend(not_reached.iter().map(|pod| held(pod, ReasonCode::HeldBack, &next)));
+    all.extend(cut_off.iter().map(|pod| held(pod, ReasonCode::StepLimit, &cut)));
+    all.sort_by_key(|entry| entry.pod);
+    all
 }

@@ -24,4 +24,4 @@ pub use notes::notes;
 pub use story::{
     Existing, Forced, FunnelStep, NodeStory, Outcome, PodStory, RunnerUp, node_story, planned_node_story, pod_story,
 };
-pub use unplaced::unschedulable;
+pub use unplaced::{unschedulable, unschedulable_among};

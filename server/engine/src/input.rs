@@ -50,7 +50,7 @@ pub enum MinValuesPolicy {
 }
 
 /// What the operator decided.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Soft constraints.
     pub preferences: PreferencePolicy,
@@ -62,9 +62,46 @@ pub struct Policy {
     pub search_steps: u64,
     /// Seed of the search.
     pub seed: u64,
+    /// Steps that scheduling may take, 0 for any number: pods that are not reached by then are left to the next plan. A step
+    /// is about 50 nanoseconds' work.
+    pub step_limit: u64,
+    /// Preferences of one pod that are looked at, the heaviest first; 0 for as many as scheduling can tell apart.
+    pub preferred_terms: u32,
 }
 
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            preferences: PreferencePolicy::default(),
+            min_values: MinValuesPolicy::default(),
+            well_known_labels: Vec::new(),
+            search_steps: 0,
+            seed: 0,
+            step_limit: STEP_LIMIT,
+            preferred_terms: PREFERRED_TERMS,
+        }
+    }
+}
+
+/// Steps that scheduling may take unless the policy says otherwise: ten times what the largest inputs of the benchmark need.
+pub const STEP_LIMIT: u64 = 200_000_000;
+
+/// Preferences of one pod that scheduling can tell apart.
+pub const MOST_TOLD_APART: usize = 64;
+
+/// Preferences of one pod that are looked at unless the policy says otherwise: more than any published chart states.
+pub const PREFERRED_TERMS: u32 = 20;
+
 impl Policy {
+    /// Preferences of one pod that scheduling looks at.
+    #[must_use]
+    pub fn preferred_terms_most(&self) -> usize {
+        match self.preferred_terms {
+            0 => MOST_TOLD_APART,
+            most => MOST_TOLD_APART.min(most as usize),
+        }
+    }
+
     /// Whether `key` may be undefined on a new machine.
     #[must_use]
     pub fn is_well_known(&self, key: &str) -> bool {

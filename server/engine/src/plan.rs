@@ -83,8 +83,10 @@ pub enum ReasonCode {
     NoNodePool,
     /// The API server accepts the pod, but nobody can schedule it.
     InvalidPod,
-    /// A safety rail holds the launch back.
+    /// A safety rail holds the launch back, or planning had no steps left for the pod.
     HeldBack,
+    /// Planning had not tried everything for the pod when its steps were spent.
+    StepLimit,
 }
 
 impl ReasonCode {
@@ -108,6 +110,7 @@ impl ReasonCode {
             Self::NoNodePool => "NoNodePool",
             Self::InvalidPod => "InvalidPod",
             Self::HeldBack => "HeldBack",
+            Self::StepLimit => "StepLimit",
         }
     }
 }

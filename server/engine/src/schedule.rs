@@ -26,6 +26,7 @@ mod rooms;
 mod rules;
 mod stall;
 mod statics;
+mod steps;
 mod subjects;
 mod topology;
 mod variety;
@@ -38,8 +39,20 @@ pub use self::memo::Memo;
 use self::classes::Class;
 use self::packing::Packing;
 use self::problem::Problem;
+use self::steps::Steps;
 use crate::input::PlanningInput;
 use crate::plan::Plan;
+
+/// A plan, and what its step limit left out of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheduled {
+    /// The plan. Pods that were left out are among those without a place.
+    pub plan: Plan,
+    /// Pods that scheduling had no steps left for, ascending.
+    pub not_reached: Vec<u32>,
+    /// Pods that it was about to place when it had none left, ascending.
+    pub cut_off: Vec<u32>,
+}
 
 /// Places the pods of `input`. Deterministic: equal inputs give equal plans.
 pub fn schedule(input: &PlanningInput) -> Plan {
@@ -48,12 +61,19 @@ pub fn schedule(input: &PlanningInput) -> Plan {
 
 /// The same plan, sooner if `memo` has served alike inputs.
 pub fn schedule_with(input: &PlanningInput, memo: &mut Memo) -> Plan {
-    let plan = pack(input, Order::BySize, memo);
-    if plan.unschedulable.is_empty() || !priorities_differ(input) {
-        return plan;
+    schedule_within(input, memo).plan
+}
+
+/// The same plan, and which pods were left out because [`Policy::step_limit`](crate::input::Policy::step_limit) was reached.
+pub fn schedule_within(input: &PlanningInput, memo: &mut Memo) -> Scheduled {
+    let steps = Steps::new(input.policy.step_limit);
+    let first = pack(input, Order::BySize, memo, &steps);
+    if first.plan.unschedulable.is_empty() || !priorities_differ(input) || steps.are_spent() {
+        return first;
     }
     // Something is short: who comes first matters, so higher priorities are served before lower ones.
-    pack(input, Order::ByPriority, memo)
+    let second = pack(input, Order::ByPriority, memo, &steps);
+    if steps.are_spent() { first } else { second }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +87,9 @@ fn priorities_differ(input: &PlanningInput) -> bool {
     priorities.next().is_some_and(|first| priorities.any(|other| other != first))
 }
 
-fn pack(input: &PlanningInput, order: Order, memo: &mut Memo) -> Plan {
+fn pack(input: &PlanningInput, order: Order, memo: &mut Memo, steps: &Steps) -> Scheduled {
     let (problem, start) = problem::compile(input, memo);
-    let mut packing = Packing::new(&problem, start);
+    let mut packing = Packing::new(&problem, start, steps);
     let mut queue = queue_of(&problem, order);
     serve(&mut packing, &mut queue);
     if !queue.is_empty() {
@@ -81,9 +101,34 @@ fn pack(input: &PlanningInput, order: Order, memo: &mut Memo) -> Plan {
         serve(&mut packing, &mut queue);
     }
     packing.merge();
+    let (begun, last) = (std::mem::take(&mut packing.begun), packing.last);
     let mut plan = finish::finish(packing);
     plan.static_nodes = statics::lacking(&problem, &plan, memo);
-    plan
+    let (not_reached, cut_off) = left_out(&problem, &plan, steps, &begun, last);
+    Scheduled { plan, not_reached, cut_off }
+}
+
+/// The pods without a place that scheduling did not come to, and those that it did not come to an end with: those of the class
+/// that it was at when its steps were spent.
+fn left_out(
+    problem: &Problem<'_>,
+    plan: &Plan,
+    steps: &Steps,
+    begun: &bits::BitSet,
+    last: Option<u32>,
+) -> (Vec<u32>, Vec<u32>) {
+    if !steps.are_spent() {
+        return (Vec::new(), Vec::new());
+    }
+    let waiting: std::collections::BTreeSet<u32> = plan.unschedulable.iter().copied().collect();
+    let of = |wanted: &dyn Fn(u32) -> bool| {
+        let classes = (0_u32..).zip(&problem.classes).filter(|(at, class)| class.possible && wanted(*at));
+        let mut pods: Vec<u32> =
+            classes.flat_map(|(_, class)| &class.pods).copied().filter(|pod| waiting.contains(pod)).collect();
+        pods.sort_unstable();
+        pods
+    };
+    (of(&|at| !begun.contains(at as usize)), of(&|at| Some(at) == last))
 }
 
 /// (class, pods without a place), in the order in which they are to be served.
@@ -143,6 +188,9 @@ fn serve(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
         let least = suffix_minima(packing, queue);
         packing.line = queue.clone();
         for (at, (class, left)) in queue.iter_mut().enumerate() {
+            if packing.steps.are_spent() {
+                return;
+            }
             if at % PRUNE_EVERY == 0 {
                 packing.prune(&least[at]);
             }

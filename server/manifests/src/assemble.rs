@@ -212,5 +212,6 @@ fn policy(options: &Options) -> Policy {
         well_known_labels: well_known_labels(),
         search_steps: options.search_steps,
         seed: options.seed,
+        ..Policy::default()
     }
 }

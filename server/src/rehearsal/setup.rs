@@ -219,6 +219,12 @@ fn budget() -> Budget {
     Budget { limit: BudgetLimit::Nodes(BUDGET), reasons: None, window: None }
 }
 
+/// A pool without limits.
+#[cfg(test)]
+pub(crate) fn any_pool() -> PoolRecord {
+    pool(&catalogue(), Resources::new())
+}
+
 fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
     let pool = NodePool {
         name: Text::from("default"),

@@ -37,7 +37,21 @@ struct Cluster<'v> {
     autoscalers: Vec<&'v str>,
     /// NodePools that are left to them, and why.
     left_pools: Vec<LeftPool<'v>>,
-    machines: Vec<Machine<'v>>,
+    /// The plan that is being made.
+    planning: Option<Planning>,
+    machine_count: usize,
+    /// Not in a summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machines: Option<Vec<Machine<'v>>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Planning {
+    since_ms: i64,
+    pods: usize,
+    /// Pods that are left to the next plan.
+    left: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,15 +104,29 @@ struct DecisionEntry<'v> {
 
 /// The whole view.
 pub(super) fn fleet(view: &FleetView) -> Fleet<'_> {
+    fleet_of(view, true)
+}
+
+/// The same without machines, of which there are a hundred times as many as clusters.
+pub(super) fn without_machines(view: &FleetView) -> Fleet<'_> {
+    fleet_of(view, false)
+}
+
+/// One cluster, with its machines.
+pub(super) fn cluster(view: &ClusterView) -> impl Serialize + '_ {
+    cluster_entry(view, true)
+}
+
+fn fleet_of(view: &FleetView, machines: bool) -> Fleet<'_> {
     Fleet {
         taken_at_ms: view.taken_at.0,
         usd_per_hour: view.cost().to_string(),
-        clusters: view.clusters.values().map(|cluster| cluster_entry(cluster)).collect(),
+        clusters: view.clusters.values().map(|cluster| cluster_entry(cluster, machines)).collect(),
         decisions: view.decisions().into_iter().map(decision_entry).collect(),
     }
 }
 
-fn cluster_entry(cluster: &ClusterView) -> Cluster<'_> {
+fn cluster_entry(cluster: &ClusterView, machines: bool) -> Cluster<'_> {
     Cluster {
         name: &cluster.cluster,
         connected: cluster.connected,
@@ -112,7 +140,9 @@ fn cluster_entry(cluster: &ClusterView) -> Cluster<'_> {
         rails: rails(&cluster.rails),
         autoscalers: cluster.autoscalers.iter().map(AsRef::as_ref).collect(),
         left_pools: cluster.left_pools.iter().map(|(name, reason)| LeftPool { name, reason }).collect(),
-        machines: cluster.machines.iter().map(machine_entry).collect(),
+        planning: cluster.planning.map(|plan| Planning { since_ms: plan.since.0, pods: plan.pods, left: plan.left }),
+        machine_count: cluster.machines.len(),
+        machines: machines.then(|| cluster.machines.iter().map(machine_entry).collect()),
     }
 }
 

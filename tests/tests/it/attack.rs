@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use e2e::Program;
+use e2e::attack::planning::{Settings, run};
+
+use crate::PROGRAM;
 
 /// Five seconds for each of five kinds, and a start; a busy machine takes several times that.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -17,4 +20,14 @@ fn a_hundred_hostile_connections_of_each_kind_disturb_no_honest_agent() {
     for kind in ["quiet", "streams", "flood", "slow-head", "silent", "tokens"] {
         assert!(ended.stdout.lines().any(|line| line.starts_with(kind)), "{kind} is missing in:\n{}", ended.stdout);
     }
+}
+
+/// The bounds are for a machine that does nothing else; here it counts that the innocent cluster is served while the greedy one's
+/// pods are planned, and that no lease lapses.
+#[test]
+fn three_hundred_greedy_pods_keep_no_other_cluster_from_its_machines() {
+    let outcome = run(PROGRAM, &[], &Settings { pods: 300, terms: 50, seconds: 10 });
+    let said = |what: &str| outcome.figures.iter().any(|line| line.contains(what));
+    assert!(said("leases lapsed: 0"), "{outcome}");
+    assert!(!outcome.figures.iter().any(|line| line.contains("at worst 120s")), "an order that never came:\n{outcome}");
 }

@@ -17,7 +17,10 @@ use crate::cluster::promise::{NOMINATION_MS, Target};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
 use crate::model::{NodeStage, Resources, Text, Timestamp};
-use crate::plan::{Plan, PlanReport};
+use crate::plan::{Plan, PlanReport, ReasonCode, Unschedulable};
+
+/// After a plan that left pods without a place comes so many times what it took before they are planned again.
+const REST_AFTER: i64 = 4;
 
 impl Ward {
     /// When the next plan is due; `None` while one is under way.
@@ -80,14 +83,14 @@ impl Ward {
                     self.window.rouse(desk.now);
                 }
                 let waiting = self.hold_launches(&basis.input, &mut plan, &mut report, desk);
-                let UnderWay { due, version, held, drains, .. } = under_way;
+                let UnderWay { due, since, version, held, drains, .. } = under_way;
                 let held = held.into_iter().chain(waiting).collect();
-                self.adopt_plan(basis, &plan, report, held, (due, version), desk);
+                self.adopt_plan(basis, &plan, report, held, (due, since, version), desk);
                 self.drain_replaced(&drains, desk);
             }
             Err(reason) => {
                 self.refused = Some(reason);
-                self.retry = Some(desk.after(desk.settings.retry_ms));
+                self.retry = Some(retry_at(under_way.since, desk));
             }
         }
     }
@@ -98,13 +101,16 @@ impl Ward {
         plan: &Plan,
         mut report: PlanReport,
         held: Vec<UnplacedPod>,
-        (due, version): (Timestamp, u64),
+        (due, since, version): (Timestamp, Timestamp, u64),
         desk: &mut Desk<'_>,
     ) {
         let input = &basis.input;
         let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report).into_iter().chain(held).collect();
+        let held_back = |entry: &&Unschedulable| entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
+        let not_reached = report.unschedulable.iter().filter(held_back).map(|entry| key_of(input, entry.pod));
+        self.portion.did_not_reach(not_reached.collect());
         if !plan.unschedulable.is_empty() {
-            let again = desk.after(desk.settings.retry_ms);
+            let again = retry_at(since, desk);
             self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
         }
         report.notes.extend(self.portion_note(input.pods.len(), desk));
@@ -262,6 +268,13 @@ impl Ward {
         }
         record.pool.limits.iter().all(|(name, limit)| used.get(name) <= limit)
     }
+}
+
+/// When pods without a place are planned again, if their plan was asked for at `since`. Plans that take long come so rarely that
+/// planning takes a part of the time only.
+fn retry_at(since: Timestamp, desk: &Desk<'_>) -> Timestamp {
+    let took = desk.now.millis_since(since).max(0);
+    desk.after(desk.settings.retry_ms.max(took.saturating_mul(REST_AFTER)))
 }
 
 fn key_of(input: &PlanningInput, pod: u32) -> PodKey {

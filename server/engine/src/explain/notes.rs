@@ -23,6 +23,7 @@ const NAMED: usize = 6;
 pub fn notes(input: &PlanningInput, plan: &Plan) -> Vec<String> {
     let mut notes = BTreeSet::new();
     pools::tell(input, &mut notes);
+    preferences::tell_of_the_bound(input, &mut notes);
     let workloads = by_workload(input, plan);
     workloads::tell(input, plan, &workloads, &mut notes);
     if preferences::are_stated(input, &workloads) || !input.daemons.is_empty() {

@@ -31,13 +31,18 @@ type Kind<'i> = (u32, u32, Option<u32>, &'i Text, Option<Timestamp>, Option<&'i 
 /// pools cannot), or reasons without a pool where no pool could change anything; and what would make it fit.
 #[must_use]
 pub fn unschedulable(input: &PlanningInput, plan: &Plan) -> Vec<Unschedulable> {
-    if plan.unschedulable.is_empty() {
+    unschedulable_among(input, plan, plan.unschedulable.iter().copied().collect())
+}
+
+/// The same for these of them.
+#[must_use]
+pub fn unschedulable_among(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u32>) -> Vec<Unschedulable> {
+    if pods.is_empty() {
         return Vec::new();
     }
     let world = World::new(input, plan);
     let mut known: FxHashMap<Kind<'_>, usize> = FxHashMap::default();
     let mut explained: Vec<Unschedulable> = Vec::new();
-    let pods: BTreeSet<u32> = plan.unschedulable.iter().copied().collect();
     for pod in pods {
         let kind = kind(input, &input.pods[pod as usize]);
         let kinds = known.len();

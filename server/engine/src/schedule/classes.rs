@@ -41,6 +41,13 @@ pub(super) struct Owned {
     pub(super) soft: Option<u8>,
 }
 
+impl Class {
+    /// What a look at one place for it costs, in steps: one, and one for each constraint that is looked at there.
+    pub(super) fn constraints(&self) -> usize {
+        1 + self.owned.len() + self.softs.len()
+    }
+}
+
 /// A preference: what dropping it costs, and what it adds to the node requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Soft {
@@ -185,7 +192,7 @@ fn rules_of(
         maker.anti_affinity(term, None);
     }
     if input.policy.preferences == PreferencePolicy::Respect {
-        maker.preferences();
+        maker.preferences(input.policy.preferred_terms_most());
     }
     (maker.owned, maker.softs)
 }
@@ -270,28 +277,46 @@ impl RuleMaker<'_, '_> {
         self.push(spec, Rule::Without { selfish: false }, soft);
     }
 
-    fn preferences(&mut self) {
+    /// The preferences, as many as may be looked at: the heaviest, and of equal ones those that are stated first.
+    fn preferences(&mut self, most: usize) {
         let host = |key: &str| key == crate::model::labels::HOSTNAME;
-        for preferred in &self.shape.preferred_node_affinity {
+        let shape = self.shape;
+        let soft_spreads = || shape.spread.iter().filter(|constraint| !constraint.hard);
+        let nodes = shape.preferred_node_affinity.iter().map(|preferred| preferred.weight);
+        let near = shape.preferred_pod_affinity.iter().map(|preferred| preferred.weight);
+        let apart = shape.preferred_pod_anti_affinity.iter().map(|preferred| preferred.weight);
+        let weights: Vec<i32> = nodes.chain(near).chain(apart).chain(soft_spreads().map(|_| 1)).collect();
+        let mut kept = heaviest(&weights, most).into_iter();
+        let mut keeps = || kept.next().unwrap_or(false);
+        for preferred in shape.preferred_node_affinity.iter().filter(|_| keeps()) {
             let requirements: Requirements = preferred.term.expressions.iter().cloned().collect();
             self.soft(preferred.weight, Some(requirements), false);
         }
-        for preferred in &self.shape.preferred_pod_affinity {
+        for preferred in shape.preferred_pod_affinity.iter().filter(|_| keeps()) {
             let soft = self.soft(preferred.weight, None, host(&preferred.term.topology_key));
             let key = self.topology.key(&preferred.term.topology_key);
             let predicate = vec![self.pair(&preferred.term)];
             let spec = GroupSpec { key, predicate, filter: NodeFilter::default(), anti: false };
             self.push(spec, Rule::With { bootstrap: false }, soft);
         }
-        for preferred in &self.shape.preferred_pod_anti_affinity {
+        for preferred in shape.preferred_pod_anti_affinity.iter().filter(|_| keeps()) {
             let soft = self.soft(preferred.weight, None, host(&preferred.term.topology_key));
             self.anti_affinity(&preferred.term, soft);
         }
-        for constraint in self.shape.spread.iter().filter(|constraint| !constraint.hard) {
+        for constraint in soft_spreads().filter(|_| keeps()) {
             let soft = self.soft(1, None, host(&constraint.topology_key));
             self.spread(constraint, soft);
         }
     }
+}
+
+/// Which of these weights are among the `most` heaviest.
+fn heaviest(weights: &[i32], most: usize) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(weights[*at]));
+    let mut kept = vec![false; weights.len()];
+    order.into_iter().take(most).for_each(|at| kept[at] = true);
+    kept
 }
 
 #[expect(clippy::too_many_arguments, reason = "the tables that a class is made from, each read or filled once")]

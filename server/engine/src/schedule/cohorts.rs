@@ -47,6 +47,7 @@ impl<'i> Packing<'_, 'i> {
         let preferred: Vec<_> = preferred.filter_map(|(_, soft)| soft.requirements.as_ref()).collect();
         let mut fits = Vec::new();
         for id in &needs.alternatives {
+            self.steps.take((1 + preferred.len()) * (1 + market.machines.len() / 32));
             let mut id = *id;
             if !preferred.is_empty() {
                 let mut all = self.fits.requirements(id).clone();
@@ -123,12 +124,14 @@ impl<'i> Packing<'_, 'i> {
     pub(super) fn fill_cohorts(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs, scatter: bool) -> u32 {
         let problem = self.problem;
         let request = &problem.classes[class as usize].request;
+        let each_look = problem.classes[class as usize].constraints();
         let counted = self.counted_keys(class);
         let mut left = most;
         let mut at = 0;
         while left > 0 && at < self.live.len() {
             let cohort = self.live[at] as usize;
             at += 1;
+            self.steps.take(each_look);
             if !axis::fits(request, &self.cohorts[cohort].free)
                 || (scatter && self.ledger.lacking(self.cohorts[cohort].pool) > 0)
             {
@@ -348,9 +351,10 @@ impl<'i> Packing<'_, 'i> {
         let counted = self.counted_keys(class);
         let mut left = most;
         for at in 0..self.cohorts.len() {
-            if left == 0 {
+            if left == 0 || self.steps.are_spent() {
                 break;
             }
+            self.steps.take(1);
             let Some((fit, target, each)) = self.larger_target(class, at, pins, softs, &counted, left) else {
                 continue;
             };

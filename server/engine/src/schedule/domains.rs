@@ -57,7 +57,7 @@ impl Packing<'_, '_> {
         let levelled = self.levelled(class, rules);
         let mut exhausted: BTreeSet<Vec<DomainId>> = BTreeSet::new();
         let mut left = count;
-        while left > 0 {
+        while left > 0 && !self.steps.are_spent() {
             let targets = self.targets(class, softs, rules);
             let name = |pins: &Pins| pins.iter().map(|pin| pin.domain).collect::<Vec<_>>();
             let Some(pins) = targets.iter().find(|pins| !exhausted.contains(&name(pins))) else { break };
@@ -151,6 +151,7 @@ impl Packing<'_, '_> {
         let reachable = self.reachable(class, softs, key);
         let mut ranked: Vec<(u32, i64, crate::model::Text, DomainId)> = Vec::new();
         for domain in reachable {
+            self.steps.take(over.len());
             if over.iter().all(|rule| self.rule_cap(class, rule, domain) > 0) {
                 // Only rules of its own say that emptier is better; what others impose says yes or no.
                 let own = over.iter().filter(|rule| rule.own.is_some());

@@ -172,6 +172,7 @@ impl Packing<'_, '_> {
         let mut flexible: FxHashMap<Option<i64>, u32> = FxHashMap::default();
         let spot = options.slots.iter().all(|slot| market.slots[slot].capacity_type == CapacityType::Spot);
         for at in options.types.iter() {
+            self.steps.take(1);
             let machine = &market.machines[at];
             if (machine.exotic != exotic && !ignore_exotic) || !self.within_limits(pool, machine) {
                 continue;

@@ -17,6 +17,7 @@ use super::ledger::Ledger;
 use super::machines::{Cohort, Event, HostTallies, Room};
 use super::nodes::passes;
 use super::problem::{Problem, Start};
+use super::steps::Steps;
 use super::topology::{DomainId, KeyId, Topology};
 use crate::model::{Text, Toleration};
 
@@ -100,10 +101,16 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) line_at: usize,
     /// Machines per pool and zone, for the rules that look at them.
     pub(super) ledger: Ledger,
+    /// Steps that are left.
+    pub(super) steps: &'p Steps,
+    /// Classes that were tried.
+    pub(super) begun: BitSet,
+    /// The one that was tried last.
+    pub(super) last: Option<u32>,
 }
 
 impl<'p, 'i> Packing<'p, 'i> {
-    pub(super) fn new(problem: &'p Problem<'i>, start: Start) -> Self {
+    pub(super) fn new(problem: &'p Problem<'i>, start: Start, steps: &'p Steps) -> Self {
         let mut rest = vec![0.0; problem.axis.len()];
         for class in &problem.classes {
             for (sum, ask) in rest.iter_mut().zip(&class.request) {
@@ -134,12 +141,18 @@ impl<'p, 'i> Packing<'p, 'i> {
             line: Vec::new(),
             line_at: 0,
             ledger: Ledger::of(problem.input),
+            steps,
+            begun: BitSet::empty(problem.classes.len()),
+            last: None,
         }
     }
 
     /// Places as many of `count` pods of `class` as have a place; returns how many.
     pub(super) fn place(&mut self, class: u32, count: u32) -> u32 {
         let needs = &self.problem.classes[class as usize];
+        self.begun.insert(class as usize);
+        self.last = Some(class);
+        self.steps.take(1);
         if !needs.possible || needs.alternatives.is_empty() {
             return 0;
         }
@@ -153,7 +166,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             }
             for (reach, avoid) in [(Reach::Rooms, true), (Reach::Rooms, false), (Reach::Buy, true), (Reach::Buy, false)]
             {
-                if left > 0 && !(reach == Reach::Rooms && self.rooms.is_empty()) {
+                if left > 0 && !self.steps.are_spent() && !(reach == Reach::Rooms && self.rooms.is_empty()) {
                     (self.avoid_discouraged, self.whole_only) = (avoid, whole);
                     left -= self.place_softly(class, left, reach);
                 }
@@ -169,7 +182,7 @@ impl<'p, 'i> Packing<'p, 'i> {
         let needs = &problem.classes[class as usize];
         let mut allowed = (0..needs.softs.len()).fold(Softs::default(), Softs::with);
         let mut left = count;
-        while left > 0 {
+        while left > 0 && !self.steps.are_spent() {
             let softs = self.keepable(class, allowed, reach);
             let mut got = 0;
             if reach == Reach::Buy {
@@ -219,6 +232,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     /// Whether some pool has options and some domain is allowed under `softs`, resources apart.
     fn is_thinkable(&mut self, class: u32, softs: Softs) -> bool {
         let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
+        self.steps.take(self.problem.classes[class as usize].constraints() * (1 + pools.len()));
         let constrained = self.wide_rules(class, softs);
         let tuples =
             if constrained.is_empty() { vec![SmallVec::new()] } else { self.targets(class, softs, &constrained) };

@@ -40,11 +40,13 @@ impl Packing<'_, '_> {
             return 0;
         }
         let open = self.open_rooms(class);
+        let each = self.problem.classes[class as usize].constraints();
         let mut left = most;
         for at in open.iter() {
             if left == 0 {
                 break;
             }
+            self.steps.take(each);
             let count = self.room_for(class, at, left, pins, softs);
             if count > 0 {
                 self.put_in_room(class, at, count);

@@ -59,12 +59,11 @@ words! {
     ReasonCode {
         Requirements = 0, Taints = 1, Resources = 2, Limits = 3, TopologySpread = 4, PodAffinity = 5, PodAntiAffinity = 6,
         HostPorts = 7, Volumes = 8, MinValues = 9, NoOffering = 10, NodeClassNotReady = 11, NodePoolNotReady = 12,
-        NoNodePool = 13, InvalidPod = 14, HeldBack = 15,
+        NoNodePool = 13, InvalidPod = 14, HeldBack = 15, StepLimit = 17,
     }
 }
 
 fields! {
-    Policy { preferences, min_values, well_known_labels, search_steps, seed }
     Taint { key, value, effect }
     Toleration { key, operator, value, effect }
     SelectorTerm { key, operator, values }
@@ -95,6 +94,31 @@ fields! {
     Reason { pool, code, message }
     Unschedulable { pod, reasons, fits_if }
     PlanReport { unschedulable, new_cost, lower_bound, notes, search_steps }
+}
+
+/// A policy is a value of its own in the log, so what was added to it stands at its end, and is not there in older ones: those
+/// had no such bounds.
+impl Coded for Policy {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms } = self;
+        preferences.put(out);
+        min_values.put(out);
+        well_known_labels.put(out);
+        search_steps.put(out);
+        seed.put(out);
+        if (*step_limit, *preferred_terms) != (0, 0) {
+            step_limit.put(out);
+            preferred_terms.put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+        let (preferences, min_values) = (Coded::get(from)?, Coded::get(from)?);
+        let (well_known_labels, search_steps, seed) = (Coded::get(from)?, Coded::get(from)?, Coded::get(from)?);
+        let (step_limit, preferred_terms) =
+            if from.is_empty() { (0, 0) } else { (Coded::get(from)?, Coded::get(from)?) };
+        Ok(Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms })
+    }
 }
 
 impl<T: Coded> Coded for Weighted<T> {

@@ -1,4 +1,5 @@
-// Draws the fleet from server-sent events. Text is set as text, never as markup.
+// Draws the fleet from server-sent events, which tell of no machines: those of a cluster are asked for while it is open. Text is
+// set as text, never as markup.
 
 const place = (id) => document.getElementById(id);
 
@@ -58,7 +59,16 @@ function cluster(entry) {
     element("span", { text: `$${entry.usdPerHour} an hour` })));
   if (entry.refused) card.append(element("p", { text: `The last plan was refused: ${entry.refused}`, class: "bad" }));
   card.append(...rails(entry.rails));
-  if (entry.machines.length) card.append(machineTable(entry.machines));
+  if (entry.planning) {
+    const left = entry.planning.left ? `; ${entry.planning.left} more are planned next` : "";
+    card.append(element("p", { text: `A plan is being made for ${entry.planning.pods} pods${left}`, class: "soft" }));
+  }
+  if (entry.machineCount) {
+    const toggle = element("button", { text: open.has(entry.name) ? "hide machines" : `${entry.machineCount} machines` });
+    toggle.onclick = () => { open.has(entry.name) ? open.delete(entry.name) : open.add(entry.name); draw(latest); };
+    card.append(toggle);
+  }
+  if (open.has(entry.name) && machines.has(entry.name)) card.append(machineTable(machines.get(entry.name)));
   return card;
 }
 
@@ -71,6 +81,23 @@ function decision(entry) {
   return item;
 }
 
+// Names of clusters whose machines are shown, and those machines.
+const open = new Set();
+const machines = new Map();
+let latest = null;
+
+async function readMachines(name) {
+  const answer = await fetch(`/api/clusters/${encodeURIComponent(name)}`);
+  if (answer.ok) machines.set(name, (await answer.json()).machines);
+}
+
+async function show(fleet) {
+  if (latest === null && fleet.clusters.length <= 3) fleet.clusters.forEach((entry) => open.add(entry.name));
+  latest = fleet.clusters.length ? fleet : latest;
+  await Promise.all([...open].map(readMachines)).catch(() => {});
+  draw(fleet);
+}
+
 function draw(fleet) {
   const sum = (read) => fleet.clusters.reduce((total, entry) => total + read(entry), 0);
   place("fleet").textContent =
@@ -81,5 +108,5 @@ function draw(fleet) {
 }
 
 const events = new EventSource("/api/fleet/events");
-events.onmessage = (message) => { place("link").hidden = true; draw(JSON.parse(message.data)); };
+events.onmessage = (message) => { place("link").hidden = true; show(JSON.parse(message.data)); };
 events.onerror = () => { place("link").hidden = false; };

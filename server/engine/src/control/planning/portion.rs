@@ -2,6 +2,7 @@
 //! wait, by priority and then by age, so that pods without a place at its head keep no other pod from being looked at.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use crate::cluster::{PodKey, PodRecord};
 use crate::model::Timestamp;
@@ -14,6 +15,8 @@ type Rank = (Reverse<i32>, Option<Timestamp>, PodKey);
 pub struct Portion {
     /// The last pod that a plan of this round took, while others are left.
     taken_to: Option<Rank>,
+    /// Pods that the last plan had no steps left for.
+    not_reached: BTreeSet<PodKey>,
     /// Plans of this round so far.
     plans: usize,
     left: usize,
@@ -22,7 +25,12 @@ pub struct Portion {
 impl Portion {
     /// Whether the round goes on: pods are left that no plan of it has looked at.
     pub fn goes_on(&self) -> bool {
-        self.taken_to.is_some()
+        self.taken_to.is_some() || !self.not_reached.is_empty()
+    }
+
+    /// The last plan had no steps left for these: the next one is theirs.
+    pub fn did_not_reach(&mut self, pods: BTreeSet<PodKey>) {
+        self.not_reached = pods;
     }
 
     /// Pods that were left to the next plan of the round.
@@ -37,11 +45,13 @@ impl Portion {
 
     /// The pods out of `demand` that the next plan takes, in their order: at most `most` of them, all with 0.
     pub fn take<'p>(&mut self, mut demand: Vec<&'p PodRecord>, most: usize) -> Vec<&'p PodRecord> {
-        let done = self.taken_to.take();
-        if done.is_none() {
-            self.plans = 0;
+        self.plans = if self.goes_on() { self.plans + 1 } else { 1 };
+        let not_reached = std::mem::take(&mut self.not_reached);
+        if !not_reached.is_empty() {
+            demand.retain(|pod| not_reached.contains(&pod.key));
+            return demand;
         }
-        self.plans += 1;
+        let done = self.taken_to.take();
         if let Some(done) = done {
             demand.retain(|pod| rank(pod) > done);
         }
@@ -92,6 +102,19 @@ mod tests {
         assert!(!portion.goes_on() && portion.left() == 0 && portion.number() == 1);
         assert_eq!(names(&portion.take(demand(), 2)), ["b", "c"], "the next round begins at the head");
         assert_eq!(portion.number(), 0);
+    }
+
+    #[test]
+    fn what_a_plan_did_not_reach_is_next_and_then_the_round_goes_on() {
+        let pods = [waiting("a", 0, 30), waiting("b", 0, 10), waiting("c", 5, 99), waiting("d", 0, 20)];
+        let demand = || pods.iter().collect::<Vec<_>>();
+        let mut portion = Portion::default();
+        assert_eq!(names(&portion.take(demand(), 2)), ["b", "c"]);
+        portion.did_not_reach([pods[1].key.clone()].into());
+        assert!(portion.goes_on());
+        assert_eq!(names(&portion.take(demand(), 2)), ["b"]);
+        assert_eq!(names(&portion.take(demand(), 2)), ["a", "d"]);
+        assert!(!portion.goes_on());
     }
 
     #[test]

@@ -263,3 +263,21 @@ fn pods_without_a_place_keep_no_others_from_their_turn() {
     assert_eq!(bought(&controller.plan_waiting(Timestamp(12_100))), "default/a");
     assert_eq!(bought(&controller.plan_waiting(Timestamp(12_200))), "default/b");
 }
+
+#[test]
+fn a_cluster_whose_plan_takes_minutes_keeps_no_other_cluster_waiting() {
+    let mut controller = plan_for_two();
+    controller.handle(Event::AgentConnected { cluster: text("d") }, Timestamp(1_500));
+    let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("x", 500)], ..ClusterSnapshot::default() };
+    let observation = Observation::Snapshot(Box::new(snapshot));
+    controller.handle(Event::Observed { cluster: text("d"), observation }, Timestamp(1_500));
+    controller.handle(Event::Tick, Timestamp(2_500));
+    assert_eq!(controller.waiting.len(), 2);
+    controller.waiting.swap(0, 1);
+    assert_eq!(bought(&controller.plan_waiting(Timestamp(2_600))), "default/x");
+    assert_eq!(
+        bought(&controller.plan_waiting(Timestamp(300_000))),
+        "default/a default/b",
+        "the other comes when it comes"
+    );
+}

@@ -22,6 +22,20 @@ pub(super) fn are_stated(input: &PlanningInput, workloads: &Workloads<'_>) -> bo
             || workloads.values().flatten().any(prefers))
 }
 
+/// Preferences beyond those that scheduling looks at.
+pub(super) fn tell_of_the_bound(input: &PlanningInput, notes: &mut BTreeSet<String>) {
+    let most = input.policy.preferred_terms_most();
+    let beyond = |pod: &&Pod| input.shapes[pod.shape as usize].preferences() > most;
+    let first = input.pods.iter().find(beyond);
+    if let Some(first) = first.filter(|_| input.policy.preferences == PreferencePolicy::Respect) {
+        let pods = input.pods.iter().filter(beyond).count();
+        notes.insert(format!(
+            "{pods} pods state more than {most} preferences, {}/{} among them: only their {most} heaviest are looked at",
+            first.namespace, first.name
+        ));
+    }
+}
+
 fn states_any(shape: &PodShape) -> bool {
     !shape.preferred_node_affinity.is_empty()
         || !shape.preferred_pod_affinity.is_empty()

@@ -1,0 +1,68 @@
+//! Work is bounded, whatever pods ask for.
+
+mod world;
+
+use engine::decide;
+use engine::input::STEP_LIMIT;
+use engine::plan::ReasonCode;
+use engine::schedule::{Memo, schedule_within};
+
+#[test]
+fn a_plan_within_few_steps_places_some_pods_and_says_of_the_others_that_it_did_not_reach_them() {
+    let mut input = world::input(200, 50);
+    let whole = schedule_within(&input, &mut Memo::default());
+    assert!(whole.not_reached.is_empty() && whole.cut_off.is_empty() && whole.plan.unschedulable.is_empty());
+    input.policy.step_limit = 100_000;
+    let decision = decide::plan(&input).expect("what there is keeps every rule");
+    let count = |code: ReasonCode| {
+        let of = |entry: &&engine::plan::Unschedulable| entry.reasons.iter().any(|reason| reason.code == code);
+        decision.report.unschedulable.iter().filter(of).count()
+    };
+    let (left, cut) = (count(ReasonCode::HeldBack), count(ReasonCode::StepLimit));
+    let placed: usize = decision.plan.nodes.iter().map(|node| node.pods.len()).sum();
+    assert!(placed > 0 && left > 0 && cut <= 1, "{placed} placed, {left} not reached, {cut} cut off");
+    assert_eq!(placed + left + cut, 200, "no pod is forgotten");
+    assert_eq!(decide::plan(&input).unwrap().plan, decision.plan, "the same on every machine");
+    input.policy.step_limit = 0;
+    assert_eq!(decide::plan(&input).unwrap().plan, whole.plan, "switched off, every pod is reached");
+}
+
+#[test]
+fn of_many_preferences_the_heaviest_are_looked_at_and_a_note_says_so() {
+    let mut input = world::input(3, 50);
+    let note = decide::plan(&input).unwrap().report.notes.into_iter().find(|note| note.contains("preferences,"));
+    let said = "3 pods state more than 20 preferences, greedy/p00000 among them: only their 20 heaviest are looked at";
+    assert_eq!(note.as_deref(), Some(said));
+    // The heaviest 20 alone give the same plan.
+    let bounded = decide::plan(&input).unwrap().plan;
+    for shape in &mut input.shapes {
+        let nodes = shape.preferred_node_affinity.iter().map(|term| term.weight);
+        let near = shape.preferred_pod_affinity.iter().map(|term| term.weight);
+        let apart = shape.preferred_pod_anti_affinity.iter().map(|term| term.weight);
+        let mut order: Vec<(usize, i32)> = nodes.chain(near).chain(apart).enumerate().collect();
+        order.sort_by_key(|(_, weight)| -weight);
+        let kept: std::collections::BTreeSet<usize> = order.into_iter().take(20).map(|(at, _)| at).collect();
+        let mut at = 0..;
+        let mut keeps = || at.next().is_some_and(|at| kept.contains(&at));
+        shape.preferred_node_affinity.retain(|_| keeps());
+        shape.preferred_pod_affinity.retain(|_| keeps());
+        shape.preferred_pod_anti_affinity.retain(|_| keeps());
+    }
+    assert_eq!(decide::plan(&input).unwrap().plan, bounded);
+}
+
+/// A tenth of the default limit is enough for them.
+#[test]
+fn the_default_limit_is_far_from_ordinary_inputs() {
+    let diverse = world::input(5_000, 0);
+    let mut plain = world::input(20_000, 0);
+    plain.shapes.truncate(1);
+    plain.label_sets.truncate(1);
+    plain.pods.iter_mut().for_each(|pod| (pod.shape, pod.labels) = (0, 0));
+    for mut input in [diverse, plain] {
+        input.policy.step_limit = STEP_LIMIT / 10;
+        let scheduled = schedule_within(&input, &mut Memo::default());
+        assert!(scheduled.not_reached.is_empty() && scheduled.cut_off.is_empty());
+        assert!(scheduled.plan.unschedulable.is_empty());
+    }
+}

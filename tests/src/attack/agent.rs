@@ -1,0 +1,122 @@
+//! An agent that shows what it is told to show, and says that it has done whatever it is asked to do.
+
+use std::time::{Duration, Instant};
+
+use agent::link::cut;
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
+use fleetwright_proto::v1::change::Change;
+use fleetwright_proto::v1::connect_request::Message;
+use fleetwright_proto::v1::connect_response::Message as Heard;
+use fleetwright_proto::v1::instruction::Action;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+
+/// Changes that travel in one message.
+const CHUNK: usize = 100;
+
+/// An agent in conversation with a server.
+#[derive(Debug)]
+pub(super) struct Agent {
+    say: mpsc::Sender<v1::ConnectRequest>,
+    /// When NodeClaims were ordered.
+    ordered: mpsc::UnboundedReceiver<Instant>,
+    sequence: u64,
+}
+
+impl Agent {
+    /// Connects as `cluster`, which has one NodePool and these objects besides.
+    ///
+    /// # Panics
+    /// When the server does not let it in.
+    pub(super) async fn join(address: &str, cluster: &str, objects: Vec<v1::Change>) -> Self {
+        let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await;
+        let channel = channel.expect("the server accepts connections");
+        let (say, said) = mpsc::channel(4);
+        let hello = v1::Hello {
+            cluster_name: cluster.to_owned(),
+            cluster_uid: format!("uid of {cluster}"),
+            ..v1::Hello::default()
+        };
+        say.send(request(Message::Hello(hello))).await.expect("nothing was said yet");
+        let answer = AgentServiceClient::new(channel).connect(ReceiverStream::new(said)).await;
+        let mut heard = answer.expect("the server talks to agents").into_inner();
+        let welcome = heard.message().await.expect("the server goes on").and_then(|answer| answer.message);
+        assert!(matches!(welcome, Some(Heard::Welcome(_))), "{cluster}: {welcome:?}");
+        let all = manifests().into_iter().chain(objects).collect();
+        for part in cut::snapshot(all, 1) {
+            let snapshot = v1::Snapshot { id: 1, part: Some(part) };
+            say.send(request(Message::Snapshot(snapshot))).await.expect("the server listens");
+        }
+        let (tell, ordered) = mpsc::unbounded_channel();
+        let answers = say.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(answer)) = heard.message().await {
+                let Some(Heard::Instruction(instruction)) = answer.message else { continue };
+                if matches!(instruction.action, Some(Action::CreateNodeClaim(_))) {
+                    let _nobody_asks = tell.send(Instant::now());
+                }
+                let (instruction_id, epoch) = (instruction.id, instruction.epoch);
+                let ack = v1::Ack { instruction_id, epoch, outcome: v1::Outcome::Done.into(), detail: String::new() };
+                if answers.send(request(Message::Ack(ack))).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Self { say, ordered, sequence: 0 }
+    }
+
+    /// Shows these changes; says whether the server still listens.
+    pub(super) async fn show(&mut self, changes: Vec<v1::Change>) -> bool {
+        for some in changes.chunks(CHUNK) {
+            self.sequence += 1;
+            let delta = v1::Delta { sequence: self.sequence, changes: some.to_vec() };
+            if self.say.send(request(Message::Delta(delta))).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How long it takes from now until a NodeClaim is ordered.
+    pub(super) async fn order_within(&mut self, patience: Duration) -> Option<Duration> {
+        let begun = Instant::now();
+        let ordered = tokio::time::timeout(patience, self.ordered.recv()).await.ok().flatten()?;
+        Some(ordered.saturating_duration_since(begun))
+    }
+}
+
+fn request(message: Message) -> v1::ConnectRequest {
+    v1::ConnectRequest { message: Some(message) }
+}
+
+pub(super) fn change(change: Change) -> v1::Change {
+    v1::Change { change: Some(change) }
+}
+
+/// The NodePool `default` and its EC2NodeClass.
+fn manifests() -> Vec<v1::Change> {
+    let class = json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "role": "nodes", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"tags": {"a": "b"}}], "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
+        },
+    });
+    let reference = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}},
+    });
+    let record = |kind: v1::ObjectKind, object: serde_json::Value| {
+        change(Change::Manifest(v1::ManifestRecord {
+            kind: kind.into(),
+            name: "default".to_owned(),
+            json: object.to_string().into_bytes(),
+            resource_version: "1".to_owned(),
+        }))
+    };
+    vec![record(v1::ObjectKind::Ec2NodeClass, class), record(v1::ObjectKind::NodePool, pool)]
+}

@@ -1,0 +1,318 @@
+//! One cluster's pods are as dear to plan as a tenant can make them: each is of a shape of its own, with many preferences that
+//! contradict each other. What notices an innocent cluster beside it of that, and whoever asks for health?
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::change::Change;
+use sha2::{Digest, Sha256};
+
+use super::agent::{Agent, change};
+use super::health::{Probe, get};
+use super::number;
+use crate::{Program, Running};
+use prost::Message;
+
+/// Rounds of the innocent cluster before the attack begins.
+const ROUNDS: usize = 5;
+
+/// An innocent pod for which nothing is ordered within this waits for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The innocent cluster's pod is ordered for within this of its usual time.
+const LATER: Duration = Duration::from_secs(2);
+
+/// 99 of 100 answers about health come within this, and every one within the other.
+const HEALTH: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// Between two looks at whether a plan for the greedy pods is under way; so many looks are between two waves at least.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS_PER_WAVE: usize = 30;
+
+/// Words of log lines that say that a lease was lost or is about to be.
+const LAPSED: [&str; 4] =
+    ["decides for the cluster no more", "leases are not renewed", "could not be renewed", "lease is not held"];
+
+/// How large the attack is.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Greedy pods.
+    pub pods: usize,
+    /// Preferred node terms of each, and preferred pod terms.
+    pub terms: usize,
+    /// How long it lasts at least, in seconds.
+    pub seconds: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { pods: 3_000, terms: 50, seconds: 60 }
+    }
+}
+
+/// What the attack led to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Figures, one a line.
+    pub figures: Vec<String>,
+    /// Bounds that were broken.
+    pub broken: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.figures.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        self.broken.iter().try_for_each(|line| writeln!(f, "BROKEN: {line}"))
+    }
+}
+
+/// `attack planning`: prints the figures, and fails beyond the bounds.
+pub(super) fn main(words: &[&str]) -> ExitCode {
+    let usual = Settings::default();
+    let size = |flag: &str, usual: usize| usize::try_from(number(words, flag, usual as u64)).unwrap_or(usual);
+    let settings = Settings {
+        pods: size("--pods", usual.pods),
+        terms: size("--terms", usual.terms),
+        seconds: number(words, "--seconds", usual.seconds),
+    };
+    let me = std::env::current_exe().unwrap_or_default();
+    let outcome = run(&me.to_string_lossy(), &["fleetwright"], &settings);
+    print!("{outcome}");
+    if outcome.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Carries the attack out on a server that `program` is when it is given the words `first` before its own.
+///
+/// # Panics
+/// When the server cannot be started, or serves nobody.
+#[must_use]
+pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
+    let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    let server = Program::new(program, &[first, &arguments].concat()).start();
+    let line = server.line_with(&["grpc://", "http://"], PATIENCE);
+    let address = |scheme: &str| {
+        let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+        rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
+    };
+    let (grpc, http) = (format!("http://{}", address("grpc://")), address("http://"));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(attack(&server, &grpc, &http, settings))
+}
+
+async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -> Outcome {
+    let mut innocent = Agent::join(grpc, "innocent", definitions()).await;
+    let mut number = 0;
+    let mut usual = Vec::new();
+    for _ in 0..ROUNDS {
+        usual.push(order(&mut innocent, &mut number).await);
+    }
+    usual.sort_unstable();
+    let probe = Probe::start(http);
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(settings.seconds);
+    let greedy = tokio::spawn(be_greedy(grpc.to_owned(), http.to_owned(), *settings, end));
+    let mut later = Vec::new();
+    while Instant::now() < end {
+        later.push(order(&mut innocent, &mut number).await);
+    }
+    let lasted = begun.elapsed();
+    later.sort_unstable();
+    let (waves, planning, looks) = greedy.await.unwrap_or_default();
+    let health = probe.end();
+    let lapsed: Vec<String> =
+        server.read_lines().into_iter().filter(|line| LAPSED.iter().any(|words| line.contains(words))).collect();
+    judge(
+        &usual,
+        &later,
+        &health,
+        &lapsed,
+        &format!(
+            "{} greedy pods with {} + {} preferred terms, {waves} times in {:.0} s; in {planning} of {looks} looks a plan for them was under way",
+            settings.pods,
+            settings.terms,
+            settings.terms,
+            lasted.as_secs_f64(),
+        ),
+    )
+}
+
+/// Shows wave after wave of greedy pods until `end`, each when no plan is under way for the one before it. Waves, looks that saw
+/// a plan under way, and looks.
+async fn be_greedy(grpc: String, http: String, settings: Settings, end: Instant) -> (usize, usize, usize) {
+    let mut agent = Agent::join(&grpc, "greedy", greedy_pods(0, &settings)).await;
+    let (mut waves, mut planning, mut looks) = (1, 0, 0);
+    while Instant::now() < end {
+        tokio::time::sleep(LOOK).await;
+        looks += 1;
+        if plans(&http, "greedy") {
+            planning += 1;
+        } else if looks % LOOKS_PER_WAVE == 0 {
+            if !agent.show(greedy_pods(waves, &settings)).await {
+                // It has made the server remember too much, and comes again.
+                agent = Agent::join(&grpc, "greedy", greedy_pods(waves, &settings)).await;
+            }
+            waves += 1;
+        }
+    }
+    (waves, planning, looks)
+}
+
+fn judge(usual: &[Duration], later: &[Duration], health: &[Duration], lapsed: &[String], about: &str) -> Outcome {
+    let most = |all: &[Duration]| all.last().copied().unwrap_or(PATIENCE);
+    let at = |all: &[Duration], percent: usize| {
+        all.get((all.len() * percent / 100).min(all.len().saturating_sub(1))).copied().unwrap_or(PATIENCE)
+    };
+    let figures = vec![
+        about.to_owned(),
+        format!("innocent pod ordered, usually: median {:?}, at worst {:?}", at(usual, 50), most(usual)),
+        format!(
+            "innocent pod ordered, beside it: median {:?}, at worst {:?} of {}",
+            at(later, 50),
+            most(later),
+            later.len()
+        ),
+        format!("/healthz: p99 {:?}, at worst {:?} of {}", at(health, 99), most(health), health.len()),
+        format!("leases lapsed: {}", lapsed.len()),
+    ];
+    let mut broken: Vec<String> = lapsed.to_vec();
+    if most(later) > at(usual, 50) + LATER {
+        broken.push(format!("an innocent pod was ordered {LATER:?} later than usual"));
+    }
+    if at(health, 99) > HEALTH[0] || most(health) > HEALTH[1] {
+        broken.push(format!("/healthz took longer than {HEALTH:?}"));
+    }
+    Outcome { figures, broken }
+}
+
+/// How long the order for one more innocent pod takes.
+async fn order(innocent: &mut Agent, number: &mut usize) -> Duration {
+    *number += 1;
+    let name = format!("web-{number}");
+    if !innocent.show(vec![pod("default", &name, &web(), &labels("web"))]).await {
+        return PATIENCE;
+    }
+    innocent.order_within(PATIENCE).await.unwrap_or(PATIENCE)
+}
+
+/// Whether a plan for `cluster` is under way, as its page says.
+fn plans(http: &str, cluster: &str) -> bool {
+    get(http, &format!("/api/clusters/{cluster}")).is_ok_and(|answer| answer.contains("\"planning\":{"))
+}
+
+fn definitions() -> Vec<v1::Change> {
+    vec![define_shape(&web()), define_labels(&labels("web"))]
+}
+
+/// A pod that wants a machine without others of its kind.
+fn web() -> v1::PodShape {
+    let apart = v1::PodAffinityTerm {
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        selector: Some(selector("web")),
+        ..v1::PodAffinityTerm::default()
+    };
+    let affinity = v1::Affinity { required_pod_anti_affinity: vec![apart], ..v1::Affinity::default() };
+    v1::PodShape { affinity: Some(affinity), ..asks(500) }
+}
+
+fn asks(millicores: usize) -> v1::PodShape {
+    let quantity = |resource: &str, amount: String| v1::Quantity { resource: resource.to_owned(), amount };
+    let requests = vec![quantity("cpu", format!("{millicores}m")), quantity("memory", "256Mi".to_owned())];
+    let resources = Some(v1::ResourceRequirements { requests, limits: Vec::new() });
+    let container = v1::Container { name: "main".to_owned(), resources, ..v1::Container::default() };
+    v1::PodShape { containers: vec![container], ..v1::PodShape::default() }
+}
+
+/// Greedy pods of one wave; those of the wave before are gone.
+fn greedy_pods(wave: usize, settings: &Settings) -> Vec<v1::Change> {
+    let name = |wave: usize, at: usize| format!("greedy-{wave}-{at}");
+    let gone = |at: usize| {
+        change(Change::Removal(v1::Removal {
+            kind: v1::ObjectKind::Pod.into(),
+            namespace: "greedy".to_owned(),
+            name: name(wave.saturating_sub(1), at),
+        }))
+    };
+    let before = (0..settings.pods).filter(|_| wave > 0).map(gone);
+    let apps = (0..APPS).map(|at| define_labels(&labels(&format!("a{at}"))));
+    let pods = (0..settings.pods).flat_map(|at| {
+        let shape = greedy(wave * settings.pods + at, settings.terms);
+        [define_shape(&shape), pod("greedy", &name(wave, at), &shape, &labels(&format!("a{}", at % APPS)))]
+    });
+    before.chain(apps).chain(pods).collect()
+}
+
+const APPS: usize = 97;
+const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
+const FAMILIES: [&str; 12] = ["m5", "c5", "r5", "m6i", "c6i", "r6i", "m7g", "c7g", "r7g", "t3", "m6a", "c6a"];
+
+fn greedy(at: usize, terms: usize) -> v1::PodShape {
+    let weight = |term: usize| i32::try_from((at * 7 + term * 13) % 100 + 1).unwrap_or(1);
+    let expression = |term: usize| {
+        let (key, operator, value) = match term % 4 {
+            0 => ("karpenter.k8s.aws/instance-family", "NotIn", FAMILIES[(at + term) % FAMILIES.len()].to_owned()),
+            1 => ("topology.kubernetes.io/zone", "In", ZONES[(at + term) % ZONES.len()].to_owned()),
+            2 => ("karpenter.k8s.aws/instance-cpu", "Gt", ((at + term) % 32).to_string()),
+            _ => ("karpenter.k8s.aws/instance-memory", "Lt", (65_536 + 1_024 * ((at + term) % 64)).to_string()),
+        };
+        v1::Expression { key: key.to_owned(), operator: operator.to_owned(), values: vec![value] }
+    };
+    let preferred_node_affinity = (0..terms).map(|term| {
+        let node = v1::NodeSelectorTerm { match_expressions: vec![expression(term)], match_fields: Vec::new() };
+        v1::PreferredNodeTerm { weight: weight(term), term: Some(node) }
+    });
+    let near = |term: usize| {
+        let key = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"][term % 2];
+        let term_of = v1::PodAffinityTerm {
+            topology_key: key.to_owned(),
+            selector: Some(selector(&format!("a{}", (at + 31 * term) % APPS))),
+            ..v1::PodAffinityTerm::default()
+        };
+        v1::PreferredPodTerm { weight: weight(term + 50), term: Some(term_of) }
+    };
+    let affinity = v1::Affinity {
+        preferred_node_affinity: preferred_node_affinity.collect(),
+        preferred_pod_affinity: (0..terms / 2).map(near).collect(),
+        preferred_pod_anti_affinity: (terms / 2..terms).map(near).collect(),
+        ..v1::Affinity::default()
+    };
+    v1::PodShape { affinity: Some(affinity), ..asks(100 + at % 1_900) }
+}
+
+fn selector(app: &str) -> v1::LabelSelector {
+    let pair = v1::StringPair { key: "app".to_owned(), value: app.to_owned() };
+    v1::LabelSelector { match_labels: vec![pair], match_expressions: Vec::new() }
+}
+
+fn labels(app: &str) -> v1::LabelSet {
+    v1::LabelSet { labels: vec![v1::StringPair { key: "app".to_owned(), value: app.to_owned() }] }
+}
+
+fn hash(content: &[u8]) -> Vec<u8> {
+    Sha256::digest(content)[..16].to_vec()
+}
+
+fn define_shape(shape: &v1::PodShape) -> v1::Change {
+    let content = shape.encode_to_vec();
+    change(Change::DefineShape(v1::Definition { hash: hash(&content), content }))
+}
+
+fn define_labels(labels: &v1::LabelSet) -> v1::Change {
+    let content = labels.encode_to_vec();
+    change(Change::DefineLabelSet(v1::Definition { hash: hash(&content), content }))
+}
+
+fn pod(namespace: &str, name: &str, shape: &v1::PodShape, labels: &v1::LabelSet) -> v1::Change {
+    change(Change::Pod(v1::PodRecord {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid of {name}"),
+        shape: hash(&shape.encode_to_vec()),
+        labels: hash(&labels.encode_to_vec()),
+        phase: v1::PodPhase::Pending.into(),
+        scheduled_reason: "Unschedulable".to_owned(),
+        created_at_ms: 1,
+        ..v1::PodRecord::default()
+    }))
+}
