@@ -27,7 +27,9 @@ pub fn main() -> ExitCode {
         ["connections", rest @ ..] => connections::main(rest),
         ["planning", rest @ ..] => planning::main(rest),
         _ => {
-            eprintln!("attack connections [--seconds 60] [--connections 1000] [--only KIND] [--without-timing]");
+            eprintln!(
+                "attack connections [--seconds 60] [--connections 1000] [--only KIND] [--nice 10] [--without-timing]"
+            );
             eprintln!("attack planning [--pods 3000] [--terms 50] [--seconds 60]");
             ExitCode::from(2)
         }

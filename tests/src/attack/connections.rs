@@ -25,7 +25,16 @@ const LOOK: Duration = Duration::from_millis(250);
 struct Plan {
     seconds: u64,
     connections: u64,
+    /// Priority of the attackers, as `nice` counts it.
+    nice: u64,
     timing: bool,
+}
+
+/// What a kind of attackers got done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Done {
+    connections: u64,
+    messages: u64,
 }
 
 /// One kind of attacker, or none.
@@ -41,6 +50,7 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
     let plan = Plan {
         seconds: number(words, "--seconds", 60),
         connections: number(words, "--connections", 1_000),
+        nice: number(words, "--nice", 10),
         timing: !words.contains(&"--without-timing"),
     };
     let only = word(words, "--only");
@@ -70,17 +80,35 @@ fn attack(plan: Plan, kinds: &[Kind]) -> anyhow::Result<Vec<String>> {
     for kind in kinds {
         let mut attackers = unleash(&program, &ground, *kind, plan)?;
         let figures = watch(&ground, &config, plan.seconds);
-        let told = attackers.iter_mut().try_for_each(|child| child.kill().and_then(|()| child.wait().map(drop)));
-        told.context("an attacker does not end")?;
-        let figures = figures?;
+        attackers.kill().context("the attackers do not end")?;
+        let told = attackers.wait_with_output().context("the attackers do not end")?.stdout;
+        let (figures, done) = (figures?, done(&String::from_utf8_lossy(&told)));
         say(kind.name(), &figures, base)?;
+        writeln!(
+            std::io::stdout(),
+            "{:<10} {} connections, {} messages of attackers",
+            "",
+            done.connections,
+            done.messages
+        )?;
         broken.extend(judge(kind.name(), plan, &quiet, &figures, base));
+        if done.connections < plan.connections.min(20) || *kind != Kind::Silent && done.messages == 0 {
+            broken.push(format!("{}: the attack did not take place: {done:?}", kind.name()));
+        }
     }
     Ok(broken)
 }
 
+/// What the last whole line says.
+fn done(told: &str) -> Done {
+    let mut lines = told.rsplit('\n').skip(1);
+    let numbers = lines.next().and_then(|line| line.split_once(' '));
+    let parsed = numbers.and_then(|(connections, messages)| Some((connections.parse().ok()?, messages.parse().ok()?)));
+    parsed.map(|(connections, messages)| Done { connections, messages }).unwrap_or_default()
+}
+
 /// Attackers at low priority. Each ends by itself when its time is over.
-fn unleash(program: &str, ground: &Ground, kind: Kind, plan: Plan) -> anyhow::Result<Vec<Child>> {
+fn unleash(program: &str, ground: &Ground, kind: Kind, plan: Plan) -> anyhow::Result<Child> {
     let (seconds, connections) = (plan.seconds.to_string(), plan.connections.to_string());
     let arguments = ["hostile", kind.name(), "--seconds", &seconds, "--connections", &connections];
     let files = [ground.text("ca.crt"), ground.text("evil"), ground.text("made-up")];
@@ -97,8 +125,9 @@ fn unleash(program: &str, ground: &Ground, kind: Kind, plan: Plan) -> anyhow::Re
         &files[2],
     ];
     let mut command = Command::new("nice");
-    command.args(["-n", "19", program]).args(arguments).args(at).stdin(Stdio::null());
-    Ok(vec![command.spawn().context("attackers cannot be started")?])
+    let nice = plan.nice.to_string();
+    command.args(["-n", &nice, program]).args(arguments).args(at).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().context("attackers cannot be started")
 }
 
 /// Looks on for so many seconds.

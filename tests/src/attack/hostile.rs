@@ -1,7 +1,9 @@
 //! The attackers, each kind in a process of its own. Loops end with their time.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -66,6 +68,24 @@ struct Target {
     evil: String,
     made_up: String,
     end: Instant,
+    done: Done,
+}
+
+/// What the attackers got done: an attack that does not take place proves nothing.
+#[derive(Debug, Default)]
+struct Done {
+    connections: AtomicU64,
+    messages: AtomicU64,
+}
+
+impl Done {
+    fn connected(&self) {
+        let _before = self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn sent(&self) {
+        let _before = self.messages.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Streams of one connection without a credential.
@@ -90,6 +110,7 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
         evil: read("--evil"),
         made_up: read("--made-up"),
         end: Instant::now() + Duration::from_secs(number(words, "--seconds", 5)),
+        done: Done::default(),
     };
     let connections = number(words, "--connections", 10);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -105,7 +126,21 @@ async fn all(kind: Kind, target: Arc<Target>, connections: u64) {
     for number in 0..connections {
         peers.spawn(again(kind, Arc::clone(&target), number));
     }
+    let tell = tokio::spawn(tell(Arc::clone(&target)));
     let _over = tokio::time::timeout(left, async { while peers.join_next().await.is_some() {} }).await;
+    tell.abort();
+}
+
+/// A line each quarter of a second; the process that started this one reads the last.
+async fn tell(target: Arc<Target>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let [connections, messages] =
+            [&target.done.connections, &target.done.messages].map(|number| number.load(Ordering::Relaxed));
+        if writeln!(std::io::stdout(), "{connections} {messages}").is_err() {
+            return;
+        }
+    }
 }
 
 /// One hostile peer, which comes back when it is sent away.
@@ -126,19 +161,23 @@ async fn channel(target: &Target) -> anyhow::Result<Channel> {
     let ca = Certificate::from_pem(std::fs::read_to_string(&target.ca)?);
     let endpoint = Endpoint::from_shared(format!("https://localhost:{port}"))?;
     let endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(ca))?;
-    Ok(endpoint.connect_timeout(Duration::from_secs(10)).connect().await?)
+    let channel = endpoint.connect_timeout(Duration::from_secs(10)).connect().await?;
+    target.done.connected();
+    Ok(channel)
 }
 
 /// Streams on each of which most of a message comes, and then nothing.
-async fn streams(target: &Target) -> anyhow::Result<()> {
+async fn streams(target: &Arc<Target>) -> anyhow::Result<()> {
     let channel = channel(target).await?;
     let mut open = JoinSet::new();
     for _ in 0..STREAMS {
-        let mut channel = channel.clone();
+        let (mut channel, target) = (channel.clone(), Arc::clone(target));
         open.spawn(async move {
             let request = http::Request::post("https://localhost/fleetwright.v1.AgentService/Connect");
             let request = request.header("content-type", "application/grpc").header("te", "trailers");
-            let answer = channel.ready().await?.call(request.body(most_of_a_message())?).await?;
+            let call = channel.ready().await?.call(request.body(most_of_a_message())?);
+            target.done.sent();
+            let answer = call.await?;
             let mut heard = answer.into_body();
             while let Some(frame) = heard.frame().await {
                 let _more = frame?;
@@ -194,6 +233,7 @@ async fn flood(target: &Target, number: u64) -> anyhow::Result<()> {
         if sent.is_err() || Instant::now() > target.end {
             break;
         }
+        target.done.sent();
     }
     listen.abort();
     Ok(())
@@ -211,6 +251,7 @@ fn label_set(number: u64) -> v1::Change {
 async fn made_up(target: &Target) -> anyhow::Result<()> {
     let (token, _signature) = target.made_up.rsplit_once('.').context("a token has three parts")?;
     let (_say, mut heard) = stream(target, &format!("{token}.bWFkZSB1cA"), "hangs").await?;
+    target.done.sent();
     while heard.message().await?.is_some() {}
     Ok(())
 }
@@ -220,6 +261,7 @@ async fn made_up(target: &Target) -> anyhow::Result<()> {
 async fn held(kind: Kind, target: Arc<Target>, number: u64) -> anyhow::Result<()> {
     let address = if kind == Kind::Silent && number % 2 == 0 { &target.grpc } else { &target.http };
     let mut wire = TcpStream::connect(address).await?;
+    target.done.connected();
     let mut byte = [0; 1];
     if kind == Kind::Silent {
         let _closed = wire.read(&mut byte).await;
@@ -227,6 +269,7 @@ async fn held(kind: Kind, target: Arc<Target>, number: u64) -> anyhow::Result<()
     }
     let mut encrypted = metrics::connector(&target.ca)?.connect(ServerName::try_from("localhost")?, wire).await?;
     encrypted.write_all(b"GET / HTTP/1.1\r\nHo").await?;
+    target.done.sent();
     let _closed = encrypted.read(&mut byte).await;
     Ok(())
 }
