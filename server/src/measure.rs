@@ -11,6 +11,28 @@ const BOUNDS_MS: [u64; 27] = [
     10_000,
 ];
 
+/// Packings that failed their own check since the process started.
+pub(crate) static PLANS_FAILING_CHECK: Counter = Counter::new();
+
+/// A number that only grows.
+#[derive(Debug)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// In Prometheus' text format.
+    pub(crate) fn render(&self, name: &str, help: &str) -> String {
+        format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {}\n", self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// How often a duration fell into each bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {

@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
 use engine::control::{self, ClassFacts, CollectSettings, Controller};
+use engine::decide::FailedChecks;
 use engine::input::{PlanningInput, Policy};
 use engine::plan::{Plan, PlanReport};
 use engine::schedule::Memo;
@@ -40,7 +41,7 @@ use crate::trust::connections::ConnectionLimits;
 use crate::trust::gate::{self, GateLayer};
 use crate::trust::tls::{Certificates, Incoming};
 use crate::web::{Pages, Shown};
-use crate::{clock, pools, views, web};
+use crate::{clock, measure, pools, views, web};
 
 /// Events of sessions that wait for the control loop; more of them hold the agents up.
 const EVENTS_WAITING: usize = 1024;
@@ -217,10 +218,25 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// Logs and counts packings that failed their own check: faults of the scheduler that somebody should hear of.
+fn note_failed_checks(failed: &FailedChecks) {
+    let Some(first) = failed.violations.first() else { return };
+    measure::PLANS_FAILING_CHECK.add(u64::from(failed.count));
+    warn!(
+        packings = failed.count,
+        pods_left_out = failed.left_out.len(),
+        violation = %first,
+        "a packing failed its own check"
+    );
+}
+
 /// The planner of the control loop: the one of `fleetwright plan`.
 pub(crate) fn plan(input: &PlanningInput, memo: &mut Memo) -> Result<(Plan, PlanReport), String> {
     match engine::decide::plan_with(input, memo) {
-        Ok(decision) => Ok((decision.plan, decision.report)),
+        Ok(decision) => {
+            note_failed_checks(&decision.failed_checks);
+            Ok((decision.plan, decision.report))
+        }
         Err(violations) => {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
             Err(format!("the plan failed its own check: {}", violations.join("; ")))

@@ -21,6 +21,7 @@ use tokio_stream::wrappers::WatchStream;
 use tracing::warn;
 
 use crate::control_loop::{Heartbeat, Latencies};
+use crate::measure::PLANS_FAILING_CHECK;
 use crate::pace;
 use crate::replicas::Replicas;
 use crate::store::Store;
@@ -157,5 +158,7 @@ async fn metrics(State(shown): State<Shown>) -> Response {
     text.push_str(&ordered.render(ORDERED, help));
     text.push_str(&spent.render());
     text.push_str(&shown.pages.replicas.render());
+    let help = "Packings that failed the program's own check; pods may have been left out of the plan.";
+    text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -1,4 +1,8 @@
-//! One decision, whole: schedule, doubt, bound, explain.
+//! One decision, whole: schedule, doubt, mend, bound, explain.
+
+mod repair;
+
+pub use repair::FailedChecks;
 
 use crate::bound::lower_bound;
 use crate::check::{Violation, check};
@@ -6,7 +10,7 @@ use crate::explain;
 use crate::input::PlanningInput;
 use crate::model::MicroUsd;
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
-use crate::schedule::{Memo, Scheduled, schedule_within};
+use crate::schedule::{Memo, Method, Scheduled, schedule_by};
 
 /// A plan that has passed its own check, with its reasons.
 #[derive(Debug, Clone)]
@@ -16,12 +20,14 @@ pub struct Decision {
     pub plan: Plan,
     /// Why.
     pub report: PlanReport,
+    /// Packings that failed their check on the way to this plan: faults of the scheduler, to be told loudly.
+    pub failed_checks: FailedChecks,
 }
 
 /// Plans for `input`. The same input gives the same decision on every machine.
 ///
 /// # Errors
-/// The violations that [`check`] found: a fault of the scheduler. Such a plan is never carried out, and never printed.
+/// As [`plan_with`].
 pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
     plan_with(input, &mut Memo::default())
 }
@@ -29,21 +35,58 @@ pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
 /// The same decision, sooner if `memo` has served alike inputs.
 ///
 /// # Errors
-/// As [`plan`].
+/// The violations that [`check`] finds even in a plan that places no pod: `input` itself is broken. Otherwise the plan has
+/// passed its check; pods that stood in the way of that are left out, with the code `Internal`.
 pub fn plan_with(input: &PlanningInput, memo: &mut Memo) -> Result<Decision, Vec<Violation>> {
-    let Scheduled { plan, not_reached, cut_off } = schedule_within(input, memo);
-    let violations = check(input, &plan);
-    if !violations.is_empty() {
-        return Err(violations);
+    plan_packed_by(input, |method| schedule_by(input, method, memo))
+}
+
+/// The decision for `input` when `pack` makes its packings, which are believed no more than the scheduler's own.
+///
+/// # Errors
+/// As [`plan_with`].
+pub fn plan_packed_by(
+    input: &PlanningInput,
+    pack: impl FnMut(Method) -> Scheduled,
+) -> Result<Decision, Vec<Violation>> {
+    let (Scheduled { plan, not_reached, cut_off }, failed_checks) = repair::sound_plan(input, pack);
+    if failed_checks.count > 0 {
+        let violations = check(input, &plan);
+        if !violations.is_empty() {
+            return Err(violations);
+        }
     }
-    let report = PlanReport {
+    let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
         new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),
         lower_bound: lower_bound(input, &plan),
         notes: explain::notes(input, &plan),
         search_steps: 0,
     };
-    Ok(Decision { plan, report })
+    tell(&failed_checks, &mut report);
+    Ok(Decision { plan, report, failed_checks })
+}
+
+/// Says in `report` that packings failed, and of each pod that is left out why.
+fn tell(failed: &FailedChecks, report: &mut PlanReport) {
+    let Some(first) = failed.violations.first() else { return };
+    let what = if failed.left_out.is_empty() {
+        "the plan is a plainer packing than usual".to_owned()
+    } else {
+        format!("{} pods are left out (code Internal)", failed.left_out.len())
+    };
+    report.notes.push(format!(
+        "the program's own check refused {} of its packings ({first}): {what}; please report this with the input",
+        failed.count
+    ));
+    report.notes.sort();
+    let message = format!(
+        "every packing with this pod failed the program's own check ({first}); please report this with the input"
+    );
+    for entry in report.unschedulable.iter_mut().filter(|entry| failed.left_out.binary_search(&entry.pod).is_ok()) {
+        entry.reasons = vec![Reason { pool: None, code: ReasonCode::Internal, message: message.clone() }];
+        entry.fits_if.clear();
+    }
 }
 
 /// Why pods have no place. Those that the step limit left out were not looked at, so nothing else is known of them.

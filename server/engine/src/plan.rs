@@ -85,6 +85,8 @@ pub enum ReasonCode {
     InvalidPod,
     /// A safety rail holds the launch back, or planning had no steps left for the pod.
     HeldBack,
+    /// Every plan with the pod failed the program's own check.
+    Internal,
     /// Planning had not tried everything for the pod when its steps were spent.
     StepLimit,
 }
@@ -110,6 +112,7 @@ impl ReasonCode {
             Self::NoNodePool => "NoNodePool",
             Self::InvalidPod => "InvalidPod",
             Self::HeldBack => "HeldBack",
+            Self::Internal => "Internal",
             Self::StepLimit => "StepLimit",
         }
     }

@@ -6,6 +6,7 @@
 //! into, by the `ledger`); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
 
 mod axis;
+mod balance;
 mod bits;
 mod classes;
 mod cohorts;
@@ -32,6 +33,7 @@ mod topology;
 mod variety;
 mod worth;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 pub use self::memo::Memo;
@@ -40,7 +42,7 @@ use self::classes::Class;
 use self::packing::Packing;
 use self::problem::Problem;
 use self::steps::Steps;
-use crate::input::PlanningInput;
+use crate::input::{PlanningInput, PreferencePolicy};
 use crate::plan::Plan;
 
 /// A plan, and what its step limit left out of it.
@@ -59,6 +61,17 @@ pub fn schedule(input: &PlanningInput) -> Plan {
     schedule_with(input, &mut Memo::default())
 }
 
+/// How pods are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// As well as this module can.
+    Full,
+    /// With as little cleverness as will do, for when [`Method::Full`] made a plan that breaks a rule: preferences are not
+    /// looked at, domains are not filled level by level, spread is counted over all domains that could be there, and no
+    /// machines are merged.
+    Plain,
+}
+
 /// The same plan, sooner if `memo` has served alike inputs.
 pub fn schedule_with(input: &PlanningInput, memo: &mut Memo) -> Plan {
     schedule_within(input, memo).plan
@@ -66,13 +79,29 @@ pub fn schedule_with(input: &PlanningInput, memo: &mut Memo) -> Plan {
 
 /// The same plan, and which pods were left out because [`Policy::step_limit`](crate::input::Policy::step_limit) was reached.
 pub fn schedule_within(input: &PlanningInput, memo: &mut Memo) -> Scheduled {
+    schedule_by(input, Method::Full, memo)
+}
+
+impl From<Plan> for Scheduled {
+    /// A plan that no step limit cut short.
+    fn from(plan: Plan) -> Self {
+        Self { plan, not_reached: Vec::new(), cut_off: Vec::new() }
+    }
+}
+
+/// A plan by `method`, and which pods its step limit left out.
+pub fn schedule_by(input: &PlanningInput, method: Method, memo: &mut Memo) -> Scheduled {
+    let mut input = Cow::Borrowed(input);
+    if method == Method::Plain && input.policy.preferences == PreferencePolicy::Respect {
+        input.to_mut().policy.preferences = PreferencePolicy::Ignore;
+    }
     let steps = Steps::new(input.policy.step_limit);
-    let first = pack(input, Order::BySize, memo, &steps);
-    if first.plan.unschedulable.is_empty() || !priorities_differ(input) || steps.are_spent() {
+    let first = pack(&input, Order::BySize, method, memo, &steps);
+    if first.plan.unschedulable.is_empty() || !priorities_differ(&input) || steps.are_spent() {
         return first;
     }
     // Something is short: who comes first matters, so higher priorities are served before lower ones.
-    let second = pack(input, Order::ByPriority, memo, &steps);
+    let second = pack(&input, Order::ByPriority, method, memo, &steps);
     if steps.are_spent() { first } else { second }
 }
 
@@ -87,20 +116,25 @@ fn priorities_differ(input: &PlanningInput) -> bool {
     priorities.next().is_some_and(|first| priorities.any(|other| other != first))
 }
 
-fn pack(input: &PlanningInput, order: Order, memo: &mut Memo, steps: &Steps) -> Scheduled {
+fn pack(input: &PlanningInput, order: Order, method: Method, memo: &mut Memo, steps: &Steps) -> Scheduled {
     let (problem, start) = problem::compile(input, memo);
     let mut packing = Packing::new(&problem, start, steps);
+    let full = method == Method::Full;
+    packing.level_by_level = full;
     let mut queue = queue_of(&problem, order);
     serve(&mut packing, &mut queue);
     if !queue.is_empty() {
         packing.give_back();
         serve(&mut packing, &mut queue);
     }
-    if !queue.is_empty() {
+    if full && !queue.is_empty() {
         packing.present_domains_only = true;
         serve(&mut packing, &mut queue);
     }
-    packing.merge();
+    if full {
+        packing.merge();
+    }
+    packing.balance_zones();
     let (begun, last) = (std::mem::take(&mut packing.begun), packing.last);
     let mut plan = finish::finish(packing);
     plan.static_nodes = statics::lacking(&problem, &plan, memo);

@@ -25,6 +25,7 @@ pub(crate) fn run(flags: &PlanFlags) -> Result<Status, Failure> {
     let decision = decide::plan(&captured.input).map_err(|violations| failed_check(&violations))?;
     let timings = measurement.deciding_ended(decision.report.search_steps);
     print(flags, &captured, &decision)?;
+    warn_of_failed_checks(&decision);
     if flags.timings {
         eprintln!("{}", serde_json::to_string(&timings).map_err(Failure::internal)?);
     }
@@ -51,9 +52,24 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
     manifests::read(&opened, &options).map_err(Failure::input)
 }
 
+/// Tells on stderr that packings failed their own check, whatever is printed and however.
+fn warn_of_failed_checks(decision: &Decision) {
+    let failed = &decision.failed_checks;
+    let Some(first) = failed.violations.first() else { return };
+    match failed.left_out.len() {
+        0 => eprintln!(
+            "a packing failed the program's own check ({first}) and a plainer one is printed; please report this with the input"
+        ),
+        pods => eprintln!(
+            "{pods} pods are left out because every packing with them failed the program's own check ({first}); \
+             please report this with the input"
+        ),
+    }
+}
+
 fn failed_check(violations: &[engine::check::Violation]) -> Failure {
-    let head = "the plan failed its own check and is not printed; please report this with the input".to_owned();
-    let messages = std::iter::once(head).chain(violations.iter().map(ToString::to_string)).collect();
+    let head = "even a plan without any pod fails its own check, so none is printed; please report this with the input";
+    let messages = std::iter::once(head.to_owned()).chain(violations.iter().map(ToString::to_string)).collect();
     Failure { status: Status::Internal, messages }
 }
 

@@ -161,6 +161,24 @@ impl<'a> Launch<'a> {
         })
     }
 
+    /// The values that the label may have on those outcomes that `keep` keeps, without doubles.
+    pub(super) fn values_where(&self, key: &str, keep: impl Fn(&Outcome<'a>) -> bool) -> Vec<&'a str> {
+        let mut values = Vec::new();
+        for outcome in self.outcomes.iter().filter(|outcome| keep(outcome)) {
+            let known = match self.label(outcome, key) {
+                Known::Value(value) => vec![value],
+                Known::OneOf(several) => several,
+                Known::Absent | Known::Untold => Vec::new(),
+            };
+            for value in known {
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+        }
+        values
+    }
+
     /// All values that the label may have, without doubles; `None` among them when it may be absent or is untold.
     pub(super) fn values(&self, key: &str) -> Vec<Option<&'a str>> {
         let mut values = Vec::new();

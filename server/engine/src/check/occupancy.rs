@@ -39,7 +39,8 @@ fn ports(
     let mut taken: Vec<&HostPort> = match input.nodes.get(party.host as usize) {
         Some(node) => {
             let there = node.pods.iter().filter(|pod| !pod.leaving);
-            there.flat_map(|pod| &input.shapes[pod.shape as usize].host_ports).collect()
+            let bound = there.flat_map(|pod| &input.shapes[pod.shape as usize].host_ports);
+            bound.chain(daemons.expected_ports(node)).collect()
         }
         None => match launches.number_of_host(input.nodes.len(), party.host) {
             Some(number) => daemons.ports(number as usize).collect(),

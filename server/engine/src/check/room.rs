@@ -63,15 +63,30 @@ impl<'a> Daemons<'a> {
         all.flat_map(|daemon| &self.input.shapes[self.input.daemons[*daemon as usize].shape as usize].host_ports)
     }
 
+    /// Host ports of DaemonSet pods that a node still expects.
+    pub(super) fn expected_ports(&self, node: &Node) -> impl Iterator<Item = &HostPort> {
+        let expected =
+            |(at, daemon): &(usize, &DaemonSet)| !self.is_there(node, daemon) && self.runs_on(node, *at, daemon);
+        let shape = |daemon: &DaemonSet| &self.input.shapes[daemon.shape as usize];
+        let with_ports = |(_, daemon): &(usize, &DaemonSet)| !shape(daemon).host_ports.is_empty();
+        let daemons = self.input.daemons.iter().enumerate().filter(with_ports).filter(expected);
+        let daemons: Vec<&DaemonSet> = daemons.map(|(_, daemon)| daemon).collect();
+        daemons.into_iter().flat_map(|daemon| &self.input.shapes[daemon.shape as usize].host_ports)
+    }
+
+    fn is_there(&self, node: &Node, daemon: &DaemonSet) -> bool {
+        let named = |owner: &str| owner.split_once('/') == Some((&daemon.namespace, &daemon.name));
+        node.pods.iter().any(|pod| !pod.leaving && pod.daemon.as_deref().is_some_and(named))
+    }
+
     /// What DaemonSet pods that a node still expects will take there. The lesser of two counts, resource by resource: the
     /// DaemonSets without a pod there, and everything expected less everything bound.
     fn still_expected(&self, node: &Node) -> Resources {
         let (mut missing, mut expected) = (Resources::new(), Resources::new());
-        for (at, daemon) in self.input.daemons.iter().enumerate().filter(|(at, d)| self.runs_on(node, *at, d)) {
+        for (_, daemon) in self.input.daemons.iter().enumerate().filter(|(at, d)| self.runs_on(node, *at, d)) {
             let requests = &self.input.shapes[daemon.shape as usize].requests;
             expected.add(requests);
-            let named = |owner: &str| owner.split_once('/') == Some((&self.input.daemons[at].namespace, &daemon.name));
-            if !node.pods.iter().any(|pod| !pod.leaving && pod.daemon.as_deref().is_some_and(named)) {
+            if !self.is_there(node, daemon) {
                 missing.add(requests);
             }
         }

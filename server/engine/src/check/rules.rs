@@ -184,11 +184,12 @@ fn kept_off_spot(fleet: &Fleet<'_, '_>, launch: &Launch<'_>, on_demand_nodes: i6
         let own = launch.machines().map(|machine| i128::from(machine.capacity.get(CPU))).max().unwrap_or(0);
         (spot + own) * 100 > i128::from(percent) * (spot + other)
     });
+    // Where no spot is for sale at any price, it is not the ceiling that keeps the machine off spot.
+    let spot = launch.machines().flat_map(|m| m.offerings.iter().map(move |o| (m, o)));
+    let mut spot = spot.filter(|(_, offering)| offering.capacity_type == CapacityType::Spot && offering.available);
+    let within = |(machine, offering): (_, _)| super::launch::within_ceilings(fleet.pool, machine, offering);
     let dear = (rules.max_node_price.is_some() || rules.max_price_per_vcpu.is_some())
-        && !launch.machines().flat_map(|m| m.offerings.iter().map(move |o| (m, o))).any(|(machine, offering)| {
-            offering.capacity_type == CapacityType::Spot
-                && super::launch::within_ceilings(fleet.pool, machine, offering)
-        });
+        && spot.next().is_some_and(|first| !within(first) && !spot.any(within));
     floor || share || dear
 }
 

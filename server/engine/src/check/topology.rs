@@ -45,8 +45,19 @@ pub(super) fn check(
     let mut tally = |question: &Question| {
         let Some(filter) = question.filter else { return Tally::new(question.key, None, None) };
         let admitted = &admitted[filter as usize];
-        let ground = grounds.entry((question.key, filter));
-        let ground = ground.or_insert_with(|| Rc::new(Ground::of(&domains, question.key, admitted)));
+        let ground = grounds.entry((question.key, filter)).or_insert_with(|| {
+            let mut known: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+            let looked_at = |host: u32| {
+                let Some(number) = launches.number_of_host(input.nodes.len(), host) else { return Vec::new() };
+                let domains_of = || {
+                    let (launch, key) = (&launches.list[number as usize], domains.key(question.key));
+                    let values = filter::values_looked_at(input, &book.filters[filter as usize], launch, key);
+                    values.into_iter().filter_map(|value| domains.number(question.key, value)).collect()
+                };
+                known.entry(number).or_insert_with(domains_of).clone()
+            };
+            Rc::new(Ground::of(&domains, question.key, admitted, looked_at))
+        });
         Tally::new(question.key, Some(admitted), Some(Rc::clone(ground)))
     };
     let tallies = book.questions.iter().map(&mut tally).collect();

@@ -6,7 +6,7 @@ use super::fits::FitId;
 use super::machines::{Cohort, Event, Growth, Place, ports_free};
 use super::market::Market;
 use super::packing::{Packing, Pin, Softs};
-use super::topology::{DomainId, GroupId, KeyId, Tally, Topology};
+use super::topology::{ABSENT, DomainId, GroupId, KeyId, Tally, Topology};
 use crate::model::taints::{discouraged, first_barring};
 
 /// A wide key under which pods of a class are counted, and a group that does.
@@ -15,7 +15,7 @@ pub(super) struct CountedKey {
     pub(super) key: KeyId,
     pub(super) group: GroupId,
     /// Whether a hard rule looks at it.
-    hard: bool,
+    pub(super) hard: bool,
 }
 
 pub(super) type Counted = smallvec::SmallVec<[CountedKey; 2]>;
@@ -84,6 +84,7 @@ impl<'i> Packing<'_, 'i> {
     /// `fit` narrowed to one domain.
     pub(super) fn pin(&mut self, fit: FitId, at: u32, pin: Pin) -> Option<FitId> {
         match *self.domains_of_fit(fit, at, pin.key) {
+            ref domains if pin.domain == ABSENT => return domains.is_empty().then_some(fit),
             [only] if only == pin.domain => return Some(fit),
             ref several if !several.contains(&pin.domain) => return None,
             _ => {}
@@ -138,9 +139,17 @@ impl<'i> Packing<'_, 'i> {
                 continue;
             }
             let Some(fit) = self.joined_fit(class, cohort, pins, softs, &counted) else { continue };
-            let each = self.cohort_cap(class, cohort, fit, softs).min(left);
-            if each > 0 && (!self.whole_only || each == left) {
+            let one_by_one = self.reserves_options(self.cohorts[cohort].pool);
+            loop {
+                let each = self.cohort_cap(class, cohort, fit, softs).min(left);
+                let alike = self.cohorts[cohort].ids.len();
+                if each == 0 || (self.whole_only && each < left) {
+                    break;
+                }
                 left -= self.put_on_cohort(class, cohort, fit, each, left);
+                if left == 0 || !one_by_one || alike == 1 {
+                    break;
+                }
             }
         }
         most - left
@@ -206,16 +215,17 @@ impl<'i> Packing<'_, 'i> {
             return 0;
         }
         let count = axis::times(&needs.request, &cohort.free, cap);
-        self.flexible_count(cohort.pool, (fit, cohort.target), &cohort.used, &needs.request, count)
+        self.flexible_count(cohort.pool, (fit, cohort.target), (&cohort.used, &cohort.charged), &needs.request, count)
     }
 
     /// Puts `each` pods on as many machines of the cohort as `left` needs, splitting it so that cohorts stay alike.
     fn put_on_cohort(&mut self, class: u32, at: usize, fit: FitId, each: u32, left: u32) -> u32 {
         let machines = u32::try_from(self.cohorts[at].ids.len()).unwrap_or(u32::MAX);
-        let full = (left / each).min(machines);
+        let one_by_one = self.reserves_options(self.cohorts[at].pool);
+        let full = (left / each).min(if one_by_one { 1 } else { machines });
         let full = self.split(at, full as usize);
         let mut placed = self.join(class, full, fit, each);
-        if placed < left && full != at {
+        if placed < left && full != at && !one_by_one {
             let rest = left - placed;
             if rest < each {
                 let one = self.split(at, 1);
@@ -258,15 +268,29 @@ impl<'i> Packing<'_, 'i> {
             self.events.push(Event { class, place: Place::New(*id), count: each });
         }
         let machines = u32::try_from(cohort.ids.len()).unwrap_or(u32::MAX);
+        self.charge_anew(at);
         self.tally_on_cohort(class, at, each, machines);
         each * machines
+    }
+
+    /// Charges the pool for what the machines of cohort `at` are now.
+    fn charge_anew(&mut self, at: usize) {
+        let cohort = &self.cohorts[at];
+        let (pool, machines) = (cohort.pool as usize, i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX));
+        let charge = self.charge_for(cohort.pool, (cohort.fit, cohort.target), (&cohort.used, &cohort.charged));
+        for (left, (old, new)) in self.limits[pool].iter_mut().zip(self.cohorts[at].charged.iter().zip(&charge)) {
+            *left += (old - new) * machines;
+        }
+        self.cohorts[at].charged = charge;
     }
 
     fn tally_on_cohort(&mut self, class: u32, at: usize, each: u32, machines: u32) {
         let (pool, fit) = (self.cohorts[at].pool, self.cohorts[at].fit);
         for (group, tally) in self.contributions(class) {
-            self.topology.add_total(group, tally.matched * each * machines);
             let key = self.topology.groups[group as usize].key;
+            if key == Topology::HOST || !self.domains_of_fit(fit, pool, key).is_empty() {
+                self.topology.add_total(group, tally.matched * each * machines);
+            }
             if key == Topology::HOST {
                 self.cohorts[at].host.add(group, tally.matched * each, tally.owners * each);
             } else if let [domain] = *self.domains_of_fit(fit, pool, key)
@@ -281,7 +305,10 @@ impl<'i> Packing<'_, 'i> {
     pub(super) fn tally_on_room(&mut self, class: u32, at: usize, node: u32, count: u32, domains: &[Option<DomainId>]) {
         let input = self.problem.input;
         for (group, tally) in self.contributions(class) {
-            self.topology.add_total(group, tally.matched * count);
+            let key = self.topology.groups[group as usize].key;
+            if key == Topology::HOST || domains[usize::from(key) - 1].is_some() {
+                self.topology.add_total(group, tally.matched * count);
+            }
             let spec = &self.topology.groups[group as usize];
             if spec.key == Topology::HOST {
                 self.rooms[at].host.add(group, tally.matched * count, tally.owners * count);
@@ -309,10 +336,10 @@ impl<'i> Packing<'_, 'i> {
         all
     }
 
-    /// The domains of `key` that machines of cohort `at` may be in, given what stands on them.
-    pub(super) fn domains_of_cohort(&mut self, at: usize, key: KeyId) -> std::rc::Rc<[DomainId]> {
+    /// The domains of `key` that machines of cohort `at` may be in within `fit`, given what stands on them.
+    pub(super) fn domains_of_cohort(&mut self, at: usize, fit: FitId, key: KeyId) -> std::rc::Rc<[DomainId]> {
         let (pool, used) = (self.cohorts[at].pool, &self.cohorts[at].used);
-        let mut fit = self.fits.fit(self.cohorts[at].fit).clone();
+        let mut fit = self.fits.fit(fit).clone();
         if let Some(market) = &self.problem.markets[pool as usize] {
             let all = fit.types.clone();
             let cramped = all.iter().filter(|kind| !axis::fits(used, &market.rooms[*kind]));
@@ -383,7 +410,7 @@ impl<'i> Packing<'_, 'i> {
         if !shape.host_ports.is_empty() {
             cap = cap.min(u32::from(ports_free(&shape.host_ports, &self.cohorts[at].ports)));
         }
-        if cap == 0 || self.ledger.is_fixed(pool) {
+        if cap == 0 {
             return None;
         }
         let own = self.cohorts[at].fit;
@@ -432,11 +459,15 @@ impl<'i> Packing<'_, 'i> {
         fit: FitId,
         market: &'s Market,
     ) -> impl Iterator<Item = usize> + 's {
-        let charge = &market.machines[cohort.target as usize].charge;
+        let charge = &cohort.charged;
         let limits = &self.limits[cohort.pool as usize];
+        let vcpu_milli = market.machines[cohort.target as usize].vcpu_milli;
+        let fixed = self.ledger.is_fixed(cohort.pool);
         self.fits.fit(fit).types.iter().filter(move |kind| {
             let more = market.machines[*kind].charge.iter().zip(charge).map(|(new, old)| new - old);
-            more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
+            let sized = !fixed || market.machines[*kind].vcpu_milli == vcpu_milli;
+            sized
+                && more.zip(limits).all(|(more, left)| more <= *left || more <= 0)
                 && axis::fits(&cohort.used, &market.rooms[*kind])
         })
     }
@@ -448,7 +479,8 @@ impl<'i> Packing<'_, 'i> {
         let market = problem.markets[cohort.pool as usize].as_ref()?;
         let request = &problem.classes[class as usize].request;
         let options = self.fits.fit(fit);
-        let flexible = self.flexible_count(cohort.pool, (fit, cohort.target), &cohort.used, request, cap);
+        let carried = (cohort.used.as_slice(), cohort.charged.as_slice());
+        let flexible = self.flexible_count(cohort.pool, (fit, cohort.target), carried, request, cap);
         let candidates = self.affordable(cohort, fit, market).filter_map(|kind| {
             let machine = &market.machines[kind];
             let (_, price) = machine.cheapest_in(&options.slots)?;
@@ -466,14 +498,10 @@ impl<'i> Packing<'_, 'i> {
     pub(super) fn retarget(&mut self, at: usize, target: u32) {
         let cohort = &mut self.cohorts[at];
         let Some(market) = &self.problem.markets[cohort.pool as usize] else { return };
-        let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
-        let (old, new) = (&market.machines[cohort.target as usize], &market.machines[target as usize]);
-        for (left, (old, new)) in self.limits[cohort.pool as usize].iter_mut().zip(old.charge.iter().zip(&new.charge)) {
-            *left += (old - new) * machines;
-        }
         (cohort.target, cohort.growth) = (target, None);
         cohort.free = market.rooms[target as usize].clone();
         axis::take(&mut cohort.free, &cohort.used, 1);
+        self.charge_anew(at);
     }
 
     /// Drops cohorts that no waiting pod could join, so that later classes do not ask them.

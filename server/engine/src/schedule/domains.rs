@@ -11,7 +11,7 @@ use super::machines::Place;
 use super::nodes::passes;
 use super::packing::{Packing, Pin, Reach, Softs, in_force};
 use super::stall::is_slot_key;
-use super::topology::{DomainId, GroupId, KeyId, Topology};
+use super::topology::{ABSENT, DomainId, GroupId, KeyId, Topology};
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL};
 
 /// Combinations of domains beyond which further ones are not tried.
@@ -54,7 +54,7 @@ impl Packing<'_, '_> {
         rules: &[WideRule],
     ) -> u32 {
         let from = self.events.len();
-        let levelled = self.levelled(class, rules);
+        let levelled = self.levelled(class, rules).filter(|_| self.level_by_level);
         let mut exhausted: BTreeSet<Vec<DomainId>> = BTreeSet::new();
         let mut left = count;
         while left > 0 && !self.steps.are_spent() {
@@ -160,8 +160,21 @@ impl Packing<'_, '_> {
                 ranked.push((filled, price, self.topology.domain_name(key, domain).clone(), domain));
             }
         }
+        if over.iter().all(|rule| self.rule_cap(class, rule, ABSENT) > 0) && self.may_lack(class, softs, key) {
+            ranked.push((0, i64::MAX, crate::model::Text::from(""), ABSENT));
+        }
         ranked.sort();
         ranked.into_iter().map(|(_, _, _, domain)| domain).collect()
+    }
+
+    /// Whether pods of `class` could be put on machines without the label `key`.
+    fn may_lack(&mut self, class: u32, softs: Softs, key: KeyId) -> bool {
+        let problem = self.problem;
+        self.rooms.iter().any(|room| room.domains[usize::from(key) - 1].is_none())
+            || problem.tiers.iter().flatten().any(|pool| {
+                let fits = self.class_fits(class, softs, *pool);
+                fits.iter().any(|fit| self.domains_of_fit(*fit, *pool, key).is_empty())
+            })
     }
 
     /// The most pods that all rules allow in the domains `pins` at this moment.
@@ -178,6 +191,10 @@ impl Packing<'_, '_> {
     fn rule_cap(&mut self, class: u32, rule: &WideRule, domain: DomainId) -> u32 {
         let tally = self.topology.tally(rule.group, domain);
         let Some(own) = rule.own else { return if tally.owners > 0 { 0 } else { u32::MAX } };
+        if domain == ABSENT {
+            let apart = matches!(self.problem.classes[class as usize].owned[own].rule, Rule::Without { .. });
+            return if apart { u32::MAX } else { 0 };
+        }
         match self.problem.classes[class as usize].owned[own].rule {
             Rule::Spread { max_skew, min_domains, selfish, .. } => {
                 let top = max_skew + self.least(class, own, rule.group, min_domains);
@@ -188,7 +205,7 @@ impl Packing<'_, '_> {
                 }
             }
             Rule::With { .. } if tally.matched > 0 => u32::MAX,
-            Rule::With { bootstrap } if bootstrap && self.topology.total(rule.group) == 0 => u32::MAX,
+            Rule::With { bootstrap } if bootstrap && self.is_first(class, own) => u32::MAX,
             Rule::With { .. } => 0,
             Rule::Without { .. } if tally.matched > 0 => 0,
             Rule::Without { selfish } => {
@@ -222,14 +239,20 @@ impl Packing<'_, '_> {
         let mut certain: BTreeSet<DomainId> = self.domains_of_rooms(&owned).collect();
         let mut possible: BTreeSet<DomainId> = BTreeSet::new();
         for at in 0..self.cohorts.len() {
-            let (fit, pool) = (self.cohorts[at].fit, self.cohorts[at].pool);
-            if !self.fit_passes(owned.group, fit, pool) {
-                continue;
+            let (own, pool) = (self.cohorts[at].fit, self.cohorts[at].pool);
+            let Some(market) = &self.problem.markets[pool as usize] else { continue };
+            // Where the rule looks at some of the options only, it sees the domains of those.
+            let (mut domains, mut surely) = (BTreeSet::new(), false);
+            for passing in self.fits_that_pass(owned.group, pool) {
+                if let Some(both) = self.fits.intersect(own, passing, market) {
+                    surely |= both == own;
+                    domains.extend(self.domains_of_cohort(at, both, owned.key).iter().copied());
+                }
             }
-            match *self.domains_of_cohort(at, owned.key) {
-                [only] => drop(certain.insert(only)),
-                ref several => possible.extend(several),
+            if surely && domains.len() == 1 {
+                certain.extend(&domains);
             }
+            possible.extend(domains);
         }
         (certain.union(&possible).copied().collect(), certain.len())
     }

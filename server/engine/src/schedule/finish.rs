@@ -180,7 +180,7 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market) -
     let limits = &packing.limits[cohort.pool as usize];
     let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
     let within = |at: usize| {
-        let more = market.machines[at].charge.iter().zip(&target.charge).map(|(new, old)| (new - old) * machines);
+        let more = market.machines[at].charge.iter().zip(&cohort.charged).map(|(new, old)| (new - old) * machines);
         more.zip(limits).all(|(more, left)| more <= 0 || more <= *left)
     };
     let fixed = packing.ledger.is_fixed(cohort.pool);
@@ -222,13 +222,13 @@ fn flexible(all: &[usize], market: &Market) -> Vec<usize> {
     chosen.into_iter().filter_map(|place| all.get(place).copied()).collect()
 }
 
-/// Charges the pool for the largest option instead of the target, so that limits hold whichever is launched.
+/// Charges the pool for the largest option instead of what was reserved, so that limits hold whichever is launched.
 fn charge_largest(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market, options: &[usize]) {
     let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
-    let target = &market.machines[cohort.target as usize].charge;
+    let charged = &cohort.charged;
     for (at, left) in packing.limits[cohort.pool as usize].iter_mut().enumerate() {
-        let largest = options.iter().map(|option| market.machines[*option].charge[at]).max().unwrap_or(target[at]);
-        *left -= (largest - target[at]) * machines;
+        let largest = options.iter().map(|option| market.machines[*option].charge[at]).max().unwrap_or(charged[at]);
+        *left -= (largest - charged[at]) * machines;
     }
 }
 

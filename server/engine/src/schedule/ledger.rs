@@ -103,6 +103,13 @@ impl Ledger {
         }
     }
 
+    /// Counts a machine that was opened in one zone and stands in another instead.
+    pub(super) fn moved(&mut self, pool: u32, from: &Text, to: &Text) {
+        let zones = &mut self.0[pool as usize].zones;
+        *zones.entry(from.clone()).or_insert(0) -= 1;
+        *zones.entry(to.clone()).or_insert(0) += 1;
+    }
+
     /// Counts a machine whose zone is settled when the plan is finished.
     pub(super) fn settled(&mut self, pool: u32, zone: &Text) {
         *self.0[pool as usize].zones.entry(zone.clone()).or_insert(0) += 1;
@@ -121,7 +128,8 @@ impl Account {
 }
 
 fn account_of(input: &PlanningInput, pool: &NodePool) -> Account {
-    let shares = pool.rules.spot_max_percent.is_some();
+    // All spot and none need no count of vCPUs.
+    let shares = pool.rules.spot_max_percent.is_some_and(|percent| percent > 0 && percent < 100);
     let mut account = Account {
         stateful: shares || pool.rules.on_demand_min_nodes.is_some() || pool.rules.zone_balance,
         min_values: pool.requirements.iter().any(|requirement| requirement.min_values().is_some()),

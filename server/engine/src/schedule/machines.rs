@@ -53,6 +53,9 @@ pub(super) struct Cohort {
     pub(super) target: u32,
     /// Launch options that suit everything on the machine, resources apart.
     pub(super) fit: FitId,
+    /// What the pool is charged for each machine, along [`super::stall::Stall::limited`]: at least the target, and what
+    /// `minValues` need besides.
+    pub(super) charged: Vec<i64>,
     /// Room that is left on the target.
     pub(super) free: Amounts,
     /// What the pods ask for.

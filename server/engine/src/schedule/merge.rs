@@ -103,7 +103,11 @@ impl Packing<'_, '_> {
         }
         let (target, merged) = self.cheapest(fit, pool, &used, &parts)?;
         let nothing = self.problem.axis.zero();
-        let flexible = self.flexible_count(pool, (fit, target), &used, &nothing, 1) > 0;
+        let mut charged = vec![0; self.limits[pool as usize].len()];
+        for part in &parts {
+            charged.iter_mut().zip(&self.cohorts[*part].charged).for_each(|(sum, own)| *sum += own);
+        }
+        let flexible = self.flexible_count(pool, (fit, target), (&used, &charged), &nothing, 1) > 0;
         let saving = price - merged.0;
         (saving > 0 && flexible).then_some(Merger { parts, fit, target, saving })
     }
@@ -113,7 +117,7 @@ impl Packing<'_, '_> {
         let market = self.problem.markets[pool as usize].as_ref()?;
         let ranked = self.fits.ranked(fit, market);
         let charged = |place: usize| -> i64 {
-            let charge = |at: &usize| market.machines[self.cohorts[*at].target as usize].charge[place];
+            let charge = |at: &usize| self.cohorts[*at].charged[place];
             parts.iter().map(charge).sum()
         };
         let within = |kind: usize| {
@@ -167,9 +171,7 @@ impl Packing<'_, '_> {
     /// Gives up the machine of cohort `at`; its pods are on machine `home`.
     fn close(&mut self, at: usize, home: u32) {
         let pool = self.cohorts[at].pool;
-        let Some(market) = &self.problem.markets[pool as usize] else { return };
-        let charge = &market.machines[self.cohorts[at].target as usize].charge;
-        for (left, charge) in self.limits[pool as usize].iter_mut().zip(charge) {
+        for (left, charge) in self.limits[pool as usize].iter_mut().zip(&self.cohorts[at].charged) {
             *left += charge;
         }
         self.nodes_left[pool as usize] += 1;

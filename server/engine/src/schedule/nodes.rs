@@ -9,9 +9,12 @@ use super::machines::{HostTallies, Room};
 use super::subjects::Subjects;
 use super::topology::{GroupSpec, NodeFilter, Topology};
 use crate::input::PlanningInput;
+use crate::model::labels::{INITIALIZED, REGISTERED};
 use crate::model::requirements::label_satisfies;
 use crate::model::taints::first_barring;
-use crate::model::{Effect, HostPort, Node, NodeStage, PodAffinityTerm, PodShape, Taint, Text, Toleration};
+use crate::model::{
+    Effect, HostPort, Node, NodeStage, PodAffinityTerm, PodShape, Requirement, Taint, Text, Toleration,
+};
 
 /// The taint that `spec.unschedulable` stands for, before its controller has put it there (L50).
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -75,7 +78,8 @@ pub(super) fn count_bound_pods(
         for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
             let subject = subjects.id(&pod.namespace, pod.labels);
             for group in topology.meant_by(subject).to_vec() {
-                topology.add_total(group, 1);
+                let key = topology.groups[group as usize].key;
+                topology.add_total(group, u32::from(node.labels.contains_key(topology.key_name(key))));
                 count(topology, group, node, fits, 1, 0);
             }
             for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
@@ -188,8 +192,16 @@ fn reserve_for_daemons(
 ) {
     for (daemon, alternatives) in input.daemons.iter().zip(needs) {
         let shape = &input.shapes[daemon.shape as usize];
+        // A node on its way will have these two labels by the time its daemons come.
+        let awaited = |requirement: &Requirement| {
+            matches!(requirement.key().as_ref(), REGISTERED | INITIALIZED) && requirement.has("true")
+        };
+        let holds = |requirement: &Requirement| match requirement.key().as_ref() {
+            NAME_FIELD => requirement.has(&node.name),
+            _ => label_satisfies(&node.labels, requirement) || awaited(requirement),
+        };
         let suits = first_barring(&node.taints, &shape.tolerations).is_none()
-            && alternatives.iter().any(|id| node_satisfies(node, *id, table));
+            && alternatives.iter().any(|id| table.requirements(*id).iter().all(holds));
         let runs = |name: &str| name.split_once('/') == Some((daemon.namespace.as_ref(), daemon.name.as_ref()));
         if suits && !node.pods.iter().any(|pod| pod.daemon.as_deref().is_some_and(runs)) {
             axis::take(free, &axis.demand(&shape.requests), 1);

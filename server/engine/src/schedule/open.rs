@@ -184,8 +184,9 @@ impl Packing<'_, '_> {
             let each = axis::times(request, &market.rooms[at], cap);
             let kind = u32::try_from(at).unwrap_or(u32::MAX);
             let size = self.ledger.is_fixed(pool).then_some(machine.vcpu_milli);
-            let flexible =
-                flexible.entry(size).or_insert_with(|| self.flexible_count(pool, (fit, kind), &nothing, request, cap));
+            let flexible = flexible
+                .entry(size)
+                .or_insert_with(|| self.flexible_count(pool, (fit, kind), (&nothing, &[]), request, cap));
             let each = each.min(*flexible);
             if each == 0 || (self.whole_only && each < count) {
                 continue;
@@ -231,10 +232,13 @@ impl Packing<'_, '_> {
         let Some(market) = &self.problem.markets[choice.pool as usize] else { return 0 };
         let wanted = (count / choice.each).max(1);
         let each = choice.each.min(count);
-        let mut machines = wanted.min(choice.most).min(self.limit_on_machines(&choice, market));
+        let mut used = self.problem.axis.zero();
+        axis::add(&mut used, &self.problem.classes[class as usize].request, each);
+        let charged = self.charge_for(choice.pool, (choice.fit, choice.machine), (&used, &[]));
+        let mut machines = wanted.min(choice.most).min(self.limit_on_machines(&choice, &charged));
         let Some(fit) = self.settle(&choice, class, market, &mut machines) else { return 0 };
         let machine = &market.machines[choice.machine as usize];
-        for (left, charge) in self.limits[choice.pool as usize].iter_mut().zip(&machine.charge) {
+        for (left, charge) in self.limits[choice.pool as usize].iter_mut().zip(&charged) {
             *left -= charge * i64::from(machines);
         }
         self.nodes_left[choice.pool as usize] -= i64::from(machines);
@@ -245,6 +249,7 @@ impl Packing<'_, '_> {
             pool: choice.pool,
             target: choice.machine,
             fit,
+            charged,
             free: market.rooms[choice.machine as usize].clone(),
             used: self.problem.axis.zero(),
             ports: market.daemon_ports.clone(),
@@ -257,9 +262,8 @@ impl Packing<'_, '_> {
         self.join(class, at, fit, each)
     }
 
-    fn limit_on_machines(&self, choice: &Choice, market: &Market) -> u32 {
-        let machine = &market.machines[choice.machine as usize];
-        let by_charge = machine.charge.iter().zip(&self.limits[choice.pool as usize]);
+    fn limit_on_machines(&self, choice: &Choice, charged: &[i64]) -> u32 {
+        let by_charge = charged.iter().zip(&self.limits[choice.pool as usize]);
         let by_charge = by_charge.filter(|(charge, _)| **charge > 0).map(|(charge, left)| left / charge);
         let least = by_charge.chain([self.nodes_left[choice.pool as usize]]).min().unwrap_or(i64::MAX);
         let one_by_one = self.ledger.is_stateful(choice.pool);

@@ -83,6 +83,8 @@ pub(super) struct Packing<'p, 'i> {
     /// Whether the minimum of a spread constraint is taken over the domains that have a machine, as kube-scheduler takes
     /// it, instead of over all domains that could have one. The narrower reading serves pods that nothing else places.
     pub(super) present_domains_only: bool,
+    /// Whether an even spread that no limit can disturb is filled domain by domain.
+    pub(super) level_by_level: bool,
     /// Whether `PreferNoSchedule` taints are kept clear of.
     pub(super) avoid_discouraged: bool,
     /// Whether a machine must take all the pods that are asked about, because they must stand together.
@@ -130,6 +132,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             home: Vec::new(),
             rest,
             present_domains_only: false,
+            level_by_level: true,
             avoid_discouraged: true,
             whole_only: false,
             least_on_hosts: SmallVec::new(),
@@ -245,7 +248,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             owned.soft.is_none()
                 && owned.key == Topology::HOST
                 && matches!(owned.rule, Rule::With { bootstrap: true })
-                && self.topology.total(owned.group) == 0
+                && self.is_first_by(class, owned)
         })
     }
 
@@ -306,7 +309,7 @@ impl<'p, 'i> Packing<'p, 'i> {
                     self.host_spread_cap(owned.group, tally.matched, max_skew, selfish)
                 }
                 Rule::With { .. } if tally.matched > 0 => u32::MAX,
-                Rule::With { bootstrap } if bootstrap && self.topology.total(owned.group) == 0 => u32::MAX,
+                Rule::With { bootstrap } if bootstrap && self.is_first_by(class, owned) => u32::MAX,
                 Rule::With { .. } => 0,
                 Rule::Without { .. } if tally.matched > 0 => 0,
                 Rule::Without { selfish } => {
@@ -323,6 +326,22 @@ impl<'p, 'i> Packing<'p, 'i> {
             spec.anti && spec.key == Topology::HOST && host.get(*group).owners > 0
         };
         if needs.meant_by.iter().any(refused) { 0 } else { cap }
+    }
+
+    /// Whether nobody that rule `own` of `class` means stands anywhere.
+    pub(super) fn is_first(&self, class: u32, own: usize) -> bool {
+        self.is_first_by(class, &self.problem.classes[class as usize].owned[own])
+    }
+
+    /// All terms of a pod's required affinity count together: the first pod of its kind is exempt from all or from none.
+    fn is_first_by(&self, class: u32, rule: &Owned) -> bool {
+        let nobody = |owned: &Owned| self.topology.total(owned.group) == 0;
+        if rule.soft.is_some() {
+            return nobody(rule);
+        }
+        let owned = &self.problem.classes[class as usize].owned;
+        let hard = owned.iter().filter(|owned| owned.soft.is_none() && matches!(owned.rule, Rule::With { .. }));
+        hard.into_iter().all(nobody)
     }
 
     /// An empty machine can always be made, so the least count is zero; only for pods that nothing else places is it the

@@ -5,6 +5,7 @@ use super::bits::BitSet;
 use super::machines::{Event, Place, ports_free};
 use super::nodes::{node_satisfies, tolerates_cordon};
 use super::packing::{Packing, Pin, Softs};
+use super::topology::ABSENT;
 use crate::model::Node;
 use crate::model::taints::{discouraged, first_barring};
 
@@ -62,7 +63,7 @@ impl Packing<'_, '_> {
         let needs = &problem.classes[class as usize];
         let room = &self.rooms[at];
         let count = axis::times(&needs.request, &room.free, most);
-        let there = |pin: &Pin| room.domains[usize::from(pin.key) - 1] == Some(pin.domain);
+        let there = |pin: &Pin| room.domains[usize::from(pin.key) - 1] == (pin.domain != ABSENT).then_some(pin.domain);
         if count == 0 || !pins.iter().all(there) {
             return 0;
         }

@@ -135,7 +135,7 @@ impl Packing<'_, '_> {
     }
 
     /// Whether a hard rule of `class` looks at domains wider than its node: that rule then decides the zone.
-    fn looks_beyond(&self, class: u32) -> bool {
+    pub(super) fn looks_beyond(&self, class: u32) -> bool {
         let owned = &self.problem.classes[class as usize].owned;
         owned.iter().any(|owned| owned.soft.is_none() && owned.key != Topology::HOST)
     }
@@ -187,12 +187,12 @@ impl Packing<'_, '_> {
 
     /// The largest number up to `count` for which `minValues` hold over the options that still fit `used` and that many
     /// times `request`, and that are of the size of `target` where sizes are settled (Karpenter core §2.6). The target makes
-    /// no other difference.
+    /// no other difference. The pool is `charged` for the machine already; nothing means a new one.
     pub(super) fn flexible_count(
         &self,
         pool: u32,
         (fit, target): (FitId, u32),
-        used: &[i64],
+        (used, charged): (&[i64], &[i64]),
         request: &[i64],
         count: u32,
     ) -> u32 {
@@ -206,7 +206,7 @@ impl Packing<'_, '_> {
         for kind in self.fits.fit(fit).types.iter() {
             let sized = vcpu_milli.is_none_or(|size| market.machines[kind].vcpu_milli == size);
             let more = axis::times_more(request, used, &market.rooms[kind], count);
-            if more > 0 && sized && self.within_limits_of(pool, kind, market) {
+            if more > 0 && sized && self.within_limits_of(pool, kind, market, charged) {
                 flexibility.note(kind, more);
                 if flexibility.is_full() {
                     return count;
@@ -216,7 +216,47 @@ impl Packing<'_, '_> {
         flexibility.allowed()
     }
 
-    fn within_limits_of(&self, pool: u32, kind: usize, market: &Market) -> bool {
-        market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).all(|(charge, left)| charge <= left)
+    /// Whether the pool's limits leave room for a machine of this kind in place of what is `charged`.
+    fn within_limits_of(&self, pool: u32, kind: usize, market: &Market, charged: &[i64]) -> bool {
+        let charges = market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).enumerate();
+        charges.into_iter().all(|(at, (charge, left))| {
+            let own = charged.get(at).copied().unwrap_or(0);
+            *charge <= own || *charge <= left + own
+        })
+    }
+
+    /// Whether machines of `pool` are charged for more than their target: `minValues` want several options, and each of
+    /// those must stay within the limits whichever is launched.
+    pub(super) fn reserves_options(&self, pool: u32) -> bool {
+        let strict = self.problem.input.policy.min_values == MinValuesPolicy::Strict;
+        strict && self.ledger.wants_min_values(pool) && !self.limits[pool as usize].is_empty()
+    }
+
+    /// What `pool` must be charged for a machine of kind `target` that carries `used`, so that its limits still allow the
+    /// options that `minValues` need: the smallest of those with room, whatever else is bought.
+    pub(super) fn charge_for(
+        &self,
+        at: u32,
+        (fit, target): (FitId, u32),
+        (used, charged): (&[i64], &[i64]),
+    ) -> Vec<i64> {
+        let Some(market) = &self.problem.markets[at as usize] else { return Vec::new() };
+        let mut charge = market.machines[target as usize].charge.clone();
+        if !self.reserves_options(at) {
+            return charge;
+        }
+        let vcpu_milli = market.machines[target as usize].vcpu_milli;
+        let sized = |kind: usize| !self.ledger.is_fixed(at) || market.machines[kind].vcpu_milli == vcpu_milli;
+        let suits = |kind: &usize| {
+            let roomy = axis::fits(used, &market.rooms[*kind]);
+            roomy && sized(*kind) && self.within_limits_of(at, *kind, market, charged)
+        };
+        let mut kinds: Vec<usize> = self.fits.fit(fit).types.iter().filter(suits).collect();
+        kinds.sort_by_key(|kind| (&market.machines[*kind].charge, *kind));
+        for place in market.varieties.iter().flat_map(|variety| variety.missing(&kinds, std::iter::empty())) {
+            let wanted = &market.machines[kinds[place]].charge;
+            charge.iter_mut().zip(wanted).for_each(|(charge, wanted)| *charge = (*charge).max(*wanted));
+        }
+        charge
     }
 }

@@ -14,6 +14,9 @@ pub(super) type GroupId = u32;
 pub(super) type KeyId = u16;
 pub(super) type DomainId = u32;
 
+/// The domain of machines that lack the label: anti-affinity bars nobody there, and no other rule lets anybody in.
+pub(super) const ABSENT: DomainId = DomainId::MAX;
+
 /// Which nodes count for a spread constraint; the default counts all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct NodeFilter {
@@ -57,7 +60,7 @@ pub(super) struct Topology {
     meant_by: Vec<Vec<GroupId>>,
     /// For each group that is not over hostnames, tallies by domain.
     tallies: Vec<Vec<Tally>>,
-    /// For each group, how many pods anywhere its predicate means.
+    /// For each group, how many pods its predicate means in any domain.
     totals: Vec<u32>,
     /// For each group, whether a hard rule looks at it.
     hard: Vec<bool>,
@@ -147,7 +150,7 @@ impl Topology {
         self.tallies[group as usize].get(domain as usize).copied().unwrap_or_default()
     }
 
-    /// Whether any pod anywhere is meant by `group`.
+    /// How many pods in any domain are meant by `group`.
     pub(super) fn total(&self, group: GroupId) -> u32 {
         self.totals[group as usize]
     }

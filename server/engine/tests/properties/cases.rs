@@ -11,10 +11,14 @@ use engine::model::{
     Resources, SpreadConstraint, Timestamp, Weighted,
 };
 
-use crate::world::{APPS, GIB, NAMESPACES, amounts, labels, port, selecting, taint, text, tolerating, volumes};
+use crate::world::{
+    GIB, LABEL_SETS, NAMESPACES, amounts, app_name, labels, port, selecting, taint, text, tolerating, volumes,
+};
 
 /// A label key of the tests' own that pools and nodes may have.
 pub const TIER: &str = "tier";
+/// The label of instance families.
+pub const FAMILY: &str = "karpenter.k8s.aws/instance-family";
 /// A label key that only nodes of the input have.
 pub const RACK: &str = "rack";
 
@@ -46,6 +50,8 @@ pub struct PoolCase {
     pub wishes: Vec<Wish>,
     /// `minValues` of instance types.
     pub min_types: Option<u32>,
+    /// `minValues` of instance families; types come in four.
+    pub min_families: Option<u32>,
     pub cpu_limit: Option<i64>,
     pub node_limit: Option<i64>,
     pub replicas: Option<i64>,
@@ -113,6 +119,8 @@ pub struct NodeCase {
     /// Number of the pool; `None` for a node of nobody's.
     pub pool: Option<usize>,
     pub attach: Option<i64>,
+    /// Whether its DaemonSet pods run already, whichever there are.
+    pub daemons_run: bool,
     pub pods: Vec<PodCase>,
 }
 
@@ -142,10 +150,10 @@ impl Case {
         input.policy = Policy {
             preferences: if self.ignore_preferences { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
             min_values: if self.best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
-            well_known_labels: [ARCH, INSTANCE_TYPE, ZONE, CAPACITY_TYPE].into_iter().map(text).collect(),
+            well_known_labels: [ARCH, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, FAMILY].into_iter().map(text).collect(),
             ..Policy::default()
         };
-        input.label_sets = APPS.iter().map(|app| labels(&[("app", app)])).collect();
+        input.label_sets = (0..LABEL_SETS).map(|app| labels(&[("app", &app_name(app))])).collect();
         input.shapes = self.shapes.iter().map(shape).collect();
         if input.shapes.is_empty() {
             input.shapes.push(PodShape { requests: amounts(500, GIB, 1), ..PodShape::default() });
@@ -159,10 +167,31 @@ impl Case {
             let name = text(&format!("daemon-{at}"));
             input.daemons.push(DaemonSet { namespace: text("system"), name, shape: index, labels: 0 });
         }
+        self.run_daemons(&mut input);
         let shapes = self.shapes.len().max(1);
         input.pods = (0..).zip(&self.pods).map(|(at, case)| pod(at, case, shapes)).collect();
         input.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         input
+    }
+
+    /// Binds a pod of each DaemonSet to the nodes that say so, if they have its label and taints do not bar it.
+    fn run_daemons(&self, input: &mut PlanningInput) {
+        for (node, _) in input.nodes.iter_mut().zip(&self.nodes).filter(|(_, case)| case.daemons_run) {
+            for (daemon, case) in input.daemons.iter().zip(&self.daemons) {
+                if case.any_of.is_empty() && (case.tolerates || !node.taints.contains(&taints(true, false)[0])) {
+                    node.pods.push(BoundPod {
+                        namespace: daemon.namespace.clone(),
+                        name: text(&format!("{}-on-{}", daemon.name, node.name)),
+                        shape: daemon.shape,
+                        labels: daemon.labels,
+                        volumes: None,
+                        daemon: Some(text(&format!("{}/{}", daemon.namespace, daemon.name))),
+                        terminating: false,
+                        leaving: node.stage == NodeStage::Deleting,
+                    });
+                }
+            }
+        }
     }
 
     fn node(&self, at: usize, case: &NodeCase, shapes: usize) -> Node {
@@ -218,11 +247,12 @@ fn pool_name(at: usize) -> String {
 }
 
 fn catalogue(cases: &[TypeCase]) -> Catalogue {
-    let types = (0..).zip(cases).map(|(at, case)| kind(&format!("type-{at}"), case)).collect();
+    let types = (0_usize..).zip(cases).map(|(at, case)| kind(at, case)).collect();
     Catalogue { types, offering_keys: Vec::new() }
 }
 
-fn kind(name: &str, case: &TypeCase) -> InstanceType {
+fn kind(at: usize, case: &TypeCase) -> InstanceType {
+    let (name, family) = (format!("type-{at}"), format!("f{}", at % 4));
     let mut sizes = amounts(case.cpus * 1000, case.gib * GIB, case.pods);
     if let Some(limit) = case.attach {
         sizes.set("attachable-volumes-ebs", limit);
@@ -245,8 +275,12 @@ fn kind(name: &str, case: &TypeCase) -> InstanceType {
         });
     }
     InstanceType {
-        name: text(name),
-        labels: Requirements::from_labels(&labels(&[(INSTANCE_TYPE, name), (ARCH, arch(case.arm))])),
+        name: text(&name),
+        labels: Requirements::from_labels(&labels(&[
+            (INSTANCE_TYPE, &name),
+            (ARCH, arch(case.arm)),
+            (FAMILY, &family),
+        ])),
         capacity: sizes.clone(),
         allocatable: sizes,
         exotic: case.exotic,
@@ -260,6 +294,9 @@ fn pool(at: usize, case: &PoolCase, catalogue: &SharedCatalogue) -> NodePool {
     requirements.add_all(&Requirements::from_labels(&labels));
     if let Some(least) = case.min_types {
         requirements.add(Requirement::new(INSTANCE_TYPE, Operator::Exists, []).with_min_values(Some(least)));
+    }
+    if let Some(least) = case.min_families {
+        requirements.add(Requirement::new(FAMILY, Operator::Exists, []).with_min_values(Some(least)));
     }
     let mut limits = Resources::new();
     if let Some(cpus) = case.cpu_limit {
@@ -353,7 +390,7 @@ fn daemon_shape(case: &DaemonCase) -> PodShape {
 }
 
 fn pod(at: usize, case: &PodCase, shapes: usize) -> Pod {
-    let app = APPS[case.app];
+    let app = app_name(case.app);
     Pod {
         namespace: text(NAMESPACES[case.namespace]),
         name: text(&format!("{app}-{at:02}")),

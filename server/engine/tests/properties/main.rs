@@ -3,8 +3,12 @@
 
 mod alone;
 mod cases;
+mod clusters;
+mod hunt;
+mod judge;
 mod memory;
 mod regressions;
+mod repair;
 mod replan;
 mod strategies;
 mod world;

@@ -1,5 +1,6 @@
 //! Shrunk inputs that once broke a property, each with the plan that they must have.
 
+mod clusters;
 mod launches;
 mod opt_in;
 mod prices;
@@ -14,21 +15,21 @@ const DB: usize = 1;
 const JOB: usize = 2;
 
 /// A type with room for eight pods, sold as named: zone, capacity type, price in thousandths of a dollar.
-fn kind(cpus: i64, gib: i64, offerings: &[(&'static str, CapacityType, i64)]) -> TypeCase {
+pub fn kind(cpus: i64, gib: i64, offerings: &[(&'static str, CapacityType, i64)]) -> TypeCase {
     TypeCase { cpus, gib, pods: 8, arm: false, exotic: false, attach: None, offerings: offerings.to_vec() }
 }
 
 /// A pod of half a CPU and 1 GiB.
-fn small() -> ShapeCase {
+pub fn small() -> ShapeCase {
     ShapeCase { half_cpus: 1, gib: 1, ..ShapeCase::default() }
 }
 
-fn pod(shape: usize, app: usize) -> PodCase {
+pub fn pod(shape: usize, app: usize) -> PodCase {
     PodCase { shape, app, ..PodCase::default() }
 }
 
 /// An on-demand node of nobody's, with 4 GiB for each CPU.
-fn node(zone: &'static str, cpus: i64, pods: Vec<PodCase>) -> NodeCase {
+pub fn node(zone: &'static str, cpus: i64, pods: Vec<PodCase>) -> NodeCase {
     NodeCase {
         zone,
         spot: false,
@@ -42,6 +43,7 @@ fn node(zone: &'static str, cpus: i64, pods: Vec<PodCase>) -> NodeCase {
         stage: NodeStage::Initialized,
         pool: None,
         attach: None,
+        daemons_run: false,
         pods,
     }
 }
@@ -56,6 +58,6 @@ fn about(key: &'static str, app: usize) -> TermCase {
 }
 
 /// One pool that may buy `types`.
-fn world(types: Vec<TypeCase>, shapes: Vec<ShapeCase>, pods: Vec<PodCase>) -> Case {
+pub fn world(types: Vec<TypeCase>, shapes: Vec<ShapeCase>, pods: Vec<PodCase>) -> Case {
     Case { types, pools: vec![PoolCase::default()], shapes, pods, ..Case::default() }
 }

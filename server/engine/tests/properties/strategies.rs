@@ -119,7 +119,7 @@ pub fn pods() -> impl Strategy<Value = PodCase> {
         .prop_map(|(shape, app, namespace, volumes, young)| PodCase { shape, app, namespace, volumes, young })
 }
 
-fn types() -> impl Strategy<Value = TypeCase> {
+pub fn types() -> impl Strategy<Value = TypeCase> {
     let kind = prop_oneof![
         5 => Just(CapacityType::OnDemand),
         4 => Just(CapacityType::Spot),
@@ -158,7 +158,7 @@ fn rules() -> impl Strategy<Value = OptInRules> {
     })
 }
 
-fn pools() -> impl Strategy<Value = PoolCase> {
+pub fn pools() -> impl Strategy<Value = PoolCase> {
     let taints = (weighted(0.15), weighted(0.15), option::weighted(0.2, select(&["1", "2"][..])));
     let bounds = (
         option::weighted(0.15, 1..4_u32),
@@ -175,6 +175,7 @@ fn pools() -> impl Strategy<Value = PoolCase> {
             tier: taints.2,
             wishes,
             min_types: bounds.0,
+            min_families: None,
             cpu_limit: bounds.1,
             node_limit: bounds.2,
             replicas: bounds.3,
@@ -184,7 +185,7 @@ fn pools() -> impl Strategy<Value = PoolCase> {
     )
 }
 
-fn nodes() -> impl Strategy<Value = NodeCase> {
+pub fn nodes() -> impl Strategy<Value = NodeCase> {
     let place = (select(&ZONES[..]), weighted(0.3), 1..9_i64, weighted(0.2));
     let names = (option::weighted(0.3, select(&["1", "2"][..])), option::weighted(0.4, select(&["r1", "r2"][..])));
     let taints = (weighted(0.15), weighted(0.15), weighted(0.05));
@@ -210,12 +211,13 @@ fn nodes() -> impl Strategy<Value = NodeCase> {
             stage,
             pool,
             attach,
+            daemons_run: false,
             pods,
         },
     )
 }
 
-fn daemons() -> impl Strategy<Value = DaemonCase> {
+pub fn daemons() -> impl Strategy<Value = DaemonCase> {
     (0..3_i64, any_of(), weighted(0.5), option::weighted(0.2, 80..82_u16))
         .prop_map(|(half_cpus, any_of, tolerates, port)| DaemonCase { half_cpus, any_of, tolerates, port })
 }

@@ -9,8 +9,12 @@ use engine::model::{
 
 pub const GIB: i64 = 1 << 30;
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
-/// Values of the label `app`. As a selector, the number after the last selects every app.
+/// Values of the label `app` in small inputs.
 pub const APPS: [&str; 3] = ["web", "db", "job"];
+/// As a selector, this number means every app.
+pub const EVERY_APP: usize = APPS.len();
+/// Numbers of apps, [`EVERY_APP`] among them.
+pub const LABEL_SETS: usize = 24;
 pub const NAMESPACES: [&str; 2] = ["default", "other"];
 
 pub fn text(value: &str) -> Text {
@@ -37,11 +41,16 @@ pub fn port(port: u16) -> HostPort {
     HostPort { ip: text(""), protocol: text("TCP"), port }
 }
 
-/// Pods of app number `app`; of any app beyond the last.
+/// The value of the label `app` with this number.
+pub fn app_name(app: usize) -> String {
+    APPS.get(app).map_or_else(|| format!("app-{app}"), ToString::to_string)
+}
+
+/// Pods of app number `app`.
 pub fn selecting(app: usize) -> Option<LabelSelector> {
-    let (operator, values) = match APPS.get(app) {
-        Some(app) => (SelectorOperator::In, vec![text(app)]),
-        None => (SelectorOperator::Exists, Vec::new()),
+    let (operator, values) = match app {
+        EVERY_APP => (SelectorOperator::Exists, Vec::new()),
+        app => (SelectorOperator::In, vec![text(&app_name(app))]),
     };
     Some(LabelSelector::new(vec![SelectorTerm { key: text("app"), operator, values }]))
 }

@@ -59,7 +59,7 @@ words! {
     ReasonCode {
         Requirements = 0, Taints = 1, Resources = 2, Limits = 3, TopologySpread = 4, PodAffinity = 5, PodAntiAffinity = 6,
         HostPorts = 7, Volumes = 8, MinValues = 9, NoOffering = 10, NodeClassNotReady = 11, NodePoolNotReady = 12,
-        NoNodePool = 13, InvalidPod = 14, HeldBack = 15, StepLimit = 17,
+        NoNodePool = 13, InvalidPod = 14, HeldBack = 15, Internal = 16, StepLimit = 17,
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) struct Domains<'a> {
 struct Survey<'a> {
     key: &'a str,
     of_host: Vec<Code>,
+    numbers: FxHashMap<&'a str, u32>,
     several: Vec<Vec<u32>>,
     domains: u32,
 }
@@ -53,6 +54,11 @@ impl<'a> Domains<'a> {
         }
     }
 
+    /// The number of the domain of a key with this name.
+    pub(super) fn number(&self, key: u32, name: &str) -> Option<u32> {
+        self.keys[key as usize].numbers.get(name).copied()
+    }
+
     /// The name of a key.
     pub(super) fn key(&self, key: u32) -> &'a str {
         self.keys[key as usize].key
@@ -71,7 +77,8 @@ impl<'a> Domains<'a> {
 
 impl<'a> Survey<'a> {
     fn of(input: &'a PlanningInput, plan: &Plan, launches: &Launches<'a>, key: &'a str) -> Self {
-        let mut survey = Self { key, of_host: Vec::new(), several: Vec::new(), domains: 0 };
+        let mut survey =
+            Self { key, of_host: Vec::new(), numbers: FxHashMap::default(), several: Vec::new(), domains: 0 };
         let mut values: FxHashMap<&'a str, u32> = FxHashMap::default();
         for node in &input.nodes {
             let code = node.labels.get(key).map_or(Code::Nowhere, |value| Code::One(survey.domain(&mut values, value)));
@@ -93,6 +100,7 @@ impl<'a> Survey<'a> {
             };
             survey.of_host.push(code);
         }
+        survey.numbers = values;
         survey
     }
 

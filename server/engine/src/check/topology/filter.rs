@@ -49,6 +49,19 @@ pub(super) fn admissions(
     filters.iter().map(see).collect()
 }
 
+/// The values of `key` that a machine of `launch` may have where `filter` looks at it.
+pub(super) fn values_looked_at<'a>(
+    input: &PlanningInput,
+    filter: &Filter<'_>,
+    launch: &Launch<'a>,
+    key: &str,
+) -> Vec<&'a str> {
+    let demand = filter.demand.map(|shape| Demand::of(&input.shapes[shape as usize]));
+    launch.values_where(key, |outcome| {
+        demand.as_ref().is_none_or(|demand| demand.met_by_outcome(launch, outcome, Sure::Possibly))
+    })
+}
+
 fn on_node(filter: &Filter<'_>, demand: Option<&Demand<'_>>, node: &Node, cordon: &Taint) -> Admitted {
     let admitted = filter.keys.iter().all(|key| node.labels.contains_key(*key))
         && demand.is_none_or(|demand| demand.met_by(node))

@@ -125,8 +125,14 @@ impl<'b> Tally<'b> {
 }
 
 impl Ground {
-    /// The domains of `key` on the hosts that are `admitted`.
-    pub(super) fn of(domains: &Domains<'_>, key: u32, admitted: &[Admitted]) -> Self {
+    /// The domains of `key` on the hosts that are `admitted`. Where that depends on what a launch ends in, `looked_at` says
+    /// in which domains the host may be when it is.
+    pub(super) fn of(
+        domains: &Domains<'_>,
+        key: u32,
+        admitted: &[Admitted],
+        mut looked_at: impl FnMut(u32) -> Vec<u32>,
+    ) -> Self {
         let mut possible = vec![false; domains.count(key)];
         let mut certain = vec![false; domains.count(key)];
         for (host, admitted) in (0..domains.hosts(key)).zip(admitted) {
@@ -138,6 +144,9 @@ impl Ground {
                 Place::One(domain) => {
                     possible[domain as usize] = true;
                     certain[domain as usize] |= *admitted == Admitted::Yes;
+                }
+                Place::OneOf(_) if *admitted == Admitted::Perhaps => {
+                    looked_at(host).into_iter().for_each(|domain| possible[domain as usize] = true);
                 }
                 Place::OneOf(several) => several.iter().for_each(|domain| possible[*domain as usize] = true),
             }

@@ -25,7 +25,7 @@ fn a_settled_size_leaves_the_options_that_min_values_need() {
     // Shares of vCPUs settle the size, so the types of two and of four CPUs are never options together.
     let types = vec![kind(2, 4, &[("b", OnDemand, 10)]), kind(4, 4, &[("b", OnDemand, 10)])];
     let mut case = world(types, vec![small()], vec![pod(0, WEB)]);
-    (case.pools[0].min_types, case.pools[0].rules.spot_max_percent) = (Some(2), Some(0));
+    (case.pools[0].min_types, case.pools[0].rules.spot_max_percent) = (Some(2), Some(50));
     assert_eq!(sound_plan(&case).unschedulable, [0]);
     case.types.push(kind(4, 8, &[("b", OnDemand, 30)]));
     assert_eq!(sound_plan(&case).nodes[0].types.len(), 2);
