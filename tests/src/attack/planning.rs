@@ -86,10 +86,13 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
 /// Carries the attack out on a server that `program` is when it is given the words `first` before its own.
 ///
 /// # Panics
-/// When the server cannot be started, or serves nobody.
+/// When the server cannot be started, or serves nobody, or does not plan for the greedy pods.
 #[must_use]
 pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
-    let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    // What so many pods take of memory has bounds and an attack of its own.
+    let memory = ["--session-memory", "4096", "--session-memory-total", "8192"];
+    let listen = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    let arguments = [&["serve"][..], &listen, &memory].concat();
     let server = Program::new(program, &[first, &arguments].concat()).start();
     let line = server.line_with(&["grpc://", "http://"], PATIENCE);
     let address = |scheme: &str| {
@@ -121,6 +124,7 @@ async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -
     later.sort_unstable();
     let (waves, planning, looks) = greedy.await.unwrap_or_default();
     let health = probe.end();
+    assert!(planning > 0, "in {looks} looks no plan for the greedy pods was under way: nothing was attacked");
     let lapsed: Vec<String> =
         server.read_lines().into_iter().filter(|line| LAPSED.iter().any(|words| line.contains(words))).collect();
     judge(
@@ -141,7 +145,7 @@ async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -
 /// Shows wave after wave of greedy pods until `end`, each when no plan is under way for the one before it. Waves, looks that saw
 /// a plan under way, and looks.
 async fn be_greedy(grpc: String, http: String, settings: Settings, end: Instant) -> (usize, usize, usize) {
-    let mut agent = Agent::join(&grpc, "greedy", greedy_pods(0, &settings)).await;
+    let mut agent = Agent::join(&grpc, "greedy", make_greedy_pods(0, settings).await).await;
     let (mut waves, mut planning, mut looks) = (1, 0, 0);
     while Instant::now() < end {
         tokio::time::sleep(LOOK).await;
@@ -149,10 +153,8 @@ async fn be_greedy(grpc: String, http: String, settings: Settings, end: Instant)
         if plans(&http, "greedy") {
             planning += 1;
         } else if looks % LOOKS_PER_WAVE == 0 {
-            if !agent.show(greedy_pods(waves, &settings)).await {
-                // It has made the server remember too much, and comes again.
-                agent = Agent::join(&grpc, "greedy", greedy_pods(waves, &settings)).await;
-            }
+            let pods = make_greedy_pods(waves, settings).await;
+            assert!(agent.show(pods).await, "the server has ended the greedy agent's stream");
             waves += 1;
         }
     }
@@ -222,6 +224,11 @@ fn asks(millicores: usize) -> v1::PodShape {
     let resources = Some(v1::ResourceRequirements { requests, limits: Vec::new() });
     let container = v1::Container { name: "main".to_owned(), resources, ..v1::Container::default() };
     v1::PodShape { containers: vec![container], ..v1::PodShape::default() }
+}
+
+/// The same, while the innocent agent goes on.
+async fn make_greedy_pods(wave: usize, settings: Settings) -> Vec<v1::Change> {
+    tokio::task::spawn_blocking(move || greedy_pods(wave, &settings)).await.unwrap_or_default()
 }
 
 /// Greedy pods of one wave; those of the wave before are gone.
