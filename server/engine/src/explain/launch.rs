@@ -162,6 +162,14 @@ pub(super) fn excess(world: &World<'_>, pool: u32, t: u32) -> Vec<(Text, i64)> {
     over.filter(|(_, over)| *over > 0).collect()
 }
 
+/// Whether a machine of the type keeps the limits of `pool`.
+pub(super) fn keeps_limits(world: &World<'_>, pool: u32, t: u32) -> bool {
+    let nodepool = &world.input.pools[pool as usize];
+    let capacity = &nodepool.catalogue.types[t as usize].capacity;
+    let mut limited = nodepool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
+    limited.all(|(name, _)| capacity.get(name) <= world.left(pool, name).unwrap_or(0))
+}
+
 /// The type of `types` that comes nearest to carrying `ask`, and what it misses.
 pub(super) fn nearest_type(
     world: &World<'_>,

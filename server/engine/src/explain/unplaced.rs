@@ -1,11 +1,12 @@
 //! Why pods have no place. Pods that look alike share one explanation, so ten thousand failed replicas cost one.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
 use crate::input::PlanningInput;
-use crate::model::{NodePool, Pod, Text, Timestamp};
+use crate::model::{NodePool, Pod, PodAffinityTerm, Text, Timestamp};
 use crate::plan::{Plan, Reason, ReasonCode, Unschedulable};
 
 use super::ask::Ask;
@@ -16,7 +17,7 @@ use super::relax::{fits_if, obstacles};
 use super::standing::{bars_whatever_the_room, topology_refuses};
 use super::topology::{Topology, selects_pod};
 use super::wording::{amount, and, needed, selector, some};
-use super::world::World;
+use super::world::{Resident, World};
 
 /// Kinds of failed pods for which relaxations are tried; trials cost a search of all pools each, and beyond this many kinds
 /// nobody reads them one by one. Reasons are given for every kind.
@@ -24,8 +25,8 @@ const MOST_RELAXED: usize = 100;
 /// A node is worth naming when it misses at most this share of what the pod asks for, in millionths.
 const NEAR_MISS: i64 = 500_000;
 
-/// What tells pods apart as far as reasons go.
-type Kind<'i> = (u32, u32, Option<u32>, &'i Text, Option<Timestamp>, Option<&'i Text>);
+/// What tells pods apart as far as reasons go. Of their labels only what the rules between pods see of them.
+type Kind<'i> = (u32, Rc<[bool]>, Option<u32>, &'i Text, Option<Timestamp>, Option<&'i Text>);
 
 /// Why each pod of `plan.unschedulable` has no place, by pod: one reason for each pool that could be thought of (static
 /// pools cannot), or reasons without a pool where no pool could change anything; and what would make it fit.
@@ -43,8 +44,9 @@ pub fn unschedulable_among(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u3
     let world = World::new(input, plan);
     let mut known: FxHashMap<Kind<'_>, usize> = FxHashMap::default();
     let mut explained: Vec<Unschedulable> = Vec::new();
+    let mut looks = Looks::of(&world);
     for pod in pods {
-        let kind = kind(input, &input.pods[pod as usize]);
+        let kind = kind(input, &input.pods[pod as usize], &mut looks);
         let kinds = known.len();
         let like = *known.entry(kind).or_insert(explained.len());
         let (reasons, fits_if) = match explained.get(like) {
@@ -57,10 +59,46 @@ pub fn unschedulable_among(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u3
 }
 
 /// Creation counts only where a pool waits for spot.
-fn kind<'i>(input: &'i PlanningInput, pod: &'i Pod) -> Kind<'i> {
+fn kind<'i>(input: &'i PlanningInput, pod: &'i Pod, looks: &mut Looks<'_>) -> Kind<'i> {
     let waits = input.pools.iter().any(|pool| pool.rules.spot_fallback_after_ms.is_some());
     let created = pod.created.filter(|_| waits);
-    (pod.shape, pod.labels, pod.volumes, &pod.namespace, created, pod.invalid.as_ref())
+    (pod.shape, looks.at(pod), pod.volumes, &pod.namespace, created, pod.invalid.as_ref())
+}
+
+/// What rules between pods see of a pod's labels: its own hard ones, and the required anti-affinity of pods that have a
+/// place.
+struct Looks<'w> {
+    world: &'w World<'w>,
+    /// Namespace and term of those who refuse others.
+    refusals: BTreeSet<(&'w Text, &'w PodAffinityTerm)>,
+    known: FxHashMap<(u32, u32, Text), Rc<[bool]>>,
+}
+
+impl<'w> Looks<'w> {
+    fn of(world: &'w World<'w>) -> Self {
+        let terms = |resident: &'w Resident| {
+            let terms = &world.input.shapes[resident.shape as usize].pod_anti_affinity;
+            terms.iter().map(move |term| (&resident.namespace, term))
+        };
+        Self { world, refusals: world.residents.iter().flat_map(terms).collect(), known: FxHashMap::default() }
+    }
+
+    /// Which rules mean `pod`, in a fixed order.
+    fn at(&mut self, pod: &Pod) -> Rc<[bool]> {
+        let key = (pod.shape, pod.labels, pod.namespace.clone());
+        if let Some(known) = self.known.get(&key) {
+            return Rc::clone(known);
+        }
+        let (world, labels) = (self.world, &self.world.input.label_sets[pod.labels as usize]);
+        let shape = &world.input.shapes[pod.shape as usize];
+        let meant = |owner: &Text, term: &PodAffinityTerm| selects_pod(world, term, owner, &pod.namespace, labels);
+        let spread = shape.spread.iter().map(|own| own.selector.as_ref().is_some_and(|it| it.matches(labels)));
+        let affinity = shape.pod_affinity.iter().map(|term| meant(&pod.namespace, term));
+        let refusals = self.refusals.iter().map(|(owner, term)| meant(owner, term));
+        let seen: Rc<[bool]> = spread.chain(affinity).chain(refusals).collect();
+        self.known.insert(key, Rc::clone(&seen));
+        seen
+    }
 }
 
 /// Reasons and relaxations for one pod.

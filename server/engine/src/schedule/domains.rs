@@ -233,8 +233,21 @@ impl Packing<'_, '_> {
         universe.iter().map(|domain| self.topology.tally(group, *domain).matched).min().unwrap_or(0)
     }
 
-    /// Domains that a machine which counts for the rule may be in, and how many of them have one for sure.
+    /// Domains that a machine which counts for the rule may be in, and how many of them have one for sure. They stay the
+    /// same until a pod is placed.
     fn present(&mut self, class: u32, own: usize) -> (Rc<[DomainId]>, usize) {
+        let asked = (class, own, self.events.len());
+        if let Some((known, found)) = &self.present
+            && *known == asked
+        {
+            return found.clone();
+        }
+        let found = self.find_present(class, own);
+        self.present = Some((asked, found.clone()));
+        found
+    }
+
+    fn find_present(&mut self, class: u32, own: usize) -> (Rc<[DomainId]>, usize) {
         let owned = self.problem.classes[class as usize].owned[own].clone();
         let mut certain: BTreeSet<DomainId> = self.domains_of_rooms(&owned).collect();
         let mut possible: BTreeSet<DomainId> = BTreeSet::new();

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::axis::Amounts;
+use super::axis::{self, Amounts};
 use super::fits::FitId;
 use super::stall::Stall;
 use crate::model::HostPort;
@@ -14,6 +14,8 @@ pub(super) struct Market {
     stall: Arc<Stall>,
     /// What pods can use of each of [`Stall::machines`], DaemonSets already taken off.
     pub(super) rooms: Vec<Amounts>,
+    /// The most of each resource that any machine leaves, DaemonSets taken off.
+    pub(super) most: Amounts,
     /// Host ports that DaemonSets take on every machine they suit.
     pub(super) daemon_ports: Vec<HostPort>,
     /// DaemonSets (by index) with the launch options that they suit, one fit per alternative.
@@ -21,10 +23,24 @@ pub(super) struct Market {
 }
 
 impl Market {
+    /// Notes the most of each resource; when DaemonSets are taken off.
+    pub(super) fn measure(&mut self) {
+        let mut rooms = self.rooms.iter();
+        self.most = rooms.next().cloned().unwrap_or_default();
+        for room in rooms {
+            self.most.iter_mut().zip(room).for_each(|(most, have)| *most = (*most).max(*have));
+        }
+    }
+
+    /// Whether, resource by resource, some machine holds `request`.
+    pub(super) fn could_hold(&self, request: &[i64]) -> bool {
+        !self.rooms.is_empty() && axis::fits(request, &self.most)
+    }
+
     /// The market at `stall`; DaemonSets are taken off later.
     pub(super) fn of(stall: Arc<Stall>) -> Self {
         let rooms = stall.rooms();
-        Self { stall, rooms, daemon_ports: Vec::new(), daemons: Vec::new() }
+        Self { stall, rooms, most: Amounts::new(), daemon_ports: Vec::new(), daemons: Vec::new() }
     }
 }
 

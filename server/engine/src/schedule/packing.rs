@@ -63,6 +63,8 @@ pub(super) enum Reach {
 
 type OpenRooms<'i> = FxHashMap<(SmallVec<[ReqId; 1]>, &'i [Toleration]), Rc<BitSet>>;
 type ClassFits = Rc<[FitId]>;
+/// Class, rule and number of events; domains that are possible, and how many of them are certain.
+type Present = ((u32, usize, usize), (Rc<[DomainId]>, usize));
 
 /// The state of one packing.
 #[derive(Debug)]
@@ -96,6 +98,8 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) class_fits: FxHashMap<(u32, Softs, u32, bool), ClassFits>,
     pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
     pub(super) universes: FxHashMap<(u32, usize), Rc<[DomainId]>>,
+    /// The domains that were present for a rule of a class when there were so many events.
+    pub(super) present: Option<Present>,
     /// Cohorts that may have room for somebody, by index.
     pub(super) live: Vec<u32>,
     /// Classes in the order in which they are served, with the pods that wait; those from `line_at` on are still to come.
@@ -140,6 +144,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             class_fits: FxHashMap::default(),
             fit_domains: FxHashMap::default(),
             universes: FxHashMap::default(),
+            present: None,
             live: Vec::new(),
             line: Vec::new(),
             line_at: 0,
@@ -163,13 +168,15 @@ impl<'p, 'i> Packing<'p, 'i> {
             self.least_on_hosts = self.find_least_on_hosts(class);
         }
         let mut left = count;
+        let buyable = self.problem.markets.iter().flatten().any(|market| market.could_hold(&needs.request));
         for whole in [true, false] {
             if whole && !self.must_gather(class) {
                 continue;
             }
             for (reach, avoid) in [(Reach::Rooms, true), (Reach::Rooms, false), (Reach::Buy, true), (Reach::Buy, false)]
             {
-                if left > 0 && !self.steps.are_spent() && !(reach == Reach::Rooms && self.rooms.is_empty()) {
+                let possible = if reach == Reach::Rooms { !self.rooms.is_empty() } else { buyable };
+                if left > 0 && possible && !self.steps.are_spent() {
                     (self.avoid_discouraged, self.whole_only) = (avoid, whole);
                     left -= self.place_softly(class, left, reach);
                 }

@@ -62,6 +62,7 @@ pub(super) fn compile<'i>(input: &'i PlanningInput, memo: &mut Memo) -> (Problem
     for (at, market) in (0_u32..).zip(&mut markets) {
         if let Some(market) = market {
             charge_daemons(input, at, market, &axis, &mut fits);
+            market.measure();
         }
     }
     let worth = super::worth::of(&classes, &markets, axis.len());

@@ -29,3 +29,16 @@ fn pods_that_wait_for_different_times_are_told_apart() {
         .collect();
     assert_eq!(left, [true, true]);
 }
+
+#[test]
+fn pods_of_a_stateful_set_share_one_explanation_although_each_has_a_label_of_its_own() {
+    let mut world = World::new().pool(pool("general")).pods(150, "db", asks(9000, 1));
+    for pod in &mut world.input.pods {
+        let mut labels = world.input.label_sets[pod.labels as usize].clone();
+        labels.insert("statefulset.kubernetes.io/pod-name".into(), pod.name.clone());
+        pod.labels = u32::try_from(world.input.label_sets.len()).unwrap();
+        world.input.label_sets.push(labels);
+    }
+    // Relaxations are looked for as long as there are at most a hundred kinds of pods; here there is one.
+    assert!(world.explained().iter().all(|one| one.fits_if == ["fits if cpu is at most 7.91"]));
+}

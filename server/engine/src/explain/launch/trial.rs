@@ -17,7 +17,7 @@ use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, NODES};
 use crate::model::taints::first_barring;
 use crate::model::{HostPort, InstanceType, NodePool, Operator, Requirement, Requirements, Text};
 
-use super::{Blocked, Launch, excess};
+use super::{Blocked, Launch, keeps_limits};
 
 /// A pod before a pool.
 pub(super) struct Trial<'t> {
@@ -237,7 +237,7 @@ impl Trial<'_> {
             return Err(Blocked::NodeLimit);
         }
         let mut within: BTreeMap<u32, bool> = BTreeMap::new();
-        let mut keeps = |t: u32| *within.entry(t).or_insert_with(|| self.excess(t).is_empty());
+        let mut keeps = |t: u32| *within.entry(t).or_insert_with(|| self.keeps_limits(t));
         let kept: Vec<Launch> = launches.iter().copied().filter(|launch| keeps(launch.instance)).collect();
         if kept.is_empty() {
             let types: BTreeSet<u32> = launches.iter().map(|launch| launch.instance).collect();
@@ -246,8 +246,8 @@ impl Trial<'_> {
         Ok(kept)
     }
 
-    fn excess(&self, t: u32) -> Vec<(Text, i64)> {
-        excess(self.world, self.index, t)
+    fn keeps_limits(&self, t: u32) -> bool {
+        keeps_limits(self.world, self.index, t)
     }
 
     pub(super) fn has_no_node_left(&self) -> bool {
@@ -279,7 +279,7 @@ impl Trial<'_> {
         !market.oversized(instance)
             && !self.ask.shape.host_ports.iter().any(conflicts)
             && self.ask.drivers().into_iter().all(|driver| self.attaches(t, driver))
-            && (limits || self.excess(t).is_empty())
+            && (limits || self.keeps_limits(t))
     }
 
     /// Keeps the launches that no topology rule bars.

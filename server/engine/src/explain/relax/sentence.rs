@@ -13,7 +13,7 @@ use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
 use crate::model::taints::first_barring;
 use crate::model::{MicroUsd, NotReady, Requirement, Taint, Text};
 
-use super::{Relaxation, fits, fits_by};
+use super::{Relaxation, fits_by};
 
 impl Relaxation {
     /// What has to change, exactly, for `ask` to fit; everything else that gives way is applied to `ask` already.
@@ -60,10 +60,12 @@ fn less(world: &World<'_>, ask: &Ask<'_>, name: &Text) -> Option<String> {
     amounts.extend((0_u32..).zip(&world.input.nodes).map(|(at, _)| world.room(at).get(name)));
     amounts.extend((0_u32..).zip(&world.plan.nodes).map(|(at, _)| world.most_room(at).get(name)));
     let amounts: Vec<i64> = amounts.into_iter().filter(|amount| (0..asked).contains(amount)).collect();
+    // The amount changes no count.
+    let topology = Topology::of(world, ask);
     let with = |amount: i64| {
         let mut smaller = ask.clone();
         smaller.shape.requests.set(name.clone(), amount);
-        fits(world, &smaller)
+        fits_by(world, &smaller, &topology)
     };
     let (mut low, mut high) = (0, amounts.len());
     while high - low > 1 {
