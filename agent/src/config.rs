@@ -6,6 +6,7 @@ mod layers;
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +67,12 @@ pub struct Config {
     pub region: String,
     /// The API server and the agent's place on it.
     pub kubernetes: KubernetesConfig,
+    /// `agent.karpenter-absent`.
+    pub karpenter_absent: bool,
+    /// `agent.probe-address`.
+    pub probe_address: Option<SocketAddr>,
+    /// What the agent does not do, whatever a server says.
+    pub guard: GuardConfig,
     /// `log.filter`.
     pub log_filter: String,
     /// `log.format` is `json`.
@@ -112,6 +119,15 @@ pub struct KubernetesConfig {
     pub identity: Option<String>,
     /// `kubernetes.streaming-lists`.
     pub streaming_lists: bool,
+}
+
+/// The agent's own bound on removals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuardConfig {
+    /// `guard.removals`; 0 sets no bound.
+    pub removals: usize,
+    /// `guard.window`.
+    pub window: Duration,
 }
 
 /// A command line, read.
@@ -191,6 +207,9 @@ impl Config {
                 identity: layers.optional("kubernetes.identity"),
                 streaming_lists: layers.switch("kubernetes.streaming-lists")?,
             },
+            karpenter_absent: layers.switch("agent.karpenter-absent")?,
+            probe_address: layers.address("agent.probe-address")?,
+            guard: GuardConfig { removals: layers.count("guard.removals")?, window: layers.duration("guard.window")? },
             log_filter: layers.text("log.filter"),
             log_json: layers.text("log.format") == "json",
         };
@@ -272,7 +291,7 @@ pub fn print(layers: &Layers) -> String {
         let (value, origin) = layers.get(key.path);
         let _infallible = match value {
             "" => writeln!(text, "# {name} is not set"),
-            value if key.kind == Kind::Switch => writeln!(text, "{name} = {value} # {origin}"),
+            value if matches!(key.kind, Kind::Switch | Kind::Count) => writeln!(text, "{name} = {value} # {origin}"),
             value => writeln!(text, "{name} = {} # {origin}", toml::Value::from(value)),
         };
     }

@@ -37,6 +37,10 @@ const DEFINITIONS_BEFORE_REFRESH: usize = 100_000;
 /// server that welcomes an agent and ends the stream as soon as it sees the picture does so again with the next one.
 const LIVED_MS: i64 = 3_000;
 
+/// The server's clock may be so far from ours, in milliseconds, before it is told. Moments that bind us come as what is left of
+/// them, so nothing is done early or late; but what people read in the cluster and at the server does not agree.
+const CLOCK_MAY_DIFFER_MS: i64 = 30_000;
+
 /// What a shell has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
@@ -48,6 +52,8 @@ pub enum Output {
     RaiseEpoch(u64),
     /// Carry this out and hand the result to [`Link::finished`].
     CarryOut(Box<v1::Instruction>),
+    /// Tell people that our clock is so many milliseconds ahead of the server's; less than 0 when it is behind.
+    ClockDiffers(i64),
     /// End the stream, for this reason.
     HangUp(String),
 }
@@ -63,6 +69,8 @@ pub struct Speaker {
     pub kubernetes_version: String,
     /// Region; empty when not known.
     pub region: String,
+    /// A person has said that no Karpenter is at work in the cluster, whatever is found there.
+    pub karpenter_absent: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +137,7 @@ impl Link {
             highest_epoch: self.highest_epoch,
             region: self.speaker.region.clone(),
             kubernetes_version: self.speaker.kubernetes_version.clone(),
+            karpenter_absent: self.speaker.karpenter_absent,
         };
         self.say(connect_request::Message::Hello(hello), now)
     }
@@ -219,7 +228,7 @@ impl Link {
         if !self.is_welcome() || now.saturating_sub(self.last_said) < self.heartbeat_ms {
             return Vec::new();
         }
-        let heartbeat = v1::Heartbeat { last_sequence: self.sequence };
+        let heartbeat = v1::Heartbeat { last_sequence: self.sequence, sent_at_ms: now };
         vec![Output::Say(self.say(connect_request::Message::Heartbeat(heartbeat), now))]
     }
 
@@ -251,6 +260,10 @@ impl Link {
         self.phase = Phase::Welcome;
         self.welcome_at = now;
         let mut outputs = self.raise_epoch(welcome.epoch);
+        let ahead = now.saturating_sub(welcome.sent_at_ms);
+        if welcome.sent_at_ms != 0 && ahead.saturating_abs() > CLOCK_MAY_DIFFER_MS {
+            outputs.push(Output::ClockDiffers(ahead));
+        }
         outputs.push(Output::TakeSnapshot);
         outputs
     }
@@ -262,6 +275,7 @@ impl Link {
         if self.is_too_high(instruction.epoch) {
             return vec![self.refuse_epoch(instruction.epoch)];
         }
+        let instruction = by_our_clock(instruction, now);
         match self.ledger.judge(&instruction, self.highest_epoch, now) {
             Verdict::Answer(ack) => vec![self.say_ack(ack, now)],
             Verdict::UnderWay => Vec::new(),
@@ -315,6 +329,20 @@ impl Link {
         self.last_said = now;
         v1::ConnectRequest { message: Some(message) }
     }
+}
+
+/// The instruction with its moments by our clock, which shows `now`. A server that does not say what is left of them goes by its
+/// own, and there is nothing better.
+fn by_our_clock(mut instruction: v1::Instruction, now: i64) -> v1::Instruction {
+    if let Some(remaining) = instruction.remaining_ms {
+        instruction.deadline_ms = now.saturating_add(remaining);
+    }
+    if let Some(v1::instruction::Action::DrainNode(drain)) = &mut instruction.action
+        && let Some(left) = drain.force_in_ms
+    {
+        drain.force_at_ms = Some(now.saturating_add(left));
+    }
+    instruction
 }
 
 #[cfg(test)]

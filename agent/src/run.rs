@@ -49,6 +49,8 @@ pub struct Target {
     pub cluster_name: String,
     /// Region; empty when not known.
     pub region: String,
+    /// A person has said that no Karpenter is at work in the cluster.
+    pub karpenter_absent: bool,
     /// Makes the waits between connections differ from agent to agent.
     pub seed: u64,
 }
@@ -154,6 +156,7 @@ fn speaker<C: Cluster>(target: &Target, cluster: &C) -> Speaker {
         cluster_uid: identity.uid,
         kubernetes_version: identity.kubernetes_version,
         region: target.region.clone(),
+        karpenter_absent: target.karpenter_absent,
     }
 }
 
@@ -275,6 +278,10 @@ impl<C: Cluster> Agent<C> {
                 }
                 Output::RaiseEpoch(epoch) => self.cluster.raise_epoch(epoch).await?,
                 Output::CarryOut(instruction) => self.begin(*instruction),
+                Output::ClockDiffers(ahead_ms) => warn!(
+                    ahead_ms,
+                    "the agent's clock differs from the server's; set both by NTP (instructions are judged by the time left)"
+                ),
                 Output::HangUp(reason) => return Err(Parting::HungUp(reason)),
             }
         }
@@ -329,6 +336,7 @@ mod tests {
             credentials: Credentials::default(),
             cluster_name: "blue".into(),
             region: String::new(),
+            karpenter_absent: false,
             seed: 1,
         }
     }

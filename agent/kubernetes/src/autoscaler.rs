@@ -1,30 +1,55 @@
-//! Other autoscalers in the cluster, by the leases of their leader election.
+//! Other autoscalers in the cluster.
+//!
+//! Cluster Autoscaler is known by the Lease of its leader election. Karpenter is looked for more widely, because each NodeClaim that is
+//! made beside a live one is bought twice: its Lease may lie in any namespace, or there is none when leader election is off. It is at
+//! work when its Lease is renewed, when a Deployment of its name is above 0 replicas, or when it wrote to a NodePool, NodeClaim or
+//! EC2NodeClass a short while ago. A person who knows better says so in the agent's configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleetwright_proto::v1;
 use serde::Deserialize;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::api::Api;
-use crate::error::gone_is_fine;
+use crate::error::{ApiError, gone_is_fine};
 use crate::moment::{millis, now_ms};
 use crate::picture::Picture;
-use crate::resource::LEASE;
+use crate::resource::{DEPLOYMENT, LEASE};
 
-/// Leases are looked at this often: an autoscaler that starts is noticed before it buys, for its own batching takes longer.
+/// Autoscalers are looked for this often: one that starts is noticed before it buys, for its own batching takes longer.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Name of the autoscaler, namespace and name of its lease: where Karpenter and Cluster Autoscaler keep it by default.
-const KNOWN: [(&str, &str, &str); 2] = [
-    ("karpenter", "kube-system", "karpenter-leader-election"),
-    ("cluster-autoscaler", "kube-system", "cluster-autoscaler"),
-];
+/// A write of Karpenter's shows for this long that it is at work, in milliseconds: it writes to its pools every few minutes at most.
+const WROTE_MS: i64 = 15 * 60_000;
+
+/// Karpenter.
+const KARPENTER: &str = "karpenter";
+
+/// Its leader election's Lease (Karpenter: the default name; the namespace is a setting).
+const KARPENTER_LEASE: &str = "karpenter-leader-election";
+
+/// Cluster Autoscaler, and namespace and name of its Lease.
+const CLUSTER_AUTOSCALER: (&str, &str, &str) = ("cluster-autoscaler", "kube-system", "cluster-autoscaler");
+
+#[derive(Debug, Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+struct List<T> {
+    items: Vec<T>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    namespace: String,
+    name: String,
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct LeaseJson {
+    metadata: Meta,
     spec: LeaseSpecJson,
 }
 
@@ -36,52 +61,145 @@ struct LeaseSpecJson {
     renew_time: Option<String>,
 }
 
-/// Looks out for other autoscalers, for ever.
-pub(crate) async fn look_out(api: Api, picture: Arc<Picture>) {
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DeploymentJson {
+    metadata: Meta,
+    spec: DeploymentSpecJson,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DeploymentSpecJson {
+    replicas: Option<i64>,
+}
+
+/// Looks out for other autoscalers, for ever. With `karpenter_absent` a person has said that there is no Karpenter.
+pub(crate) async fn look_out(api: Api, picture: Arc<Picture>, karpenter_absent: bool) {
+    let mut overruled = false;
     loop {
-        for (name, namespace, lease) in KNOWN {
-            match gone_is_fine(api.get::<LeaseJson>(&LEASE.one(namespace, lease)).await) {
-                Ok(found) => picture.autoscaler(record(name, found, now_ms())),
-                // What was known stays: an API server that does not answer says nothing about who is at work.
-                Err(error) => warn!(autoscaler = name, %error, "cannot see whether another autoscaler is at work"),
+        let (name, namespace, lease) = CLUSTER_AUTOSCALER;
+        match gone_is_fine(api.get::<LeaseJson>(&LEASE.one(namespace, lease)).await) {
+            Ok(found) => picture.autoscaler(record(name, &found.into_iter().collect::<Vec<_>>(), &[], 0, now_ms())),
+            // What was known stays: an API server that does not answer says nothing about who is at work.
+            Err(error) => warn!(autoscaler = name, %error, "cannot see whether another autoscaler is at work"),
+        }
+        match karpenter(&api, &picture).await {
+            Ok(found) if karpenter_absent && found.live => {
+                if !overruled {
+                    let evidence = &found.evidence;
+                    warn!(evidence, "agent.karpenter-absent overrules that Karpenter looks alive");
+                }
+                overruled = true;
+                picture.autoscaler(v1::AutoscalerRecord { name: found.name, ..v1::AutoscalerRecord::default() });
             }
+            Ok(found) => {
+                if overruled {
+                    info!("nothing shows any more that Karpenter is alive");
+                }
+                overruled = false;
+                picture.autoscaler(found);
+            }
+            Err(error) => warn!(autoscaler = KARPENTER, %error, "cannot see whether another autoscaler is at work"),
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
-fn record(name: &str, lease: Option<LeaseJson>, now: i64) -> v1::AutoscalerRecord {
-    let spec = lease.unwrap_or_default().spec;
-    let renewed_at_ms = millis(spec.renew_time.as_deref());
-    let held = spec.holder_identity.is_some_and(|holder| !holder.is_empty());
-    let lasts = spec.lease_duration_seconds.unwrap_or_default() * 1_000;
-    v1::AutoscalerRecord { name: name.to_owned(), live: held && now < renewed_at_ms + lasts, renewed_at_ms }
+/// Whether Karpenter is at work, and what shows it. Lists that may be a moment old are asked for, which cost the API server no read of
+/// its store.
+async fn karpenter(api: &Api, picture: &Picture) -> Result<v1::AutoscalerRecord, ApiError> {
+    let leases = format!("{}?fieldSelector=metadata.name%3D{KARPENTER_LEASE}&resourceVersion=0", LEASE.all());
+    let leases: List<LeaseJson> = api.get(&leases).await?;
+    let deployments =
+        format!("{}?labelSelector=app.kubernetes.io%2Fname%3D{KARPENTER}&resourceVersion=0", DEPLOYMENT.all());
+    let deployments: List<DeploymentJson> = api.get(&deployments).await?;
+    Ok(record(KARPENTER, &leases.items, &deployments.items, picture.karpenter_last_wrote(), now_ms()))
+}
+
+/// What these leases and deployments, and a last write at `wrote`, say of an autoscaler at `now`.
+fn record(
+    name: &str,
+    leases: &[LeaseJson],
+    deployments: &[DeploymentJson],
+    wrote: i64,
+    now: i64,
+) -> v1::AutoscalerRecord {
+    let renewed = |lease: &LeaseJson| millis(lease.spec.renew_time.as_deref());
+    let held = |lease: &&LeaseJson| {
+        let holder = lease.spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty());
+        holder && now < renewed(lease) + lease.spec.lease_duration_seconds.unwrap_or_default() * 1_000
+    };
+    // A Deployment that does not say has one replica (Kubernetes: the default).
+    let runs = |deployment: &&DeploymentJson| deployment.spec.replicas.unwrap_or(1) > 0;
+    let lease = leases
+        .iter()
+        .find(held)
+        .map(|lease| format!("its Lease {}/{} is renewed", lease.metadata.namespace, lease.metadata.name));
+    let deployment = || {
+        deployments.iter().find(runs).map(|found| {
+            let (Meta { namespace, name }, replicas) = (&found.metadata, found.spec.replicas.unwrap_or(1));
+            format!("Deployment {namespace}/{name} has {replicas} replicas")
+        })
+    };
+    let write = || {
+        let lately = wrote != 0 && now < wrote + WROTE_MS;
+        lately
+            .then(|| format!("it wrote to a NodePool, NodeClaim or EC2NodeClass within {} minutes", WROTE_MS / 60_000))
+    };
+    let evidence = lease.or_else(deployment).or_else(write);
+    v1::AutoscalerRecord {
+        name: name.to_owned(),
+        live: evidence.is_some(),
+        renewed_at_ms: leases.iter().map(renewed).max().unwrap_or_default(),
+        evidence: evidence.unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn lease(holder: &str) -> Option<LeaseJson> {
-        // 2026-01-01T00:00:00Z is 1,767,225,600 s after 1970.
-        serde_json::from_value(serde_json::json!({ "spec": {
-            "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z",
-        } }))
+    /// 2026-01-01T00:00:00Z is 1,767,225,600 s after 1970.
+    const RENEWED: i64 = 1_767_225_600_000;
+
+    fn lease(namespace: &str, holder: &str) -> LeaseJson {
+        serde_json::from_value(json!({
+            "metadata": { "namespace": namespace, "name": KARPENTER_LEASE },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z" },
+        }))
         .unwrap()
     }
 
+    fn deployment(replicas: serde_json::Value) -> DeploymentJson {
+        let metadata = json!({ "namespace": "tools", "name": "karpenter" });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": { "replicas": replicas } })).unwrap()
+    }
+
     #[test]
-    fn an_autoscaler_is_live_while_its_lease_is_held_and_has_not_run_out() {
-        const RENEWED: i64 = 1_767_225_600_000;
+    fn an_autoscaler_is_live_while_its_lease_is_held_and_has_not_run_out_in_whatever_namespace() {
         for (holder, now, live) in
             [("karpenter-0", RENEWED + 14_999, true), ("karpenter-0", RENEWED + 15_000, false), ("", RENEWED, false)]
         {
-            let seen = record("karpenter", lease(holder), now);
+            let leases = [lease("kube-system", ""), lease("somewhere", holder)];
+            let seen = record(KARPENTER, &leases, &[], 0, now);
             assert_eq!((seen.live, seen.renewed_at_ms), (live, RENEWED), "{holder:?} at {now}");
+            assert_eq!(seen.evidence.contains("somewhere/karpenter-leader-election"), live);
         }
-        assert_eq!(
-            record("karpenter", None, RENEWED),
-            v1::AutoscalerRecord { name: "karpenter".into(), ..Default::default() }
-        );
+        let nothing = v1::AutoscalerRecord { name: KARPENTER.into(), ..Default::default() };
+        assert_eq!(record(KARPENTER, &[], &[], 0, RENEWED), nothing);
+    }
+
+    #[test]
+    fn a_karpenter_without_leader_election_is_known_by_its_deployment_or_by_what_it_writes() {
+        let by = |deployments: &[DeploymentJson], wrote| record(KARPENTER, &[], deployments, wrote, RENEWED).evidence;
+        assert_eq!(by(&[deployment(json!(0)), deployment(json!(2))], 0), "Deployment tools/karpenter has 2 replicas");
+        assert_eq!(by(&[deployment(json!(null))], 0), "Deployment tools/karpenter has 1 replicas");
+        assert_eq!(by(&[deployment(json!(0))], 0), "");
+        // 15 minutes are 900,000 ms.
+        assert_eq!(by(&[], RENEWED - 900_000), "");
+        assert!(by(&[], RENEWED - 899_999).contains("wrote"));
     }
 }

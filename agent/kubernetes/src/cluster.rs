@@ -13,13 +13,29 @@ use crate::epoch::EpochStore;
 use crate::error::ApiError;
 use crate::hints::{self, Registrations};
 use crate::obey;
+use crate::obey::drain::roster::Roster;
+use crate::obey::drain::volumes::Attachments;
 use crate::obey::drain::{self, Ordered};
 use crate::obey::event::{Events, Said};
+use crate::obey::guard::Guard;
 use crate::picture::Picture;
 use crate::watch;
 
 /// A picture that is not complete by then is reported as missing; the next attempt waits again.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How an agent conducts itself in its cluster.
+#[derive(Debug)]
+pub struct Conduct {
+    /// Whoever this process is, for people who read events.
+    pub instance: String,
+    /// Whether the API server is asked to stream what is there; otherwise it is asked for lists in pages.
+    pub streaming_lists: bool,
+    /// A person has said that no Karpenter is at work there.
+    pub karpenter_absent: bool,
+    /// What is not done, whatever a server says.
+    pub guard: Guard,
+}
 
 /// A cluster.
 pub struct Kubernetes {
@@ -32,29 +48,54 @@ pub struct Kubernetes {
     events: Events,
     registrations: Registrations,
     ordered: Ordered,
+    guard: Guard,
+    roster: Roster,
+    attachments: Attachments,
     /// The watches; they end with the cluster.
     _watches: JoinSet<()>,
 }
 
 impl Kubernetes {
-    /// Begins to watch a cluster. `epochs` is where the highest epoch is kept; without `streaming_lists` the API server is asked
-    /// for lists in pages.
+    /// Begins to watch a cluster. `epochs` is where the highest epoch is kept.
     #[must_use]
-    pub fn watch(api: Api, identity: Identity, instance: String, epochs: EpochStore, streaming_lists: bool) -> Self {
+    pub fn watch(api: Api, identity: Identity, epochs: EpochStore, conduct: Conduct) -> Self {
         let picture = Arc::new(watch::blank());
-        let mut watches = watch::begin(&api, &picture, streaming_lists);
-        watches.spawn(autoscaler::look_out(api.clone(), Arc::clone(&picture)));
+        let mut watches = watch::begin(&api, &picture, conduct.streaming_lists);
+        watches.spawn(autoscaler::look_out(api.clone(), Arc::clone(&picture), conduct.karpenter_absent));
+        Self::of(api, identity, epochs, conduct, picture, watches)
+    }
+
+    /// A cluster that these watches show.
+    fn of(
+        api: Api,
+        identity: Identity,
+        epochs: EpochStore,
+        conduct: Conduct,
+        picture: Arc<Picture>,
+        watches: JoinSet<()>,
+    ) -> Self {
         Self {
             api,
             identity,
-            instance,
+            instance: conduct.instance,
             picture,
             epochs,
             events: Events::default(),
             registrations: Registrations::default(),
             ordered: Ordered::default(),
+            guard: conduct.guard,
+            roster: Roster::default(),
+            attachments: Attachments::default(),
             _watches: watches,
         }
+    }
+
+    /// A cluster that nobody watches: its picture is what is put into it.
+    #[cfg(test)]
+    pub(crate) fn unwatched(api: Api, guard: Guard) -> Self {
+        let epochs = EpochStore::new(api.clone(), "default".to_owned(), "epochs".to_owned());
+        let conduct = Conduct { instance: "test".to_owned(), streaming_lists: true, karpenter_absent: false, guard };
+        Self::of(api, Identity::default(), epochs, conduct, Arc::new(watch::blank()), JoinSet::new())
     }
 
     /// Goes on with the drains that were under way when the replica that worked before ended. Completes when they do.
@@ -81,6 +122,18 @@ impl Kubernetes {
 
     pub(crate) fn ordered(&self) -> &Ordered {
         &self.ordered
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    pub(crate) fn attachments(&self) -> &Attachments {
+        &self.attachments
     }
 
     /// Whether this cluster's scheduler honours placement hints.

@@ -21,6 +21,7 @@ pub mod leader;
 mod moment;
 pub mod obey;
 pub mod picture;
+mod probe;
 pub mod program;
 pub mod resource;
 pub mod seen;

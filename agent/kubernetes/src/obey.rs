@@ -11,6 +11,7 @@
 pub mod claim;
 pub mod drain;
 pub mod event;
+pub mod guard;
 pub mod node;
 pub mod write;
 
@@ -25,6 +26,7 @@ use tracing::warn;
 
 use crate::cluster::Kubernetes;
 use crate::error::{ApiError, Kind};
+use crate::fields::text_at;
 use crate::resource::NODE_CLAIM;
 
 /// Annotation of a NodeClaim: epoch and generation of the newest instruction on it that was begun, as `epoch/generation`.
@@ -142,8 +144,14 @@ pub(crate) enum Admission {
 
 /// Notes on the NodeClaim that the instruction of this rank is begun, unless a newer one was.
 pub(crate) async fn admit(cluster: &Kubernetes, rank: Rank, name: &str) -> Result<Admission, ApiError> {
+    let claim: Value = cluster.api().get(&NODE_CLAIM.one("", name)).await?;
+    admit_claim(cluster, rank, claim).await
+}
+
+/// The same for a NodeClaim that was just read.
+pub(crate) async fn admit_claim(cluster: &Kubernetes, rank: Rank, claim: Value) -> Result<Admission, ApiError> {
+    let name = text_at(&claim, "/metadata/name");
     let path = NODE_CLAIM.one("", name);
-    let claim: Value = cluster.api().get(&path).await?;
     let noted = Rank::noted(&claim);
     if noted > rank {
         return Ok(Admission::Refused(stale(noted, name)));
@@ -164,7 +172,10 @@ pub(crate) fn stale(noted: Rank, name: &str) -> Done {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod ranks {
     use super::*;
 
     #[test]

@@ -2,10 +2,13 @@
 //!
 //! Only what the server is told is kept, so an update that changes nothing of that (a heartbeat, an annotation of others) ends
 //! here. A picture that is taken again, after the API server has forgotten where a watch stood, is compared with the one that is
-//! held: what has not changed is not told again, and what is missing is told as removed.
+//! held: what has not changed is not told again, and what is missing is told as removed. When much is missing, the whole picture is
+//! told anew instead: removals look like what happened in the cluster, while a snapshot that lacks so much is one that the server
+//! may doubt.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +16,9 @@ use agent::{ClusterError, Observed, Seen};
 use fleetwright_proto::v1;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
+use tracing::warn;
 
+use crate::obey::drain::order::{self, Guest};
 use crate::seen::Row;
 
 /// Batches of changes that the agent may be behind. An agent that is further behind takes a picture again.
@@ -21,6 +26,18 @@ const CHANGES_BEHIND: usize = 1_024;
 
 /// Scale-ups of others that are remembered at most: those of pods that the watch of pods has not shown yet are among them.
 const SCALE_UPS: usize = 20_000;
+
+/// A picture that is taken again and lacks more than this many objects and more than this share of them, in percent, of what was
+/// there is told as a whole. The server doubts snapshots that lack half; what it is to judge must reach it long before.
+const MUCH_MISSING: (usize, usize) = (3, 10);
+
+/// What stands in the way of a picture of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Missing {
+    why: String,
+    /// Decisions are made without it.
+    dispensable: bool,
+}
 
 /// What happened to one object.
 #[derive(Debug)]
@@ -39,7 +56,9 @@ type Kinds = BTreeMap<v1::ObjectKind, BTreeMap<Key, Seen>>;
 pub struct Picture {
     inner: Mutex<Inner>,
     /// Kinds of which there is no picture yet, each with what stands in the way.
-    missing: watch::Sender<BTreeMap<v1::ObjectKind, String>>,
+    missing: watch::Sender<BTreeMap<v1::ObjectKind, Missing>>,
+    /// When Karpenter last wrote to an object, in milliseconds since 1970.
+    karpenter_wrote: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -55,32 +74,42 @@ impl Picture {
     /// A picture that is complete when each of `kinds` has been seen.
     #[must_use]
     pub fn of(kinds: impl IntoIterator<Item = v1::ObjectKind>) -> Self {
-        let missing = kinds.into_iter().map(|kind| (kind, "not asked yet".to_owned())).collect();
-        Self { inner: Mutex::default(), missing: watch::Sender::new(missing) }
+        let not_asked = Missing { why: "not asked yet".to_owned(), dispensable: false };
+        let missing = kinds.into_iter().map(|kind| (kind, not_asked.clone())).collect();
+        Self { inner: Mutex::default(), missing: watch::Sender::new(missing), karpenter_wrote: AtomicI64::new(0) }
     }
 
-    /// Everything that is seen, and every change after it.
+    /// Everything that is seen, and every change after it. Kinds that may not be seen and that decisions are made without are named
+    /// among the records.
     ///
     /// # Errors
-    /// [`ClusterError`] when some kind has not been seen after `patience`; it names the kind and the reason.
+    /// [`ClusterError`] when some other kind has not been seen after `patience`; it names the kind and the reason.
     pub async fn observe(&self, patience: Duration) -> Result<Observed, ClusterError> {
         let mut missing = self.missing.subscribe();
-        let complete = tokio::time::timeout(patience, missing.wait_for(BTreeMap::is_empty)).await;
-        if complete.is_err() {
-            return Err(self.whats_missing());
-        }
+        let enough = |missing: &BTreeMap<_, Missing>| missing.values().all(|one| one.dispensable);
+        let unseen: Vec<Seen> = match tokio::time::timeout(patience, missing.wait_for(enough)).await {
+            Ok(Ok(missing)) => missing.iter().map(|(kind, missing)| unseen(*kind, &missing.why)).collect(),
+            _ => return Err(self.whats_missing()),
+        };
         let (watcher, changes) = mpsc::channel(CHANGES_BEHIND);
         let mut inner = self.inner();
-        let records = inner.records();
+        let mut records = inner.records();
+        records.extend(unseen);
         inner.watcher = Some(watcher);
         Ok(Observed { records, changes })
     }
 
-    /// Everything of one kind: what is not among `rows` is gone.
-    pub fn replace(&self, kind: v1::ObjectKind, rows: Vec<Row>) {
+    /// Everything of one kind: what is neither among `rows` nor `unread`, which are there and cannot be read, is gone.
+    pub fn replace(&self, kind: v1::ObjectKind, rows: Vec<Row>, unread: &[(String, String)]) {
         let mut inner = self.inner();
         let mut before = inner.kinds.remove(&kind).unwrap_or_default();
+        let there = before.len();
         let mut seen = Vec::new();
+        for key in unread {
+            if let Some(held) = before.remove(key) {
+                inner.kinds.entry(kind).or_default().insert(key.clone(), held);
+            }
+        }
         for row in rows {
             let held = before.remove(&(row.namespace.clone(), row.name.clone()));
             if let Some(held) = held {
@@ -88,12 +117,29 @@ impl Picture {
             }
             seen.extend(inner.apply(kind, Change::There(row)));
         }
+        let (few, percent) = MUCH_MISSING;
+        let gone = before.len();
+        let much = gone > few && gone * 100 > percent * there;
         for ((namespace, name), _) in before {
             seen.push(Seen::removed(kind, namespace, name));
         }
+        if much {
+            warn!(
+                kind = word(kind),
+                gone, there, "a picture that was taken again lacks much of what was there; all of it is told anew"
+            );
+            inner.watcher = None;
+        }
         inner.tell(seen);
-        drop(inner);
-        self.missing.send_if_modified(|missing| missing.remove(&kind).is_some());
+        let mut dispensed = false;
+        self.missing.send_if_modified(|missing| {
+            let known = missing.remove(&kind);
+            dispensed = known.as_ref().is_some_and(|known| known.dispensable);
+            known.is_some()
+        });
+        if dispensed {
+            inner.tell(vec![unseen(kind, "")]);
+        }
     }
 
     /// What happened to objects of one kind, in order.
@@ -106,14 +152,61 @@ impl Picture {
         inner.tell(seen);
     }
 
-    /// The picture of this kind cannot be had, for this reason. Changes nothing once it has been seen.
-    pub fn fails(&self, kind: v1::ObjectKind, reason: &str) {
-        self.missing.send_if_modified(|missing| {
-            if let Some(known) = missing.get_mut(&kind) {
-                reason.clone_into(known);
-            }
-            false
+    /// The picture of this kind cannot be had, for this reason; with `dispensable` decisions are made without it. Changes nothing once
+    /// it has been seen.
+    pub fn fails(&self, kind: v1::ObjectKind, reason: &str, dispensable: bool) {
+        let changed = self.missing.send_if_modified(|missing| {
+            let Some(known) = missing.get_mut(&kind) else { return false };
+            let changed = known.dispensable != dispensable;
+            *known = Missing { why: reason.to_owned(), dispensable };
+            changed
         });
+        if changed && dispensable {
+            warn!(
+                kind = word(kind),
+                reason, "decisions are made without objects of this kind, which the agent may not see"
+            );
+            self.inner().tell(vec![unseen(kind, reason)]);
+        }
+    }
+
+    /// Karpenter last wrote to some object at this moment, in milliseconds since 1970.
+    pub fn karpenter_wrote(&self, at_ms: i64) {
+        self.karpenter_wrote.fetch_max(at_ms, Ordering::Relaxed);
+    }
+
+    /// When Karpenter last wrote to an object that is watched; 0 when it never did.
+    #[must_use]
+    pub fn karpenter_last_wrote(&self) -> i64 {
+        self.karpenter_wrote.load(Ordering::Relaxed)
+    }
+
+    /// What shows that Karpenter is at work; `None` when nothing does.
+    #[must_use]
+    pub fn karpenter_at_work(&self) -> Option<String> {
+        let inner = self.inner();
+        inner.autoscalers.get("karpenter").filter(|record| record.live).map(|record| record.evidence.clone())
+    }
+
+    /// The pods that stand on these nodes at `now`, by node.
+    #[must_use]
+    pub(crate) fn guests(&self, nodes: &BTreeSet<String>, now: i64) -> BTreeMap<String, Vec<Guest>> {
+        let inner = self.inner();
+        let mut guests: BTreeMap<String, Vec<Guest>> = nodes.iter().map(|node| (node.clone(), Vec::new())).collect();
+        for seen in inner.kinds.get(&v1::ObjectKind::Pod).into_iter().flat_map(BTreeMap::values) {
+            let Seen::Pod { record, shape, volume_claims, .. } = seen else { continue };
+            if let Some(there) = guests.get_mut(&record.node_name) {
+                there.push(order::guest(record, shape, volume_claims.as_ref(), now));
+            }
+        }
+        guests
+    }
+
+    /// Whether there is a Node of this name.
+    #[must_use]
+    pub fn has_node(&self, name: &str) -> bool {
+        let key = (String::new(), name.to_owned());
+        self.inner().kinds.get(&v1::ObjectKind::Node).is_some_and(|nodes| nodes.contains_key(&key))
     }
 
     /// Whether there has been a picture of this kind.
@@ -144,11 +237,11 @@ impl Picture {
         }
     }
 
-    /// Another autoscaler is, or is not, at work. Told when that changes, not with every renewal of its lease.
+    /// Another autoscaler is, or is not, at work. Told when that, or what shows it, changes, not with every renewal of its lease.
     pub fn autoscaler(&self, record: v1::AutoscalerRecord) {
         let mut inner = self.inner();
         let known = inner.autoscalers.get(&record.name);
-        let changed = known.map_or(record.live, |known| known.live != record.live);
+        let changed = known.map_or(record.live, |known| known.live != record.live || known.evidence != record.evidence);
         if changed {
             inner.autoscalers.insert(record.name.clone(), record.clone());
             inner.tell(vec![Seen::plain(v1::change::Change::Autoscaler(record))]);
@@ -187,7 +280,9 @@ impl Picture {
 
     fn whats_missing(&self) -> ClusterError {
         let missing = self.missing.borrow();
-        let reasons: Vec<String> = missing.iter().map(|(kind, why)| format!("{} ({why})", word(*kind))).collect();
+        let required = missing.iter().filter(|(_, missing)| !missing.dispensable);
+        let reasons: Vec<String> =
+            required.map(|(kind, missing)| format!("{} ({})", word(*kind), missing.why)).collect();
         ClusterError {
             tried: "see the whole cluster".to_owned(),
             reason: format!("no picture of {}", reasons.join(", ")),
@@ -242,6 +337,12 @@ impl Inner {
         let autoscalers = self.autoscalers.values().cloned().map(v1::change::Change::Autoscaler).map(Seen::plain);
         self.kinds.values().flat_map(BTreeMap::values).cloned().chain(autoscalers).collect()
     }
+}
+
+/// That a kind is not seen, for this reason; that it is seen again, without one.
+fn unseen(kind: v1::ObjectKind, reason: &str) -> Seen {
+    let unseen = v1::UnseenKind { kind: kind.into(), reason: reason.to_owned() };
+    Seen::plain(v1::change::Change::Unseen(unseen))
 }
 
 /// A kind as in `OBJECT_KIND_NODE_POOL`, in words: `node pool`.

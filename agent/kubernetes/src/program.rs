@@ -1,6 +1,7 @@
 //! The program `fleetwright-agent`: reads its settings, waits until it is the replica that works, and speaks for its cluster until it is asked to
 //! stop or loses its lease.
 
+use std::hash::{BuildHasher, Hasher};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,12 @@ use tracing::{info, warn};
 
 use crate::Kubernetes;
 use crate::api::Api;
+use crate::cluster::Conduct;
 use crate::connect::{Connected, connect, identify};
 use crate::epoch::EpochStore;
 use crate::leader::Candidate;
+use crate::obey::guard::Guard;
+use crate::probe::Probes;
 
 /// Exit code for input that cannot be used.
 const UNUSABLE: u8 = 2;
@@ -72,7 +76,8 @@ fn start(config: &Config) -> anyhow::Result<Ending> {
 
 async fn run(config: &Config) -> anyhow::Result<Ending> {
     let Connected { api, namespace } = connect(&config.kubernetes).await?;
-    let identity = config.kubernetes.identity.clone().map_or_else(host_name, Ok)?;
+    let identity = one_of_a_kind(&config.kubernetes.identity.clone().map_or_else(host_name, Ok)?);
+    let probes = config.probe_address.map(Probes::open).transpose()?;
     let stop = asked_to_stop();
     tokio::pin!(stop);
     let lease = config.kubernetes.lease.clone();
@@ -85,7 +90,14 @@ async fn run(config: &Config) -> anyhow::Result<Ending> {
     };
     let (who, mut leadership) = tokio::select! {
         () = &mut stop => return Ok(Ending::Asked),
-        ready = async { (identity_of(&api).await, candidate.acquire().await) } => ready,
+        ready = async {
+            let who = identity_of(&api).await;
+            // A replica that waits for its turn is as good as the one that works.
+            if let Some(probes) = &probes {
+                probes.ready();
+            }
+            (who, candidate.acquire().await)
+        } => ready,
     };
     info!(
         cluster = config.cluster_name,
@@ -98,10 +110,17 @@ async fn run(config: &Config) -> anyhow::Result<Ending> {
         credentials: config.server.credentials.clone(),
         cluster_name: config.cluster_name.clone(),
         region: config.region.clone(),
+        karpenter_absent: config.karpenter_absent,
         seed: seed(&who, &identity),
     };
     let epochs = EpochStore::new(api.clone(), namespace, format!("{lease}-epoch"));
-    let cluster = Arc::new(Kubernetes::watch(api, who, identity, epochs, config.kubernetes.streaming_lists));
+    let conduct = Conduct {
+        instance: identity,
+        streaming_lists: config.kubernetes.streaming_lists,
+        karpenter_absent: config.karpenter_absent,
+        guard: Guard::new(config.guard.removals, config.guard.window),
+    };
+    let cluster = Arc::new(Kubernetes::watch(api, who, epochs, conduct));
     // It ends with the process at the latest, as everything does.
     tokio::spawn(Arc::clone(&cluster).go_on_with_drains());
     tokio::select! {
@@ -132,8 +151,28 @@ fn host_name() -> anyhow::Result<String> {
     name.ok_or_else(|| anyhow::anyhow!("this host has no name; give this replica one with kubernetes.identity"))
 }
 
+/// A name that no other process has: two replicas on hosts of one name, or with one name in their settings, would otherwise both take
+/// the Lease for their own (client-go: leader election identities). A process that is started again waits until the Lease of the one
+/// before has run out, unless that gave it back.
+fn one_of_a_kind(name: &str) -> String {
+    // The keys of a hasher are random, and differ from process to process.
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    format!("{name}_{random:016x}")
+}
+
 /// Waits differ from replica to replica and from cluster to cluster.
 fn seed(who: &Identity, identity: &str) -> u64 {
     let hash = content_hash(format!("{}/{identity}", who.uid).as_bytes());
     hash[..8].iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_replicas_of_one_name_are_told_apart() {
+        let [one, other] = [one_of_a_kind("host"), one_of_a_kind("host")];
+        assert!(one.starts_with("host_") && other.starts_with("host_") && one != other, "{one} {other}");
+    }
 }

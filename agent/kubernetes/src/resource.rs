@@ -43,6 +43,8 @@ pub const CORE_EVENT: Resource = resource("", "v1", "Event", "events", true);
 pub const EVENT: Resource = resource("events.k8s.io", "v1", "Event", "events", true);
 /// DaemonSet.
 pub const DAEMON_SET: Resource = resource("apps", "v1", "DaemonSet", "daemonsets", true);
+/// Deployment.
+pub const DEPLOYMENT: Resource = resource("apps", "v1", "Deployment", "deployments", true);
 /// StorageClass.
 pub const STORAGE_CLASS: Resource = resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
 /// CSINode.

@@ -4,11 +4,13 @@
 //! arguments, images, the contents of volumes, secrets and `managedFields` have no place to be read into and are passed over
 //! while parsing. Manifests ([`manifest`]) are the exception: what people wrote into a NodePool or an EC2NodeClass travels whole.
 //!
-//! Reading order: here, [`pod`] with [`shape`], [`node`], [`claim`], [`policy`], [`storage`], [`manifest`].
+//! Reading order: here, [`pod`] with [`shape`], [`node`], [`claim`], [`policy`], [`storage`], [`manifest`], and [`opaque`] for what
+//! cannot be read.
 
 pub mod claim;
 pub mod manifest;
 pub mod node;
+pub(crate) mod opaque;
 pub mod pod;
 pub mod policy;
 pub mod shape;

@@ -7,7 +7,7 @@
 
 mod lines;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::moment::millis;
 use crate::picture::{Change, Picture};
 use crate::resource::{self, Resource};
 use crate::seen::shape::Shared;
-use crate::seen::{self, Read};
+use crate::seen::{self, Read, opaque};
 use lines::{Line, Lines, Word};
 
 /// Objects in one page of a list: some 5 MB of pods.
@@ -99,6 +99,18 @@ const WATCHED: [Watched; 15] = [
     },
 ];
 
+/// Kinds without which decisions are made when the role does not allow to see them, which is told. What they hold makes decisions
+/// better and keeps none from being wrong: priorities of pods are resolved by the API server already, overlays adjust prices, and
+/// limits on attachments of volumes are kept by kube-scheduler. All others are required: without them machines would be bought that
+/// do not fit, or nodes removed that must stay.
+const DISPENSABLE: [v1::ObjectKind; 3] =
+    [v1::ObjectKind::PriorityClass, v1::ObjectKind::NodeOverlay, v1::ObjectKind::CsiNode];
+
+/// Kinds that Karpenter writes to all the time that it is at work, and of which there are few.
+fn kind_of_karpenter(kind: v1::ObjectKind) -> bool {
+    matches!(kind, v1::ObjectKind::NodePool | v1::ObjectKind::NodeClaim | v1::ObjectKind::Ec2NodeClass)
+}
+
 /// A picture that waits for every kind that is watched.
 #[must_use]
 pub fn blank() -> Picture {
@@ -123,6 +135,8 @@ pub fn begin(api: &Api, picture: &Arc<Picture>, streaming_lists: bool) -> JoinSe
             stands_at: None,
             denied_since: None,
             progressed: false,
+            unread: Vec::new(),
+            unread_told: BTreeSet::new(),
             backoff: Backoff::up_to(LONGEST_WAIT_MS, number),
         };
         tasks.spawn(watcher.run());
@@ -146,6 +160,10 @@ struct Watcher {
     /// The present watch has brought an object that was not known; the first picture does not count, because it comes again
     /// with every attempt.
     progressed: bool,
+    /// Objects of the picture that is being taken that cannot be read, by namespace and name.
+    unread: Vec<(String, String)>,
+    /// Objects that are known not to be readable; each is told once.
+    unread_told: BTreeSet<(String, String)>,
     backoff: Backoff,
 }
 
@@ -176,7 +194,6 @@ impl Watcher {
     /// The watch works: waits are short again.
     fn works(&mut self) {
         self.progressed = true;
-        self.denied_since = None;
         self.backoff.succeeded();
     }
 
@@ -198,6 +215,7 @@ impl Watcher {
         }
         self.progressed = false;
         let body = self.api.stream(&path).await?.into_body();
+        self.denied_since = None;
         let begun = Instant::now();
         let ended = self.read(body, initial).await;
         if begun.elapsed() >= LIVED {
@@ -228,7 +246,8 @@ impl Watcher {
                 let least = Duration::from_millis(self.backoff.next_wait_ms());
                 let wait = error.retry_after.map_or(least, |asked| asked.max(least));
                 if let What::Objects(kind, _) = self.watched.what {
-                    self.picture.fails(kind, &error.to_string());
+                    let refused = error.kind == Kind::Forbidden;
+                    self.picture.fails(kind, &error.to_string(), refused && DISPENSABLE.contains(&kind));
                 }
                 warn!(kind = resource.kind, %error, retry_in_ms = wait.as_millis(), "cannot watch");
                 tokio::time::sleep(wait).await;
@@ -253,13 +272,14 @@ impl Watcher {
             );
         }
         self.stands_at = None;
-        self.picture.replace(kind, Vec::new());
+        self.picture.replace(kind, Vec::new(), &[]);
         tokio::time::sleep(ABSENT_AGAIN).await;
     }
 
     /// The picture in pages.
     async fn list(&mut self) -> Result<(), ApiError> {
         let mut rows = Vec::new();
+        self.unread.clear();
         let mut next = String::new();
         loop {
             let path = format!(
@@ -283,7 +303,8 @@ impl Watcher {
     fn picture_taken(&mut self, rows: Vec<seen::Row>) {
         if let What::Objects(kind, _) = self.watched.what {
             debug!(kind = self.watched.resource.kind, objects = rows.len(), "picture taken");
-            self.picture.replace(kind, rows);
+            let unread = std::mem::take(&mut self.unread);
+            self.picture.replace(kind, rows, &unread);
         }
     }
 
@@ -291,6 +312,7 @@ impl Watcher {
     async fn read(&mut self, mut body: Body, initial: bool) -> Result<(), ApiError> {
         let mut lines = Lines::default();
         let mut collecting = initial.then(Vec::new);
+        self.unread.clear();
         loop {
             let Ok(frame) = tokio::time::timeout(SILENCE, body.frame()).await else { return Ok(()) };
             let Some(frame) = frame else { return Ok(()) };
@@ -339,6 +361,7 @@ impl Watcher {
                 Line::Added => changes.extend(self.row(&word.object).map(Change::There)),
                 Line::Deleted => {
                     let head = lines::head(&word.object);
+                    self.unread_told.remove(&(head.namespace.clone(), head.name.clone()));
                     changes.push(Change::Gone(head.namespace, head.name));
                 }
                 Line::Error => fault = Some(self.told(&word.object)),
@@ -356,17 +379,23 @@ impl Watcher {
         fault.map_or(Ok(()), Err)
     }
 
-    /// An object as a row. One that cannot be read is left out and said, and must not keep the others from being seen.
+    /// An object as a row. One that cannot be read must not keep the others from being seen, and must not look as if it were gone.
     fn row(&mut self, json: &str) -> Option<seen::Row> {
         match self.watched.what {
-            What::Objects(_, read) => match read(json, &mut self.shared) {
-                Ok(row) => Some(row),
-                Err(error) => {
-                    let name = lines::head(json).name;
-                    warn!(kind = self.watched.resource.kind, name, %error, "cannot read an object; it is left out");
-                    None
+            What::Objects(kind, read) => {
+                if kind_of_karpenter(kind) {
+                    self.picture.karpenter_wrote(last_write_of_karpenter(json));
                 }
-            },
+                match read(json, &mut self.shared) {
+                    Ok(row) => {
+                        if !self.unread_told.is_empty() {
+                            self.unread_told.remove(&(row.namespace.clone(), row.name.clone()));
+                        }
+                        Some(row)
+                    }
+                    Err(error) => self.unreadable(kind, json, &error.to_string()),
+                }
+            }
             What::ScaleUps => {
                 if let Ok(event) = serde_json::from_str::<EventJson>(json) {
                     let object = &event.involved_object;
@@ -375,6 +404,23 @@ impl Watcher {
                 None
             }
         }
+    }
+
+    fn unreadable(&mut self, kind: v1::ObjectKind, json: &str, reason: &str) -> Option<seen::Row> {
+        let head = lines::head(json);
+        let key = (head.namespace, head.name);
+        if self.unread_told.insert(key.clone()) {
+            let (namespace, name) = (&key.0, &key.1);
+            warn!(
+                kind = self.watched.resource.kind,
+                namespace, name, reason, "cannot read an object; what is known of it stays"
+            );
+        }
+        let row = opaque::read(kind, json, reason, &mut self.shared);
+        if row.is_none() {
+            self.unread.push(key);
+        }
+        row
     }
 
     fn broken(&self, error: &dyn std::error::Error) -> ApiError {
@@ -405,6 +451,35 @@ struct PageMeta {
     resource_version: String,
     #[serde(default)]
     r#continue: String,
+}
+
+/// When Karpenter last wrote to this object, in milliseconds since 1970; 0 when it never did, or the object says nothing of it.
+fn last_write_of_karpenter(json: &str) -> i64 {
+    let Ok(ManagedJson { metadata }) = serde_json::from_str::<ManagedJson>(json) else { return 0 };
+    let writes = metadata.managed_fields.iter().filter(|write| write.manager == KARPENTER);
+    writes.map(|write| millis(write.time.as_deref())).max().unwrap_or_default()
+}
+
+/// Karpenter's name in `metadata.managedFields`: that of its program (client-go: the default field manager).
+const KARPENTER: &str = "karpenter";
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ManagedJson {
+    metadata: ManagedMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ManagedMeta {
+    managed_fields: Vec<WriteJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WriteJson {
+    manager: String,
+    time: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

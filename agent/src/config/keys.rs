@@ -13,6 +13,8 @@ pub enum Kind {
     File,
     /// A number with a unit: `500ms`, `10s`, `2m`.
     Duration,
+    /// A whole number.
+    Count,
     /// `true` or `false`.
     Switch,
 }
@@ -175,6 +177,31 @@ pub const KEYS: &[Key] = &[
         "Whether the API server is asked to stream what is there. Without, or where it does not do so, the agent lists in pages: it takes more of the API server's memory.",
     ),
     key(
+        "agent.karpenter-absent",
+        "karpenter-absent",
+        Kind::Switch,
+        "false",
+        "true",
+        "A person says that no Karpenter is at work in this cluster, whatever the agent finds: NodeClaims are made then. Beside a live Karpenter each would be bought twice. The server writes it into its audit.",
+    ),
+    key(
+        "agent.probe-address",
+        "probe-address",
+        Kind::Text,
+        "",
+        "0.0.0.0:7460",
+        "Where /healthz and /readyz are answered over HTTP, for the kubelet. Absent: nowhere.",
+    ),
+    key(
+        "guard.removals",
+        "guard-removals",
+        Kind::Count,
+        "1000",
+        "200",
+        "The agent begins to drain, or deletes, at most this many Nodes in guard.window, whatever a server says; the rest wait. Nodes that the cloud takes away and Nodes that are not Ready do not count. Keep it at or above the server's rails.removals-per-cluster; 0 sets no bound.",
+    ),
+    key("guard.window", "guard-window", Kind::Duration, "10m", "10m", "The time that guard.removals is for."),
+    key(
         "log.filter",
         "log",
         Kind::Text,
@@ -217,6 +244,7 @@ pub(super) fn command() -> Command {
             Kind::Text => "TEXT",
             Kind::File => "FILE",
             Kind::Duration => "DURATION",
+            Kind::Count => "NUMBER",
             Kind::Switch => "BOOLEAN",
         };
         let help = format!("{} ({}){default}", key.meaning, key.path);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ impl Layers {
             let key = find(&name).ok_or_else(|| ConfigError::Unknown { origin: origin.clone(), key: name.clone() })?;
             let value = match (key.kind, &value) {
                 (Kind::Switch, toml::Value::Boolean(on)) => on.to_string(),
+                (Kind::Count, toml::Value::Integer(count)) => count.to_string(),
                 (_, toml::Value::String(text)) => text.clone(),
                 _ => return Err(unusable(format!("{name} is {value}; write it as in {:?}", key.example))),
             };
@@ -117,6 +119,17 @@ impl Layers {
     pub(super) fn duration(&self, path: &'static str) -> Result<Duration, ConfigError> {
         let parsed = parse_duration(self.get(path).0);
         parsed.ok_or_else(|| self.invalid(path, "write a duration such as 500ms, 10s or 2m"))
+    }
+
+    pub(super) fn count(&self, path: &'static str) -> Result<usize, ConfigError> {
+        self.get(path).0.parse().map_err(|_| self.invalid(path, "write a whole number, such as 200"))
+    }
+
+    pub(super) fn address(&self, path: &'static str) -> Result<Option<SocketAddr>, ConfigError> {
+        let parse = |text: String| {
+            text.parse().map_err(|_| self.invalid(path, "write an address and a port, such as 0.0.0.0:7460"))
+        };
+        self.optional(path).map(parse).transpose()
     }
 
     pub(super) fn switch(&self, path: &'static str) -> Result<bool, ConfigError> {

@@ -124,3 +124,23 @@ fn the_file_that_deployments_start_from_is_valid() {
     let layers = invoke(&["--config", path], &[]).unwrap().layers;
     assert_eq!(Config::resolve(&layers).unwrap().cluster_name, "production-1");
 }
+
+#[test]
+fn the_bound_on_removals_and_the_probes_are_read_and_checked() {
+    let config = with(&[]).unwrap();
+    assert_eq!(config.guard, GuardConfig { removals: 1_000, window: Duration::from_secs(600) });
+    assert_eq!((config.karpenter_absent, config.probe_address), (false, None));
+    let file = TemporaryFile::new(
+        "guard",
+        "[server]\naddress = \"http://f:1\"\n[cluster]\nname = \"f\"\n[guard]\nremovals = 5\nwindow = \"1m\"\n[agent]\nkarpenter-absent = true\n",
+    );
+    let path = file.0.to_str().unwrap();
+    let config = Config::resolve(
+        &invoke(&["--probe-address", "127.0.0.1:7460"], &[("FLEETWRIGHT_AGENT_CONFIG", path)]).unwrap().layers,
+    )
+    .unwrap();
+    assert_eq!(config.guard, GuardConfig { removals: 5, window: Duration::from_secs(60) });
+    assert_eq!((config.karpenter_absent, config.probe_address), (true, Some("127.0.0.1:7460".parse().unwrap())));
+    assert!(refusal(&["--guard-removals", "many"]).contains("a whole number"));
+    assert!(refusal(&["--probe-address", "7460"]).contains("an address and a port"));
+}

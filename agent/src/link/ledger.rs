@@ -153,6 +153,7 @@ mod tests {
             epoch,
             generation,
             deadline_ms: 1_000,
+            remaining_ms: None,
             subject: "nodeclaim/a".into(),
             action: Some(v1::instruction::Action::DrainNode(v1::DrainNode::default())),
         }

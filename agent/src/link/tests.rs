@@ -7,7 +7,7 @@ fn link(highest_epoch: u64) -> Link {
 }
 
 fn welcome(epoch: u64) -> v1::ConnectResponse {
-    let welcome = v1::Welcome { epoch, heartbeat_interval_ms: 1_000, server_version: String::new() };
+    let welcome = v1::Welcome { epoch, heartbeat_interval_ms: 1_000, ..v1::Welcome::default() };
     v1::ConnectResponse { message: Some(connect_response::Message::Welcome(welcome)) }
 }
 
@@ -17,6 +17,7 @@ fn instruction(id: &str, epoch: u64) -> v1::ConnectResponse {
         epoch,
         generation: 1,
         deadline_ms: 1_000_000,
+        remaining_ms: None,
         subject: format!("nodeclaim/{id}"),
         action: Some(v1::instruction::Action::DrainNode(v1::DrainNode::default())),
     };
@@ -41,6 +42,7 @@ fn word(output: &Output) -> String {
         Output::TakeSnapshot => "take".into(),
         Output::RaiseEpoch(epoch) => format!("raise {epoch}"),
         Output::CarryOut(instruction) => format!("do {}", instruction.id),
+        Output::ClockDiffers(ahead) => format!("{ahead} ms ahead"),
         Output::HangUp(_) => "hang up".into(),
         Output::Say(request) => match &request.message {
             Some(Message::Snapshot(snapshot)) => match &snapshot.part {
@@ -177,4 +179,50 @@ fn an_epoch_that_no_change_of_hands_explains_is_not_stored() {
     let mut link = link(3);
     link.connected(0);
     assert_eq!(words(&link.heard(welcome(farthest), 0)), [format!("raise {farthest}"), "take".to_owned()]);
+}
+
+/// A drain whose server's clock shows `server` when it has 60 s left to begin and 90 s until pods are deleted.
+fn drain_sent_at(server: i64, tells_what_is_left: bool) -> v1::ConnectResponse {
+    let drain = v1::DrainNode {
+        force_at_ms: Some(server + 90_000),
+        force_in_ms: tells_what_is_left.then_some(90_000),
+        ..v1::DrainNode::default()
+    };
+    let instruction = v1::Instruction {
+        id: "1".into(),
+        epoch: 3,
+        deadline_ms: server + 60_000,
+        remaining_ms: tells_what_is_left.then_some(60_000),
+        action: Some(v1::instruction::Action::DrainNode(drain)),
+        ..v1::Instruction::default()
+    };
+    v1::ConnectResponse { message: Some(connect_response::Message::Instruction(instruction)) }
+}
+
+#[test]
+fn moments_are_judged_by_what_is_left_of_them_however_far_the_clocks_are_apart() {
+    // Ten minutes ahead and ten behind.
+    for now in [1_600_000, 400_000] {
+        let outputs = following().heard(drain_sent_at(1_000_000, true), now);
+        let [Output::CarryOut(instruction)] = outputs.as_slice() else { panic!("{outputs:?}") };
+        assert_eq!(instruction.deadline_ms, now + 60_000);
+        let Some(v1::instruction::Action::DrainNode(drain)) = &instruction.action else { panic!("no drain") };
+        assert_eq!(drain.force_at_ms, Some(now + 90_000), "never early");
+    }
+    let older = following().heard(drain_sent_at(1_000_000, false), 1_600_000);
+    assert_eq!(words(&older), ["ack 1 OUTCOME_FAILED"], "a server that does not say what is left");
+}
+
+#[test]
+fn a_clock_that_differs_is_told_beyond_half_a_minute() {
+    let told = |now: i64, sent_at_ms: i64| {
+        let welcome = v1::Welcome { epoch: 3, sent_at_ms, ..v1::Welcome::default() };
+        let mut link = link(3);
+        link.connected(now);
+        words(&link.heard(v1::ConnectResponse { message: Some(connect_response::Message::Welcome(welcome)) }, now))
+    };
+    assert_eq!(told(1_030_000, 1_000_000), ["take"]);
+    assert_eq!(told(1_030_001, 1_000_000), ["30001 ms ahead", "take"]);
+    assert_eq!(told(400_000, 1_000_000), ["-600000 ms ahead", "take"]);
+    assert_eq!(told(1_600_000, 0), ["take"], "an older server does not tell its time");
 }

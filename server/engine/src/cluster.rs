@@ -32,7 +32,7 @@ pub use record::{
 };
 pub use standing::Standing;
 pub use state::ClusterState;
-pub use surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
+pub use surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, ProblemRecord};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -227,6 +227,8 @@ impl Controller {
                 now,
             };
             ward.state.hold_after_foreign_scale_up(desk.settings.hold_after_foreign_scale_up_ms);
+            let shadow = ward.is_shadow(&desk);
+            ward.state.decide_in_shadow(shadow);
             let before = (ward.outline(), ward.rails.outline());
             let woke = ward.wake;
             if stirred {

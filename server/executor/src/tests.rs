@@ -13,7 +13,8 @@ fn terminate(claim: &str) -> Effect {
 }
 
 fn delete(claim: &str, id: u64) -> Effect {
-    let instruction = Instruction::DeleteClaim { claim: text(claim), node: None, reason: text("test") };
+    let instruction =
+        Instruction::DeleteClaim { claim: text(claim), node: None, provider_id: text(""), reason: text("test") };
     Effect::Instruct { cluster: text("c1"), id: InstructionId(id), instruction: Box::new(instruction) }
 }
 

@@ -7,7 +7,7 @@
 mod admission;
 mod doorstep;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use cloud::provider::{CloudEvent, Instance};
@@ -27,6 +27,7 @@ use crate::session::{Greeting, SessionEvent};
 use crate::store::StoreError;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::listing::KeptListing;
+use crate::store::rails::{AuditEntry, FreezeScope};
 use crate::store::shares::Elsewhere;
 use crate::store::undertaking::PastAttempt;
 
@@ -131,6 +132,8 @@ pub(crate) enum Call {
     List { asked: Timestamp, lease: Lease },
     /// Read what another replica has had listed about these clusters.
     ReadListing { asked: Timestamp, scope: Scope, clusters: Vec<ClusterId> },
+    /// Write down what a person has had done.
+    Audit(AuditEntry),
     /// Let every replica of this region know that these offerings are refused.
     Remember { region: String, refusals: Vec<Refusal> },
     /// Tell the others what this life of this process saw come and go, and hear what they saw.
@@ -165,6 +168,8 @@ pub(crate) struct Replica {
     asked: BTreeMap<ClusterId, Text>,
     /// What the last agent of each cluster said.
     hellos: BTreeMap<ClusterId, Said>,
+    /// Clusters of which this process has written down that a person says that no Karpenter is there.
+    overruled: BTreeSet<ClusterId>,
     /// Clusters of ours without an agent, since when.
     silent: BTreeMap<ClusterId, Timestamp>,
     /// Clusters of ours that another replica wants.
@@ -193,6 +198,8 @@ struct Said {
     highest_epoch: u64,
     /// Whether it is here still.
     here: bool,
+    /// A person has told it that no Karpenter is at work there.
+    karpenter_absent: bool,
 }
 
 /// Whether the store is prolonging leases. It is asked by one call at a time: two that are under way at once may each wait for
@@ -219,6 +226,7 @@ impl Replica {
             instructed: BTreeMap::new(),
             asked: BTreeMap::new(),
             hellos: BTreeMap::new(),
+            overruled: BTreeSet::new(),
             silent: BTreeMap::new(),
             wanted: BTreeMap::new(),
             hand_over_at: None,
@@ -345,9 +353,10 @@ impl Replica {
 
     /// An agent wants to speak: whoever decides for its cluster must hold its lease, which is taken when it is its turn.
     fn greeted(&mut self, greeting: Greeting) {
-        let Greeting { cluster, cluster_uid, highest_epoch, .. } = greeting;
+        let Greeting { cluster, cluster_uid, highest_epoch, karpenter_absent, .. } = greeting;
         self.doorstep.over(&cluster);
-        self.hellos.insert(cluster.clone(), Said { uid: Text::from(cluster_uid), highest_epoch, here: true });
+        let uid = Text::from(cluster_uid);
+        self.hellos.insert(cluster.clone(), Said { uid, highest_epoch, here: true, karpenter_absent });
         self.admission.greeted(cluster, highest_epoch);
     }
 
@@ -391,6 +400,7 @@ impl Replica {
                 }
                 let launches = open.intents.into_iter().map(intents::decode).collect();
                 let mut outputs = self.happened(Event::Adopted { cluster: cluster.clone(), uid, launches }, now);
+                outputs.extend(self.audit_overruling(&cluster, now));
                 outputs.push(Output::Accept { cluster, epoch });
                 outputs
             }
@@ -401,6 +411,25 @@ impl Replica {
                 vec![Output::Refuse { cluster, reason: "its lease could not be taken; connect again later".to_owned() }]
             }
         }
+    }
+
+    /// A person has said that no Karpenter is at work in the cluster, whatever its agent finds: written down once by each process
+    /// that decides for it.
+    fn audit_overruling(&mut self, cluster: &ClusterId, now: Timestamp) -> Option<Output> {
+        let overruled = self.hellos.get(cluster).is_some_and(|said| said.karpenter_absent);
+        if !overruled {
+            self.overruled.remove(cluster);
+            return None;
+        }
+        let entry = AuditEntry {
+            at_ms: now.0,
+            who: format!("the agent of {cluster}"),
+            what: "karpenter-absent".to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_string()).key(),
+            detail: "agent.karpenter-absent is set: NodeClaims are made whatever shows that a Karpenter is at work"
+                .to_owned(),
+        };
+        self.overruled.insert(cluster.clone()).then_some(Output::Call(Call::Audit(entry)))
     }
 
     /// Another replica decides for the cluster, and is told that its agent has come here.

@@ -121,6 +121,7 @@ impl World {
             region: String::new(),
             agent_version: String::new(),
             kubernetes_version: String::new(),
+            karpenter_absent: false,
         }))
         .await;
         let mut views = self.views.clone();

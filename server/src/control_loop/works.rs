@@ -73,6 +73,12 @@ impl<C: CloudProvider + 'static> Hands<C> {
                 let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
                 Input::Overheard { asked, clusters, answer: self.store.last_listing(&scope, &names).await }
             }
+            Call::Audit(entry) => {
+                if let Err(error) = self.store.audit(&entry).await {
+                    warn!(%error, what = entry.what, scope = entry.scope, "cannot write a line of audit");
+                }
+                Input::Told
+            }
             Call::Remember { region, refusals } => {
                 let entries: Vec<OfferingEntry> = refusals.iter().map(offering).collect();
                 if let Err(error) = self.store.remember_offerings(&region, &entries).await {

@@ -151,6 +151,7 @@ async fn live(cluster: Arc<Cluster>, server: String, seed: u64) {
         credentials: agent::config::Credentials::default(),
         cluster_name: cluster.name.clone(),
         region: "us-east-1".to_owned(),
+        karpenter_absent: false,
         seed,
     };
     let api = Arc::clone(&cluster.api);

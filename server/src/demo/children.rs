@@ -118,7 +118,8 @@ pub(crate) async fn simulated_agent(
     let mut cluster = SimulatedCluster::new(script::settings(seed));
     cluster.add_daemon(script::daemon());
     let api = Arc::new(SimulatedApi::new(&name, cluster, script::manifests()));
-    let target = Target { server, credentials, cluster_name: name, region: REGION.to_owned(), seed };
+    let target =
+        Target { server, credentials, cluster_name: name, region: REGION.to_owned(), karpenter_absent: false, seed };
     let stop = end_of_input()?;
     tokio::select! {
         () = api.drive() => {}

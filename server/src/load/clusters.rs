@@ -53,6 +53,7 @@ impl Clusters {
                 credentials: agent::config::Credentials::default(),
                 cluster_name: name,
                 region: "us-east-1".to_owned(),
+                karpenter_absent: false,
                 seed,
             };
             let rhythm = Rhythm { offset, period: plan.period, pods: plan.burst };

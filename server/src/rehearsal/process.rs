@@ -349,7 +349,7 @@ impl Server {
                 }
                 Output::Instruct { cluster, id, instruction, deadline } => {
                     stage.tell(|| format!("server {} in {cluster}: {}: {instruction:?}", self.me.process, id.0));
-                    let said = self.session(&cluster).instruct(id, *instruction, deadline);
+                    let said = self.session(&cluster).instruct(id, *instruction, deadline, clock);
                     (cluster, said)
                 }
             };

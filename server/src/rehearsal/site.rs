@@ -231,6 +231,9 @@ impl Site {
                     let wait = stage.die().between(HANDS_MS);
                     stage.send_agent(wait, self.number, self.life, ForAgent::CarryOut(instruction));
                 }
+                Output::ClockDiffers(ahead_ms) => {
+                    stage.tell(|| format!("the agent's clock is {ahead_ms} ms ahead"));
+                }
                 Output::HangUp(reason) => {
                     stage.tell(|| format!("the agent of {} hangs up: {reason}", self.name));
                     if let Some(wire) = self.wire() {

@@ -94,6 +94,7 @@ impl Assembly {
             Object::Class(class) => self.picture.classes.push(class),
             Object::Attach(attach) => self.picture.attach.push(attach),
             Object::Autoscaler(other) => self.picture.autoscalers.push(other),
+            Object::Problem(problem) => self.picture.problems.push(problem),
         }
     }
 }

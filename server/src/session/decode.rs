@@ -8,6 +8,7 @@
 
 mod around;
 pub mod pools;
+mod problems;
 pub mod record;
 pub mod shape;
 mod storage;
@@ -26,6 +27,7 @@ use rustc_hash::FxHashMap;
 use super::account::{Account, Kept, Ledger};
 use super::intern::Interner;
 use pools::{Manifest, ManifestKind, Manifests, ReadPools};
+use problems::Problems;
 use shape::ShapeReading;
 use storage::{Named, Storage};
 use texts::Texts;
@@ -141,6 +143,7 @@ pub struct Decoder {
     storage: Storage,
     texts: Texts,
     account: Account,
+    problems: Problems,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -167,6 +170,7 @@ impl Decoder {
             storage: Storage::default(),
             texts: Texts::default(),
             account: ledger.account(),
+            problems: Problems::default(),
         }
     }
 
@@ -204,6 +208,7 @@ impl Decoder {
             observations.extend(self.changed_pools());
         }
         observations.extend(self.storage.changed().into_iter().map(|pod| Observation::upsert(Object::Pod(pod))));
+        observations.extend(self.problems.changed());
         Ok(observations)
     }
 
@@ -213,6 +218,7 @@ impl Decoder {
         (self.pools, self.classes) = self.read_all_pools();
         picture.pools = self.pools.values().cloned().collect();
         picture.classes = self.classes.values().cloned().collect();
+        picture.problems = self.problems.all();
         let changed = self.storage.changed().into_iter().map(|pod| (pod.key.clone(), pod));
         let mut changed: BTreeMap<PodKey, _> = changed.collect();
         for pod in &mut picture.pods {
@@ -234,9 +240,9 @@ impl Decoder {
             Change::DefineLabelSet(definition) => self.define_labels(&definition)?,
             Change::DefineVolumeClaimSet(definition) => self.define_volumes(&definition)?,
             Change::Pod(pod) => object(Object::Pod(self.pod(pod)?)),
-            Change::Node(node) => self.node(&node)?,
+            Change::Node(node) => self.node(&node),
             Change::DaemonSet(daemon) => object(Object::Daemon(self.daemon(&daemon)?)),
-            Change::NodeClaim(claim) => object(Object::Claim(self.texts.claim(record::claim(&claim)?))),
+            Change::NodeClaim(claim) => self.claim(&claim),
             Change::Namespace(namespace) => object(Object::Namespace(record::namespace(&namespace))),
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
@@ -244,20 +250,62 @@ impl Decoder {
                 self.storage.see_claim(&claim);
                 Decoded::Nothing
             }
-            Change::PersistentVolume(volume) => self.storage.see_volume(&volume).map(|()| Decoded::Nothing)?,
-            Change::StorageClass(class) => self.storage.see_class(&class).map(|()| Decoded::Nothing)?,
+            Change::PersistentVolume(volume) => {
+                let read = self.storage.see_volume(&volume);
+                self.stored(v1::ObjectKind::PersistentVolume, &volume.name, read)
+            }
+            Change::StorageClass(class) => {
+                let read = self.storage.see_class(&class);
+                self.stored(v1::ObjectKind::StorageClass, &class.name, read)
+            }
             Change::CsiNode(node) => object(Object::Attach(around::attach(&node))),
-            Change::PodDisruptionBudget(budget) => object(Object::PodBudget(around::budget(&budget)?)),
+            Change::PodDisruptionBudget(budget) => self.budget(&budget),
+            Change::Unseen(kind) => {
+                let about = || format!("{} objects", plain(kind.kind()));
+                let consequence = "decisions are made without them";
+                let reason = (!kind.reason.is_empty()).then(|| format!("{}; {consequence}", kind.reason));
+                self.problems.judge(about, reason);
+                Decoded::Nothing
+            }
             Change::Autoscaler(other) => object(Object::Autoscaler(around::autoscaler(&other))),
             // The API server resolves the priorities of pods; those of DaemonSets' templates decide nothing.
             Change::PriorityClass(_) => Decoded::Nothing,
         })
     }
 
-    fn node(&mut self, node: &v1::NodeRecord) -> Result<Decoded, Fault> {
-        let node = self.texts.node(record::node(node)?);
+    fn node(&mut self, node: &v1::NodeRecord) -> Decoded {
+        let (read, problem) = record::node(node);
+        let consequence = "it takes no new pods, and does not go for being empty";
+        let said = problem.map(|problem| format!("{problem}; {consequence}"));
+        self.problems.judge(|| subject(v1::ObjectKind::Node, "", &node.name), said);
+        let node = self.texts.node(read);
         self.storage.see_node(&node);
-        Ok(object(Object::Node(node)))
+        object(Object::Node(node))
+    }
+
+    fn claim(&mut self, claim: &v1::NodeClaimRecord) -> Decoded {
+        let (read, problem) = record::claim(claim);
+        let said = problem.map(|problem| format!("{problem}; what cannot be read counts as absent"));
+        self.problems.judge(|| subject(v1::ObjectKind::NodeClaim, "", &claim.name), said);
+        object(Object::Claim(self.texts.claim(read)))
+    }
+
+    fn budget(&mut self, budget: &v1::PodDisruptionBudgetRecord) -> Decoded {
+        let (read, problem) = around::budget(budget);
+        let said = problem.map(|problem| format!("{problem}; it counts as one that lets no pod of its namespace go"));
+        let about = || subject(v1::ObjectKind::PodDisruptionBudget, &budget.namespace, &budget.name);
+        self.problems.judge(about, said);
+        object(Object::PodBudget(read))
+    }
+
+    /// Notes whether an object of storage could be read. One that cannot is none: pods that need it wait and say so.
+    fn stored(&mut self, kind: v1::ObjectKind, name: &str, read: Result<(), String>) -> Decoded {
+        let said = read.err().map(|problem| format!("{problem}; pods that need it find no place"));
+        if said.is_some() {
+            self.storage.forget(kind, "", name);
+        }
+        self.problems.judge(|| subject(kind, "", name), said);
+        Decoded::Nothing
     }
 
     fn pod(&mut self, pod: v1::PodRecord) -> Result<PodRecord, Fault> {
@@ -337,6 +385,7 @@ impl Decoder {
     }
 
     fn removal(&mut self, removal: &v1::Removal) -> Decoded {
+        self.problems.judge(|| subject(removal.kind(), &removal.namespace, &removal.name), None);
         let name: Text = removal.name.as_str().into();
         let namespace = || Text::from(removal.namespace.as_str());
         let key = match removal.kind() {
@@ -384,6 +433,17 @@ impl Decoder {
         observations.extend(changed.map(|class| Observation::upsert(Object::Class(class.clone()))));
         observations
     }
+}
+
+/// An object for people: kind in lower case, namespace and name.
+fn subject(kind: v1::ObjectKind, namespace: &str, name: &str) -> String {
+    let kind = plain(kind);
+    if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
+}
+
+/// A kind in lower case, such as `nodepool`.
+fn plain(kind: v1::ObjectKind) -> String {
+    kind.as_str_name().trim_start_matches("OBJECT_KIND_").replace('_', "").to_lowercase()
 }
 
 fn object(object: Object) -> Decoded {

@@ -45,7 +45,7 @@ pub fn response(message: connect_response::Message) -> v1::ConnectResponse {
     v1::ConnectResponse { message: Some(message) }
 }
 
-/// The message for `instruction`.
+/// The message for `instruction`, sent at `now`.
 #[must_use]
 pub fn instruction(
     wire_id: &str,
@@ -53,18 +53,20 @@ pub fn instruction(
     epoch: u64,
     deadline: Timestamp,
     instruction: &Instruction,
+    now: Timestamp,
 ) -> v1::Instruction {
     v1::Instruction {
         id: wire_id.to_owned(),
         epoch,
         generation: id.0,
         deadline_ms: deadline.0,
+        remaining_ms: Some(deadline.millis_since(now)),
         subject: instruction.subject(),
-        action: Some(action(instruction)),
+        action: Some(action(instruction, now)),
     }
 }
 
-fn action(instruction: &Instruction) -> Action {
+fn action(instruction: &Instruction, now: Timestamp) -> Action {
     match instruction {
         Instruction::CreateClaim(order) => {
             Action::CreateNodeClaim(v1::CreateNodeClaim { node_claim: Some(claim(order)) })
@@ -85,16 +87,22 @@ fn action(instruction: &Instruction) -> Action {
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })
         }
-        Instruction::Drain { claim, node, deadline, reason } => Action::DrainNode(v1::DrainNode {
-            node_claim: claim.to_string(),
-            node: node.to_string(),
-            force_at_ms: deadline.map(|at| at.0),
-            reason: reason.to_string(),
-        }),
+        Instruction::Drain { claim, node, provider_id, deadline, interruption, reason } => {
+            Action::DrainNode(v1::DrainNode {
+                node_claim: claim.to_string(),
+                node: node.to_string(),
+                force_at_ms: deadline.map(|at| at.0),
+                force_in_ms: deadline.map(|at| at.millis_since(now)),
+                reason: reason.to_string(),
+                provider_id: provider_id.to_string(),
+                interruption: *interruption,
+            })
+        }
         Instruction::WriteStatus(order) => Action::WriteObject(status::write(order)),
         Instruction::RecordEvent(order) => Action::RecordEvent(status::event(order)),
-        Instruction::DeleteClaim { claim, node, reason } => Action::DeleteNodeClaim(v1::DeleteNodeClaim {
+        Instruction::DeleteClaim { claim, node, provider_id, reason } => Action::DeleteNodeClaim(v1::DeleteNodeClaim {
             node_claim: claim.to_string(),
+            provider_id: provider_id.to_string(),
             node: node.as_ref().map(Text::to_string).unwrap_or_default(),
             reason: reason.to_string(),
         }),
@@ -250,9 +258,31 @@ mod tests {
         assert_eq!(record.annotations[0].key, OURS);
     }
 
+    fn drain_of(claim: &str, deadline: Option<Timestamp>) -> Instruction {
+        Instruction::Drain {
+            claim: claim.into(),
+            node: "n".into(),
+            provider_id: "aws:///z/i-1".into(),
+            deadline,
+            interruption: true,
+            reason: "why".into(),
+        }
+    }
+
+    #[test]
+    fn moments_travel_as_what_is_left_of_them_too_and_a_node_with_its_machine() {
+        let drain = drain_of("a", Some(Timestamp(90_000)));
+        let message = instruction("3-7", InstructionId(7), 3, Timestamp(130_000), &drain, Timestamp(100_000));
+        assert_eq!((message.deadline_ms, message.remaining_ms), (130_000, Some(30_000)));
+        let Some(Action::DrainNode(order)) = message.action else { panic!("no drain") };
+        // It was over ten seconds before.
+        assert_eq!((order.force_at_ms, order.force_in_ms), (Some(90_000), Some(0)));
+        assert_eq!((order.provider_id.as_str(), order.interruption), ("aws:///z/i-1", true));
+    }
+
     #[test]
     fn drains_are_given_the_time_that_they_may_take() {
-        let drain = |deadline| Instruction::Drain { claim: "a".into(), node: "n".into(), deadline, reason: "".into() };
+        let drain = |deadline| drain_of("a", deadline);
         // 5,000 + 600,000.
         assert_eq!(deadline_of(&drain(Some(Timestamp(5_000))), Timestamp(1_000)), Timestamp(605_000));
         // 1,000 + 7 × 86,400,000.

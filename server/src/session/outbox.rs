@@ -44,30 +44,48 @@ impl Outbox {
         Self { cluster, open: BTreeMap::new() }
     }
 
-    /// Takes an instruction in. One that is here already stays as it is.
+    /// Takes an instruction in. One that is here already stays as it is. Those that it makes needless are withdrawn: an agent that
+    /// comes back after hours must not drain a node first whose machine is gone, and whose name another node may have by then.
+    /// Returns the events that tell the controller of those.
     ///
     /// # Errors
     /// The event that tells the controller that too many are waiting.
-    pub fn add(&mut self, id: InstructionId, instruction: Instruction, deadline: Timestamp) -> Result<(), Event> {
+    pub fn add(
+        &mut self,
+        id: InstructionId,
+        instruction: Instruction,
+        deadline: Timestamp,
+    ) -> Result<Vec<Event>, Event> {
         if self.open.len() >= MOST_OPEN && !self.open.contains_key(&id) {
             return Err(self.failed(id, format!("{MOST_OPEN} instructions wait for an answer already")));
         }
+        let withdrawn = self.withdraw(id, &instruction);
         self.open.entry(id).or_insert(Open { instruction, deadline, wire_id: None });
-        Ok(())
+        Ok(withdrawn)
     }
 
-    /// The message for one instruction under `epoch`.
-    pub fn message(&mut self, id: InstructionId, epoch: u64) -> Option<v1::Instruction> {
+    fn withdraw(&mut self, id: InstructionId, newer: &Instruction) -> Vec<Event> {
+        let needless: Vec<InstructionId> =
+            self.open.range(..id).filter(|(_, open)| supersedes(newer, &open.instruction)).map(|(id, _)| *id).collect();
+        let withdraw = |older| {
+            self.open.remove(&older);
+            self.failed(older, format!("withdrawn: instruction {} makes it needless", id.0))
+        };
+        needless.into_iter().map(withdraw).collect()
+    }
+
+    /// The message for one instruction under `epoch`, sent at `now`.
+    pub fn message(&mut self, id: InstructionId, epoch: u64, now: Timestamp) -> Option<v1::Instruction> {
         let open = self.open.get_mut(&id)?;
         // The number is unique among this process's instructions only; the epoch is this process's alone.
         let wire_id = open.wire_id.get_or_insert_with(|| format!("{epoch}-{}", id.0));
-        Some(encode::instruction(wire_id, id, epoch, open.deadline, &open.instruction))
+        Some(encode::instruction(wire_id, id, epoch, open.deadline, &open.instruction, now))
     }
 
     /// The messages for all instructions, oldest first.
-    pub fn open(&mut self, epoch: u64) -> Vec<v1::Instruction> {
+    pub fn open(&mut self, epoch: u64, now: Timestamp) -> Vec<v1::Instruction> {
         let ids: Vec<InstructionId> = self.open.keys().copied().collect();
-        ids.into_iter().filter_map(|id| self.message(id, epoch)).collect()
+        ids.into_iter().filter_map(|id| self.message(id, epoch, now)).collect()
     }
 
     /// An answer has come.
@@ -112,6 +130,20 @@ impl Outbox {
     }
 }
 
+/// Whether `older`, which is not answered, is needless once `newer` is to be done: both are about one NodeClaim, and what `older` was
+/// to achieve is undone by `newer`.
+fn supersedes(newer: &Instruction, older: &Instruction) -> bool {
+    let undone = match newer {
+        Instruction::DeleteClaim { .. } => !matches!(older, Instruction::CreateClaim(_)),
+        Instruction::Drain { .. } => matches!(
+            older,
+            Instruction::Drain { .. } | Instruction::RegisterNode { .. } | Instruction::InitializeNode { .. }
+        ),
+        _ => false,
+    };
+    undone && older.claim().is_some() && newer.claim() == older.claim()
+}
+
 /// The controller's number in an id on the wire.
 fn number(wire_id: &str) -> Option<InstructionId> {
     let (_, number) = wire_id.split_once('-')?;
@@ -130,16 +162,54 @@ fn word(outcome: v1::Outcome) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use engine::model::Text;
+
     use super::*;
 
     fn initialize(claim: &str) -> Instruction {
         Instruction::InitializeNode { claim: claim.into(), node: "n".into() }
     }
 
+    const NOW: Timestamp = Timestamp(0);
+
     fn outbox() -> Outbox {
         let mut outbox = Outbox::new("blue".into());
-        outbox.add(InstructionId(7), initialize("a"), Timestamp(100)).unwrap();
+        assert_eq!(outbox.add(InstructionId(7), initialize("a"), Timestamp(100)), Ok(Vec::new()));
         outbox
+    }
+
+    fn drain(claim: &str) -> Instruction {
+        Instruction::Drain {
+            claim: claim.into(),
+            node: "n".into(),
+            provider_id: Text::default(),
+            deadline: None,
+            interruption: false,
+            reason: Text::default(),
+        }
+    }
+
+    fn delete(claim: &str) -> Instruction {
+        let (claim, reason) = (Text::from(claim), Text::default());
+        Instruction::DeleteClaim { claim, node: Some("n".into()), provider_id: Text::default(), reason }
+    }
+
+    #[test]
+    fn an_agent_that_comes_back_does_not_drain_a_node_whose_machine_is_gone() {
+        let mut outbox = outbox();
+        let late = Timestamp(1_000_000);
+        outbox.add(InstructionId(8), drain("b"), late).unwrap();
+        let numbers = |events: Vec<Event>| -> Vec<u64> {
+            let number = |event| match event {
+                Event::InstructionFailed { instruction, .. } => instruction.0,
+                other => panic!("{other:?}"),
+            };
+            events.into_iter().map(number).collect()
+        };
+        assert_eq!(numbers(outbox.add(InstructionId(9), drain("a"), late).unwrap()), [7]);
+        assert_eq!(numbers(outbox.add(InstructionId(10), delete("a"), late).unwrap()), [9]);
+        let sent: Vec<String> = outbox.open(3, NOW).into_iter().map(|message| message.id).collect();
+        assert_eq!(sent, ["3-8", "3-10"]);
     }
 
     fn ack(id: &str, outcome: v1::Outcome) -> v1::Ack {
@@ -149,8 +219,8 @@ mod tests {
     #[test]
     fn an_instruction_keeps_its_id_under_a_later_epoch() {
         let mut outbox = outbox();
-        assert_eq!(outbox.open(3)[0].id, "3-7");
-        let again = &outbox.open(4)[0];
+        assert_eq!(outbox.open(3, NOW)[0].id, "3-7");
+        let again = &outbox.open(4, NOW)[0];
         assert_eq!((again.id.as_str(), again.epoch, again.generation), ("3-7", 4, 7));
     }
 
@@ -158,7 +228,7 @@ mod tests {
     fn an_answer_settles_once_and_only_what_was_sent() {
         let mut outbox = outbox();
         assert_eq!(outbox.settle(&ack("3-7", v1::Outcome::Done)), Settled::Unknown, "it was never sent");
-        outbox.open(3);
+        outbox.open(3, NOW);
         for strange in ["2-7", "3-8", "7", "x-y", ""] {
             assert_eq!(outbox.settle(&ack(strange, v1::Outcome::Done)), Settled::Unknown, "{strange}");
         }
@@ -170,7 +240,7 @@ mod tests {
     #[test]
     fn a_refusal_carries_the_agents_reason() {
         let mut outbox = outbox();
-        outbox.open(3);
+        outbox.open(3, NOW);
         let Settled::Event(Event::InstructionFailed { reason, .. }) = outbox.settle(&ack("3-7", v1::Outcome::NotFound))
         else {
             panic!("no failure");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::cluster::Observation;
+use engine::cluster::{Key, Object, Observation, ProblemRecord};
 use engine::control::{ClusterId, Event, Instruction, InstructionId};
 use engine::model::{Text, Timestamp};
 use fleetwright_proto::v1;
@@ -19,6 +19,13 @@ use super::outbox::{Outbox, Settled};
 /// Snapshots that are asked for on one stream before it is given up: an agent that cannot put things right in so many tries
 /// will not in more, and the wait before its next connection spares both sides.
 const RESYNCS_PER_STREAM: u32 = 5;
+
+/// An agent's clock may be so far from this server's, in milliseconds, before people are told: deadlines of Leases and drains are of
+/// that order. Messages that wait on their way look like a clock that is behind, and none waits for so long.
+const CLOCK_MAY_DIFFER_MS: i64 = 30_000;
+
+/// What people are told of when the clocks differ.
+pub const CLOCK: &str = "the agent's clock";
 
 /// What holds for every session. Durations are in milliseconds.
 #[derive(Debug, Clone)]
@@ -81,6 +88,8 @@ pub struct Greeting {
     pub agent_version: String,
     /// Version of the API server; empty when the agent does not know it.
     pub kubernetes_version: String,
+    /// A person has told the agent that no Karpenter is at work there.
+    pub karpenter_absent: bool,
 }
 
 #[derive(Debug)]
@@ -102,6 +111,8 @@ struct Conversation {
     /// When time was looked at last.
     ticked: Timestamp,
     resyncs: u32,
+    /// That the agent's clock differs from ours, and by how much, if it does.
+    clock: Option<ProblemRecord>,
     believing: Believing,
 }
 
@@ -184,6 +195,7 @@ impl Session {
             region: hello.region,
             agent_version: hello.agent_version,
             kubernetes_version: hello.kubernetes_version,
+            karpenter_absent: hello.karpenter_absent,
         })));
         outputs
     }
@@ -193,7 +205,7 @@ impl Session {
     pub fn accept(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
         let (highest_epoch, uid) = match &self.stream {
             Stream::Greeted { highest_epoch, uid } => (*highest_epoch, uid.clone()),
-            Stream::Open(_) => return self.go_on(epoch),
+            Stream::Open(_) => return self.go_on(epoch, now),
             Stream::Closed => return Vec::new(),
         };
         if epoch < highest_epoch {
@@ -205,18 +217,20 @@ impl Session {
             silent_since: now,
             ticked: now,
             resyncs: 0,
+            clock: None,
             believing: Believing::Nothing,
         });
         let welcome = v1::Welcome {
             epoch,
             heartbeat_interval_ms: self.settings.heartbeat_ms,
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            sent_at_ms: now.0,
         };
         let mut outputs = vec![
             say(connect_response::Message::Welcome(welcome)),
             happened(Event::AgentConnected { cluster: self.cluster.clone() }),
         ];
-        let open = self.outbox.open(epoch);
+        let open = self.outbox.open(epoch, now);
         outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
         outputs
     }
@@ -224,14 +238,14 @@ impl Session {
     /// The lease was taken once more while the agent came in: an agent that greets twice in a row, on two streams, is welcomed
     /// by the first answer that comes, and the second one raises the epoch. Who takes a lease takes up what is under way from
     /// a picture, so the agent shows everything again.
-    fn go_on(&mut self, epoch: u64) -> Vec<Output> {
+    fn go_on(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
         let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
         if epoch <= conversation.epoch {
             return Vec::new();
         }
         conversation.epoch = epoch;
         let mut outputs = vec![happened(Event::AgentConnected { cluster: self.cluster.clone() })];
-        let open = self.outbox.open(epoch);
+        let open = self.outbox.open(epoch, now);
         outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
         outputs.extend(self.ask_again(format!("epoch {epoch} has begun")));
         outputs
@@ -277,17 +291,24 @@ impl Session {
     }
 
     /// The controller wants something done in the cluster. It is sent at once, or when an agent is there, until it is answered or
-    /// `deadline` has passed; then it has failed.
-    pub fn instruct(&mut self, id: InstructionId, instruction: Instruction, deadline: Timestamp) -> Vec<Output> {
-        let added = self.outbox.add(id, instruction, deadline);
-        match (added, &self.stream) {
-            (Err(event), _) => vec![happened(event)],
-            (Ok(()), Stream::Open(conversation)) => {
-                let message = self.outbox.message(id, conversation.epoch);
-                message.map(|m| say(connect_response::Message::Instruction(m))).into_iter().collect()
-            }
-            (Ok(()), _) => Vec::new(),
+    /// `deadline` has passed; then it has failed. What it makes needless is not sent any more.
+    pub fn instruct(
+        &mut self,
+        id: InstructionId,
+        instruction: Instruction,
+        deadline: Timestamp,
+        now: Timestamp,
+    ) -> Vec<Output> {
+        let withdrawn = match self.outbox.add(id, instruction, deadline) {
+            Ok(withdrawn) => withdrawn,
+            Err(event) => return vec![happened(event)],
+        };
+        let mut outputs: Vec<Output> = withdrawn.into_iter().map(happened).collect();
+        if let Stream::Open(conversation) = &self.stream {
+            let message = self.outbox.message(id, conversation.epoch, now);
+            outputs.extend(message.map(|message| say(connect_response::Message::Instruction(message))));
         }
+        outputs
     }
 
     /// The controller wants to see everything again.
@@ -331,21 +352,22 @@ impl Session {
         conversation.silent_since = now;
         match request.message {
             Some(connect_request::Message::Hello(_)) => self.hang_up("the agent said Hello twice".to_owned()),
-            Some(connect_request::Message::Snapshot(snapshot)) => self.snapshot(snapshot),
+            Some(connect_request::Message::Snapshot(snapshot)) => self.snapshot(snapshot, now),
             Some(connect_request::Message::Delta(delta)) => self.delta(delta),
             Some(connect_request::Message::Ack(ack)) => self.acknowledged(&ack),
-            Some(connect_request::Message::Heartbeat(heartbeat)) => self.heartbeat(&heartbeat),
+            Some(connect_request::Message::Heartbeat(heartbeat)) => self.heartbeat(&heartbeat, now),
             None => Vec::new(),
         }
     }
 
-    fn snapshot(&mut self, snapshot: v1::Snapshot) -> Vec<Output> {
+    fn snapshot(&mut self, snapshot: v1::Snapshot, now: Timestamp) -> Vec<Output> {
         if matches!(snapshot.part, Some(snapshot::Part::Begin(_))) {
             self.keep();
         }
         let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
         match (snapshot.part, &mut conversation.believing) {
-            (Some(snapshot::Part::Begin(_)), believing) => {
+            (Some(snapshot::Part::Begin(begin)), believing) => {
+                conversation.clock = clock_problem(begin.taken_at_ms, now);
                 let Settings { limits, ledger, .. } = &self.settings;
                 let decoder = Decoder::new(Arc::clone(&self.interner), self.read_pools.clone(), *limits, ledger);
                 *believing = Believing::Assembling(Box::new(Assembly::new(snapshot.id, decoder)));
@@ -368,7 +390,8 @@ impl Session {
         let believing = std::mem::replace(&mut conversation.believing, Believing::Nothing);
         let Believing::Assembling(assembly) = believing else { return Vec::new() };
         match assembly.finish(id, end) {
-            Ok((picture, decoder)) => {
+            Ok((mut picture, decoder)) => {
+                picture.problems.extend(conversation.clock.clone());
                 conversation.believing = Believing::Following { decoder: Box::new(decoder), sequence: 0 };
                 self.kept = None;
                 vec![self.observed(Observation::Snapshot(Box::new(picture)))]
@@ -391,14 +414,33 @@ impl Session {
         }
     }
 
-    fn heartbeat(&mut self, heartbeat: &v1::Heartbeat) -> Vec<Output> {
+    fn heartbeat(&mut self, heartbeat: &v1::Heartbeat, now: Timestamp) -> Vec<Output> {
         let Stream::Open(conversation) = &self.stream else { return Vec::new() };
         match &conversation.believing {
             Believing::Following { sequence, .. } if *sequence != heartbeat.last_sequence => {
                 self.resync(format!("delta {} was sent, {sequence} has come", heartbeat.last_sequence))
             }
-            Believing::Following { .. } | Believing::Assembling(_) | Believing::Nothing => Vec::new(),
+            Believing::Following { .. } => self.look_at_clock(heartbeat.sent_at_ms, now),
+            Believing::Assembling(_) | Believing::Nothing => Vec::new(),
         }
+    }
+
+    /// Tells that the agent's clock differs, or does so no more, when that has changed.
+    fn look_at_clock(&mut self, sent_at_ms: i64, now: Timestamp) -> Vec<Output> {
+        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+        if sent_at_ms == 0 {
+            return Vec::new();
+        }
+        let found = clock_problem(sent_at_ms, now);
+        if found.is_some() == conversation.clock.is_some() {
+            return Vec::new();
+        }
+        conversation.clock.clone_from(&found);
+        let observation = match found {
+            Some(problem) => Observation::upsert(Object::Problem(problem)),
+            None => Observation::Delete(Key::Problem(Text::from(CLOCK))),
+        };
+        vec![self.observed(observation)]
     }
 
     fn acknowledged(&mut self, ack: &v1::Ack) -> Vec<Output> {
@@ -439,6 +481,21 @@ impl Session {
     fn observed(&self, observation: Observation) -> Output {
         happened(Event::Observed { cluster: self.cluster.clone(), observation })
     }
+}
+
+/// That an agent's clock differs from `now`, when it showed `sent_at_ms`; 0 when it did not show it.
+fn clock_problem(sent_at_ms: i64, now: Timestamp) -> Option<ProblemRecord> {
+    let ahead = sent_at_ms.saturating_sub(now.0);
+    if sent_at_ms == 0 || ahead.saturating_abs() <= CLOCK_MAY_DIFFER_MS {
+        return None;
+    }
+    let side = if ahead > 0 { "ahead of" } else { "behind" };
+    let reason = format!(
+        "it is {} s {side} this server's: times in the cluster and here do not agree; set the clocks by NTP",
+        ahead.saturating_abs() / 1_000
+    );
+    tracing::warn!(ahead_ms = ahead, "an agent's clock differs from this server's");
+    Some(ProblemRecord { about: Text::from(CLOCK), reason: Text::from(reason) })
 }
 
 /// Whether `name` can be the name of a cluster; otherwise why not.

@@ -35,6 +35,8 @@ struct Cluster<'v> {
     rails: Rails<'v>,
     /// Other autoscalers at work.
     autoscalers: Vec<&'v str>,
+    /// What of the cluster cannot be read or seen, in sentences.
+    problems: Vec<String>,
     /// NodePools that are left to them, and why.
     left_pools: Vec<LeftPool<'v>>,
     /// The plan that is being made.
@@ -139,6 +141,7 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> Cluster<'_> {
         refused: cluster.refused.as_deref(),
         rails: rails(&cluster.rails),
         autoscalers: cluster.autoscalers.iter().map(AsRef::as_ref).collect(),
+        problems: cluster.problems.iter().map(|problem| format!("{}: {}", problem.about, problem.reason)).collect(),
         left_pools: cluster.left_pools.iter().map(|(name, reason)| LeftPool { name, reason }).collect(),
         planning: cluster.planning.map(|plan| Planning { since_ms: plan.since.0, pods: plan.pods, left: plan.left }),
         machine_count: cluster.machines.len(),

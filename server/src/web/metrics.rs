@@ -7,12 +7,13 @@ use engine::control::rails::Mode;
 use engine::control::view::ClusterView;
 use engine::model::Timestamp;
 
+use crate::session::state::CLOCK;
 use crate::views::FleetView;
 
 /// One gauge: its name, what it means, and its value in a cluster.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 16] = [
+const GAUGES: [Gauge; 18] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
     }),
@@ -24,6 +25,14 @@ const GAUGES: [Gauge; 16] = [
         "When the snapshot came that is believed, in seconds since 1970; 0 while there is none.",
         |c| seconds(c.synced_since.filter(|_| c.connected).unwrap_or_default()),
     ),
+    (
+        "fleetwright_cluster_problems",
+        "Objects and kinds of the cluster that cannot be read or seen, and the agent's clock where it differs.",
+        |c| c.problems.len().to_string(),
+    ),
+    ("fleetwright_cluster_clock_differs", "Whether the agent's clock is more than 30 s from this server's.", |c| {
+        u8::from(c.problems.iter().any(|problem| *problem.about == *CLOCK)).to_string()
+    }),
     ("fleetwright_pods", "Pods that have not ended.", |c| c.pods.to_string()),
     ("fleetwright_pods_pending", "Pods without a node for which a machine may be bought.", |c| c.pending.to_string()),
     ("fleetwright_nodes", "Nodes in the cluster, ours and others.", |c| c.nodes.to_string()),

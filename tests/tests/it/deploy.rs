@@ -44,7 +44,7 @@ fn every_setting_in_deploy_is_one_of_the_programs() {
     // Eight settings, and the database's address out of a Secret.
     assert_eq!(of_server.len(), 8 + 1, "{of_server:?}");
     let of_agent = variables("agent/run/agent.env");
-    assert_eq!(of_agent.len(), 7, "{of_agent:?}");
+    assert_eq!(of_agent.len(), 8, "{of_agent:?}");
     let (server_file, agent_file) = (text("fleetwright.toml"), text("agent.toml"));
     let programs = [
         with(Program::new(PROGRAM, &["serve", "--print-config"]), &of_server),

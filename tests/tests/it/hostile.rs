@@ -60,7 +60,7 @@ fn nonsense(dice: &mut Dice, cluster: &str) -> v1::ConnectRequest {
             outcome: v1::Outcome::Done.into(),
             detail: "x".repeat(100_000),
         }),
-        7 => Message::Heartbeat(v1::Heartbeat { last_sequence: u64::MAX }),
+        7 => Message::Heartbeat(v1::Heartbeat { last_sequence: u64::MAX, sent_at_ms: i64::MAX }),
         _ => return v1::ConnectRequest { message: None },
     };
     v1::ConnectRequest { message: Some(message) }

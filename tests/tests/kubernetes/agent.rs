@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use agent::config::KubernetesConfig;
 use agent::{Cluster as _, Seen as Record};
 use agent_kubernetes::Kubernetes;
+use agent_kubernetes::cluster::Conduct;
 use agent_kubernetes::connect::{connect, identify};
 use agent_kubernetes::epoch::EpochStore;
 use agent_kubernetes::leader::Candidate;
+use agent_kubernetes::obey::guard::Guard;
 use anyhow::{Context, ensure};
 use e2e::kubernetes::cluster::{Cluster, Seen, taints, until};
 use e2e::kubernetes::deploy;
@@ -98,7 +100,13 @@ impl Hands {
         let connected = connect(&settings).await?;
         let identity = identify(&connected.api).await?;
         let epochs = EpochStore::new(connected.api.clone(), connected.namespace, EPOCHS_LEASE.to_owned());
-        let kubernetes = Kubernetes::watch(connected.api, identity, "test".to_owned(), epochs, streaming_lists);
+        let conduct = Conduct {
+            instance: "test".to_owned(),
+            streaming_lists,
+            karpenter_absent: false,
+            guard: Guard::new(100, Duration::from_secs(600)),
+        };
+        let kubernetes = Kubernetes::watch(connected.api, identity, epochs, conduct);
         Ok(Self { cluster, kubernetes: Arc::new(kubernetes), generation: 0.into() })
     }
 
@@ -114,6 +122,7 @@ impl Hands {
             epoch,
             generation,
             deadline_ms: i64::MAX,
+            remaining_ms: None,
             subject: "nodeclaim/general-1".to_owned(),
             action: Some(action),
         };
@@ -208,6 +217,8 @@ fn drain(force_at_ms: Option<i64>) -> Action {
         node: "i-hands".to_owned(),
         force_at_ms,
         reason: "the test says so".to_owned(),
+        provider_id: "aws:///us-east-1a/i-hands".to_owned(),
+        ..v1::DrainNode::default()
     })
 }
 
@@ -228,6 +239,7 @@ async fn a_machine_lives_by_instructions(stage: Arc<Stage>) -> Told {
         node_claim: "general-1".to_owned(),
         node: "i-hands".to_owned(),
         reason: "its machine is gone".to_owned(),
+        provider_id: "aws:///us-east-1a/i-hands".to_owned(),
     };
     hands.done(Action::DeleteNodeClaim(deletion)).await?;
     ensure!(hands.claim().await.is_err(), "the claim is there");
@@ -396,7 +408,9 @@ async fn a_deadline_outweighs_protection_and_restarts(stage: Arc<Stage>) -> Told
     let kubelets = Kubelets::new(stage.client.clone(), Pace { forgotten: Duration::ZERO, ..Pace::default() });
     kubelets.boot(Types::builtin("us-east-1")?.machine("i-hands", "m5.large", "us-east-1a")?);
     hands.cluster.until_nodes(1, PATIENCE).await?;
-    let untaint = json!({ "spec": { "taints": null } });
+    // The label of a machine of ours whose NodeClaim is gone.
+    let labels = json!({ "karpenter.sh/nodepool": "general" });
+    let untaint = json!({ "metadata": { "labels": labels }, "spec": { "taints": null } });
     hands.cluster.change("v1", "Node", "i-hands", untaint).await?;
     let spec = json!({ "terminationGracePeriodSeconds": 2 });
     hands.cluster.deploy("held", 1, "100m", "100Mi", spec).await?;

@@ -19,8 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Where a Karpenter says that it is at work.
 const LEASE: &str = "karpenter-leader-election";
 
+/// A namespace of its own, as many installations of Karpenter have.
+const NAMESPACE: &str = "karpenter";
+
 fn leases(cluster: &Cluster) -> Api<DynamicObject> {
-    cluster.at(Some("kube-system"), "coordination.k8s.io/v1", "Lease")
+    cluster.at(Some(NAMESPACE), "coordination.k8s.io/v1", "Lease")
 }
 
 fn any_m5() -> Value {
@@ -34,52 +37,89 @@ fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// While a Karpenter holds its lease, only pools that are said to be ours are ours.
+/// While a Karpenter lives nothing is bought, whatever NodePools say: it would buy a second machine for each NodeClaim.
 pub(super) async fn karpenter(stage: Arc<Stage>) -> Told {
     let world = World::prepare(&stage, "karpenter", Options::default()).await?;
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    world.cluster.apply(namespace).await?;
     let held = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": LEASE, "namespace": "kube-system" },
+        "metadata": { "name": LEASE, "namespace": NAMESPACE },
         "spec": { "holderIdentity": "karpenter-0", "leaseDurationSeconds": 600, "acquireTime": now(), "renewTime": now() },
     });
     world.cluster.apply(held).await?;
+    world.cluster.apply(program(1)).await?;
     let mut world = world;
     world.begin().await?;
     let told = play_karpenter(&world).await;
     // Whatever happened: the next scenario has no Karpenter.
     let _gone_already = leases(&world.cluster).delete(LEASE, &DeleteParams::default()).await;
+    let _gone_already = deployments(&world.cluster).delete("karpenter", &DeleteParams::default()).await;
     told.with_context(|| world.last_words())
 }
 
+fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
+    cluster.at(Some(NAMESPACE), "apps/v1", "Deployment")
+}
+
+/// Karpenter's Deployment; nothing runs it.
+fn program(replicas: u32) -> Value {
+    let labels = json!({ "app.kubernetes.io/name": "karpenter" });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "karpenter", "namespace": NAMESPACE, "labels": labels },
+        "spec": {
+            "replicas": replicas, "paused": true, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels },
+                          "spec": { "schedulerName": "none", "containers": [{ "name": "controller", "image": "none" }] } },
+        },
+    })
+}
+
 async fn play_karpenter(world: &World) -> Told {
-    world.pool("theirs", any_m5(), json!({})).await?;
-    world.pool("ours", any_m5(), json!({})).await?;
+    world.pool("annotated", any_m5(), json!({})).await?;
+    world.pool("plain", any_m5(), json!({})).await?;
     let managed = json!({ "metadata": { "annotations": { "fleetwright.dev/managed": "true" } },
-                          "spec": { "template": { "metadata": { "labels": { "pool": "ours" } } } } });
-    world.cluster.change("karpenter.sh/v1", "NodePool", "ours", managed).await?;
-    let theirs = json!({ "spec": { "template": { "metadata": { "labels": { "pool": "theirs" } } } } });
-    world.cluster.change("karpenter.sh/v1", "NodePool", "theirs", theirs).await?;
-    world.cluster.deploy("for-them", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "theirs" } })).await?;
-    world.cluster.deploy("for-us", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "ours" } })).await?;
-    let ours = || async {
-        let (ready, pods) = world.cluster.ready().await?;
-        Ok(if (ready, pods) == (2, 4) { Seen::Done(()) } else { Seen::NotYet(format!("{ready} of {pods} ready")) })
-    };
-    until("the pods of our pool run", PATIENCE, ours).await?;
-    let page = world.book.read().await?;
-    let pools: Vec<&str> =
-        page.told.sales.iter().filter_map(|sale| sale.instance.as_ref()).map(|one| one.pool.as_str()).collect();
-    ensure!(pools == ["ours", "ours"], "sold for {pools:?}");
-    let finalizers = world.cluster.objects("karpenter.sh/v1", "NodePool").get("theirs").await?.finalizers().to_vec();
-    ensure!(finalizers.is_empty(), "a pool of Karpenter's was given finalizers {finalizers:?}");
-    // The migration goes on: Karpenter is gone, so every pool is ours.
-    let start = Instant::now();
+                          "spec": { "template": { "metadata": { "labels": { "pool": "annotated" } } } } });
+    world.cluster.change("karpenter.sh/v1", "NodePool", "annotated", managed).await?;
+    let plain = json!({ "spec": { "template": { "metadata": { "labels": { "pool": "plain" } } } } });
+    world.cluster.change("karpenter.sh/v1", "NodePool", "plain", plain).await?;
+    world.cluster.deploy("one", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "annotated" } })).await?;
+    world.cluster.deploy("two", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "plain" } })).await?;
+    // The pods are looked at, and each pool says why it takes no part.
+    nothing_is_bought(world, "its Lease karpenter/karpenter-leader-election is renewed").await?;
+    // Without its Lease it is known by its Deployment.
     leases(&world.cluster).delete(LEASE, &DeleteParams::default()).await?;
+    nothing_is_bought(world, "Deployment karpenter/karpenter has 1 replicas").await?;
+    for pool in ["annotated", "plain"] {
+        let finalizers = world.cluster.objects("karpenter.sh/v1", "NodePool").get(pool).await?.finalizers().to_vec();
+        ensure!(finalizers.is_empty(), "the pool {pool} was given finalizers {finalizers:?}");
+    }
+    // Karpenter is scaled to zero, so every pool is ours.
+    let start = Instant::now();
+    world.cluster.apply(program(0)).await?;
     world.cluster.until_ready(4, PATIENCE).await?;
     Ok(format!(
-        "unannotated pool untouched beside a live Karpenter, ours {:.1} s after it is gone",
+        "nothing bought beside a live Karpenter; all pods run {:.1} s after it is gone",
         start.elapsed().as_secs_f64()
     ))
+}
+
+/// The events of pods that wait name Karpenter, with this evidence, and no machine was asked for.
+async fn nothing_is_bought(world: &World, evidence: &str) -> anyhow::Result<()> {
+    let told = || async {
+        let events = world.cluster.at(Some(&world.cluster.namespace), "events.k8s.io/v1", "Event");
+        let events = events.list(&Default::default()).await?.items;
+        let notes: Vec<&str> = events.iter().filter_map(|event| event.data["note"].as_str()).collect();
+        let names = |note: &&str| note.contains("Karpenter is at work in this cluster") && note.contains(evidence);
+        Ok(if notes.iter().any(names) { Seen::Done(()) } else { Seen::NotYet(notes.join("\n")) })
+    };
+    until("pools are left to Karpenter", PATIENCE, told).await?;
+    let launches = world.book.read().await?.told.launches.len();
+    ensure!(launches == 0, "{launches} launches were asked for beside a live Karpenter");
+    let claims = world.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?.items.len();
+    ensure!(claims == 0, "{claims} NodeClaims were made beside a live Karpenter");
+    Ok(())
 }
 
 /// Pods for which Cluster Autoscaler has said that it buys are left to it; its node comes, and none of ours does.

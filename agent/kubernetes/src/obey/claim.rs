@@ -3,7 +3,9 @@
 use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
+use tracing::warn;
 
+use super::guard::{Meant, is_managed, is_ready};
 use super::{Admission, Attempt, FINALIZER, OBEYED, Rank, admit, stale};
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
@@ -17,6 +19,10 @@ pub(super) async fn create(cluster: &Kubernetes, rank: Rank, order: &v1::CreateN
     let Some(record) = &order.node_claim else {
         return Ok(Done::not(v1::Outcome::Failed, "the instruction has no NodeClaim"));
     };
+    if let Some(evidence) = cluster.picture().karpenter_at_work() {
+        let why = format!("Karpenter is at work in this cluster ({evidence}) and would buy a second machine for it");
+        return Ok(Done::not(v1::Outcome::Failed, why));
+    }
     let owner = match &record.owner {
         Some(owner) => Some(owner_reference(cluster, owner).await?),
         None => None,
@@ -155,10 +161,20 @@ pub(super) async fn delete(cluster: &Kubernetes, rank: Rank, order: &v1::DeleteN
     if !order.node.is_empty() {
         let node: Option<Value> = gone_is_fine(cluster.api().get(&NODE.one("", &order.node)).await)?;
         if let Some(node) = node {
-            let_go(cluster, NODE, &node).await?;
+            let meant = Meant { claim: &order.node_claim, provider_id: &order.provider_id };
+            match cluster.guard().refusal(&node, claim.as_ref(), meant) {
+                Some(why) => warn!(node = order.node, claim = order.node_claim, why, "a Node is left alone"),
+                None => {
+                    // One whose kubelet is silent has nothing left to lose.
+                    if is_ready(&node) {
+                        cluster.guard().pace(&node)?;
+                    }
+                    let_go(cluster, NODE, &node).await?;
+                }
+            }
         }
     }
-    if let Some(claim) = claim {
+    if let Some(claim) = claim.filter(|claim| is_managed(claim)) {
         let_go(cluster, NODE_CLAIM, &claim).await?;
     }
     Ok(Done::well())

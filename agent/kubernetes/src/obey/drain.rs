@@ -5,13 +5,15 @@
 //! with it although there may be no server to say so ([`go_on`]).
 
 pub(crate) mod order;
-mod volumes;
+pub(crate) mod roster;
+pub(crate) mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::Done;
+use agent::link::backoff::Backoff;
 use fleetwright_proto::v1;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,14 +21,15 @@ use tracing::{info, warn};
 
 use super::claim::write_status;
 use super::event::Said;
-use super::{Admission, Attempt, Rank, admit};
+use super::guard::{Meant, early_force, owns};
+use super::{Admission, Attempt, Rank, admit_claim};
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
 use crate::error::{ApiError, Kind, gone_is_fine};
 use crate::fields::{list_at, text_at};
 use crate::moment::now_ms;
 use crate::resource::{NODE, NODE_CLAIM, POD};
-use order::{DISRUPTED, Guest, PodList, Step};
+use order::{DISRUPTED, Guest, Step};
 
 /// The pods are looked at this often (Karpenter: drain retry).
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -50,6 +53,10 @@ struct Note {
     reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     force_at_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    provider_id: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    interruption: bool,
 }
 
 /// The nodes that a server has ordered to be drained since this process works. Whoever goes on with an earlier order for one of
@@ -93,6 +100,9 @@ fn read(node: &str, note: &str) -> Option<(Rank, v1::DrainNode)> {
         node: node.to_owned(),
         force_at_ms: note.force_at_ms,
         reason: note.reason,
+        provider_id: note.provider_id,
+        interruption: note.interruption,
+        ..v1::DrainNode::default()
     };
     Some((Rank::read(&note.rank)?, order))
 }
@@ -103,6 +113,8 @@ fn note(rank: Rank, order: &v1::DrainNode) -> String {
         rank: rank.note(),
         reason: order.reason.clone(),
         force_at_ms: order.force_at_ms,
+        provider_id: order.provider_id.clone(),
+        interruption: order.interruption,
     };
     json!(note).to_string()
 }
@@ -120,19 +132,34 @@ pub(super) async fn drain(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNod
     carry_on(cluster, rank, order, false).await
 }
 
-/// Drains a node from where it stands. One that yields ends as soon as a server orders a drain of the same node.
+/// Drains a node from where it stands. One that yields goes on by the note on the Node, and ends as soon as a server orders a drain of
+/// the same node.
 async fn carry_on(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNode, yields: bool) -> Attempt {
-    let claim = match admit(cluster, rank, &order.node_claim).await {
-        Ok(Admission::Admitted(claim)) => Some(claim),
-        Ok(Admission::Refused(done)) => return Ok(done),
-        // A node without a claim is drained all the same.
-        Err(error) if error.kind == Kind::NotFound => None,
-        Err(error) => return Err(error),
+    let claim: Option<Value> = gone_is_fine(cluster.api().get(&NODE_CLAIM.one("", &order.node_claim)).await)?;
+    let node: Option<Value> = match order.node.as_str() {
+        "" => None,
+        name => gone_is_fine(cluster.api().get(&NODE.one("", name)).await)?,
     };
-    if order.node.is_empty() {
-        return Ok(Done::well());
+    if let Some(node) = &node
+        && let Some(done) = refused(cluster, order, node, claim.as_ref(), yields)?
+    {
+        return Ok(done);
     }
-    let Some(node) = bar(cluster, &order.node, &note(rank, order)).await? else { return Ok(Done::well()) };
+    let claim = match claim {
+        // The note is the kubelet's to write, so it decides nothing about later instructions on the claim.
+        Some(claim) if yields => match Rank::noted(&claim) {
+            newer if newer > rank => return Ok(super::stale(newer, &order.node_claim)),
+            _ => Some(claim),
+        },
+        Some(claim) => match admit_claim(cluster, rank, claim).await? {
+            Admission::Admitted(claim) => Some(claim),
+            Admission::Refused(done) => return Ok(done),
+        },
+        // A node without a claim is drained all the same.
+        None => None,
+    };
+    let Some(node) = node else { return Ok(Done::well()) };
+    let Some(node) = bar(cluster, node, &note(rank, order)).await? else { return Ok(Done::well()) };
     let drain = Drain { cluster, claim, node, order, yields };
     drain.condition("Drained", "Unknown", "Draining", "").await?;
     let begun = now_ms();
@@ -145,10 +172,43 @@ async fn carry_on(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNode, yield
     Ok(Done::well())
 }
 
-/// Keeps new pods off a node; `None` when there is no such node.
-async fn bar(cluster: &Kubernetes, name: &str, note: &str) -> Result<Option<Value>, ApiError> {
-    let path = NODE.one("", name);
-    let Some(node) = gone_is_fine(cluster.api().get::<Value>(&path).await)? else { return Ok(None) };
+/// What the agent's own bounds have against a drain; `None` when they have nothing.
+fn refused(
+    cluster: &Kubernetes,
+    order: &v1::DrainNode,
+    node: &Value,
+    claim: Option<&Value>,
+    noted: bool,
+) -> Result<Option<Done>, ApiError> {
+    let meant = Meant { claim: &order.node_claim, provider_id: &order.provider_id };
+    if let Some(why) = cluster.guard().refusal(node, claim, meant) {
+        return Ok(Some(Done::not(v1::Outcome::NotFound, why)));
+    }
+    if noted && claim.is_some_and(|claim| !owns(claim, node)) {
+        let why =
+            format!("Node {} bears an order for NodeClaim {}, which does not own it", order.node, order.node_claim);
+        return Ok(Some(Done::not(v1::Outcome::Failed, why)));
+    }
+    let standing = standing(node);
+    let deadline = standing.as_ref().and_then(|(_, standing)| standing.force_at_ms);
+    if let Some(why) = early_force(order, deadline, claim, now_ms()).filter(|_| !noted) {
+        return Ok(Some(Done::not(v1::Outcome::Failed, why)));
+    }
+    if !order.interruption && standing.is_none() {
+        cluster.guard().pace(node)?;
+    }
+    Ok(None)
+}
+
+/// The order that stands on a Node.
+fn standing(node: &Value) -> Option<(Rank, v1::DrainNode)> {
+    let note = node.pointer("/metadata/annotations").and_then(|annotations| annotations.get(NOTE))?;
+    read(text_at(node, "/metadata/name"), note.as_str()?)
+}
+
+/// Keeps new pods off a node that was just read; `None` when it is gone.
+async fn bar(cluster: &Kubernetes, node: Value, note: &str) -> Result<Option<Value>, ApiError> {
+    let path = NODE.one("", text_at(&node, "/metadata/name"));
     match barring(&node, note) {
         Some(patch) => gone_is_fine(cluster.api().patch(&path, &patch).await),
         None => Ok(Some(node)),
@@ -189,41 +249,39 @@ struct Drain<'d> {
 }
 
 impl Drain<'_> {
-    /// Moves the pods off. Returns whether the node is still there and this drain's to finish.
+    /// Moves the pods off. Returns whether the node is still there and this drain's to finish. The picture tells what is there,
+    /// because asking the API server every second would cost it more than the drain; before the end it is asked once, since a
+    /// picture may be late.
     async fn move_pods(&self, begun: i64) -> Result<bool, ApiError> {
         let mut progress = Progress::default();
+        let enrolled = self.cluster.roster().enrol(&self.order.node);
+        let mut doubts = Backoff::new(begun.unsigned_abs());
         loop {
             if self.yields && self.cluster.ordered().has(&self.order.node) {
                 return Ok(false);
             }
-            if gone_is_fine(self.cluster.api().get::<Value>(&NODE.one("", &self.order.node)).await)?.is_none() {
+            if !self.cluster.picture().has_node(&self.order.node) && self.is_gone().await? {
                 return Ok(false);
             }
-            let guests = self.guests().await?;
             let now = now_ms();
+            let guests = enrolled.guests(self.cluster.picture(), now);
             let step = order::step(&guests, now, self.order.force_at_ms);
             if step.waits_for.is_empty() && now - begun >= LEAST_MS {
-                return Ok(true);
+                let there = roster::listed(self.cluster.api(), &self.order.node).await?;
+                if order::step(&there, now, self.order.force_at_ms).waits_for.is_empty() {
+                    return Ok(true);
+                }
+                tokio::time::sleep(Duration::from_millis(doubts.next_wait_ms())).await;
             }
             self.take(&step, &mut progress).await?;
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    async fn guests(&self) -> Result<Vec<Guest>, ApiError> {
-        let mut guests = Vec::new();
-        let mut next = String::new();
-        loop {
-            let node = &self.order.node;
-            let path = format!("{}?fieldSelector=spec.nodeName%3D{node}&limit=250&continue={next}", POD.all());
-            let page: PodList = self.cluster.api().get(&path).await?;
-            let now = now_ms();
-            guests.extend(page.items.iter().map(|pod| order::guest(pod, now)));
-            next = page.metadata.r#continue;
-            if next.is_empty() {
-                return Ok(guests);
-            }
-        }
+    /// Whether the node, or the one that was barred, is gone.
+    async fn is_gone(&self) -> Result<bool, ApiError> {
+        let there: Option<Value> = gone_is_fine(self.cluster.api().get(&NODE.one("", &self.order.node)).await)?;
+        Ok(there.is_none_or(|there| text_at(&there, "/metadata/uid") != text_at(&self.node, "/metadata/uid")))
     }
 
     async fn take(&self, step: &Step<'_>, progress: &mut Progress) -> Result<(), ApiError> {
@@ -295,8 +353,9 @@ impl Drain<'_> {
 
     /// Waits until the volumes of pods that moved are off the node. After the deadline the node goes without.
     async fn await_volumes(&self) -> Result<(), ApiError> {
+        let enrolled = self.cluster.roster().enrol(&self.order.node);
         loop {
-            let guests = self.guests().await?;
+            let guests = enrolled.guests(self.cluster.picture(), now_ms());
             let attached = volumes::awaited(self.cluster, &self.order.node, &guests).await?;
             if attached.is_empty() {
                 return self.condition("VolumesDetached", "True", "VolumesDetached", "").await;
@@ -389,6 +448,9 @@ mod tests {
             node: "n".into(),
             force_at_ms,
             reason: "empty".into(),
+            provider_id: "aws:///z/i-1".into(),
+            interruption: force_at_ms.is_some(),
+            ..v1::DrainNode::default()
         };
         let rank = Rank::read("3/9").unwrap();
         for order in [order(None), order(Some(5))] {

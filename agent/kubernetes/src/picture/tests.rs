@@ -36,7 +36,7 @@ fn words(seen: &[Seen]) -> Vec<String> {
 /// A picture of pods `a` and `b`, and what follows it.
 async fn observed() -> (Picture, Observed) {
     let picture = Picture::of([POD]);
-    picture.replace(POD, vec![pod("a", ""), pod("b", "")]);
+    picture.replace(POD, vec![pod("a", ""), pod("b", "")], &[]);
     let observed = picture.observe(PATIENCE).await.unwrap();
     assert_eq!(words(&observed.records), ["a@", "b@"]);
     (picture, observed)
@@ -49,11 +49,11 @@ fn told(observed: &mut Observed) -> Vec<Vec<String>> {
 #[tokio::test(start_paused = true)]
 async fn there_is_no_picture_until_every_kind_has_been_seen() {
     let picture = Picture::of([POD, NODE]);
-    picture.replace(POD, Vec::new());
-    picture.fails(NODE, "forbidden");
+    picture.replace(POD, Vec::new(), &[]);
+    picture.fails(NODE, "forbidden", false);
     let error = picture.observe(PATIENCE).await.unwrap_err().to_string();
     assert!(error.contains("node (forbidden)") && !error.contains("pod"), "{error}");
-    picture.replace(NODE, Vec::new());
+    picture.replace(NODE, Vec::new(), &[]);
     assert!(picture.observe(PATIENCE).await.is_ok());
 }
 
@@ -68,7 +68,7 @@ async fn what_changes_nothing_is_not_told() {
 #[tokio::test(start_paused = true)]
 async fn a_picture_that_is_taken_again_is_told_as_its_difference() {
     let (picture, mut observed) = observed().await;
-    picture.replace(POD, vec![pod("a", ""), pod("c", "n1")]);
+    picture.replace(POD, vec![pod("a", ""), pod("c", "n1")], &[]);
     assert_eq!(told(&mut observed), [["c@n1", "-b"]]);
     assert_eq!(words(&picture.observe(PATIENCE).await.unwrap().records), ["a@", "c@n1"]);
 }
@@ -104,9 +104,75 @@ async fn a_scale_up_of_others_is_told_with_its_pod_whichever_is_seen_first() {
 #[tokio::test(start_paused = true)]
 async fn an_autoscaler_is_told_when_it_comes_and_goes_and_not_when_it_renews() {
     let (picture, mut observed) = observed().await;
-    let record = |live, renewed_at_ms| v1::AutoscalerRecord { name: "karpenter".into(), live, renewed_at_ms };
+    let record = |live, renewed_at_ms| v1::AutoscalerRecord {
+        name: "karpenter".into(),
+        live,
+        renewed_at_ms,
+        ..Default::default()
+    };
     for record in [record(false, 0), record(true, 1), record(true, 2), record(false, 2)] {
         picture.autoscaler(record);
     }
     assert_eq!(told(&mut observed), [["karpenter true"], ["karpenter false"]]);
+}
+
+/// What is told when a picture of `there` pods is taken again and shows `left` of them: `None` when it is told as a whole.
+async fn told_of_relist(there: usize, left: usize) -> Option<usize> {
+    let pods = |count: usize| (0..count).map(|number| pod(&format!("p{number:05}"), "")).collect::<Vec<_>>();
+    let picture = Picture::of([POD]);
+    picture.replace(POD, pods(there), &[]);
+    let mut observed = picture.observe(PATIENCE).await.unwrap();
+    picture.replace(POD, pods(left), &[]);
+    let told = told(&mut observed);
+    let ended = matches!(observed.changes.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+    assert_eq!(picture.observe(PATIENCE).await.unwrap().records.len(), left, "the picture itself is what was seen");
+    (!ended).then(|| told.iter().map(Vec::len).sum())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picture_that_lacks_much_of_what_was_there_is_told_as_a_whole_and_not_as_removals() {
+    assert_eq!(told_of_relist(200, 0).await, None, "nothing is left of 200");
+    assert_eq!(told_of_relist(200, 100).await, None);
+    // 10 % of 200 are 20.
+    assert_eq!(told_of_relist(200, 179).await, None);
+    assert_eq!(told_of_relist(200, 180).await, Some(20));
+    assert_eq!(told_of_relist(3, 0).await, Some(3), "as few as three are told as they are");
+    assert_eq!(told_of_relist(4, 0).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_not_gone() {
+    let (picture, mut observed) = observed().await;
+    picture.replace(POD, vec![pod("a", "")], &[("n".to_owned(), "b".to_owned())]);
+    assert!(told(&mut observed).is_empty(), "b is there, and cannot be read");
+    picture.replace(POD, vec![pod("a", "")], &[]);
+    assert_eq!(told(&mut observed), [["-b"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_seen_is_named_and_keeps_the_cluster_from_nothing() {
+    const PRIORITY: v1::ObjectKind = v1::ObjectKind::PriorityClass;
+    let unseen = |seen: &[Seen]| -> Vec<String> {
+        let reason = |one: &Seen| match one {
+            Seen::Plain(change) => match &**change {
+                v1::change::Change::Unseen(unseen) => {
+                    Some(format!("{}: {:?}", unseen.kind().as_str_name(), unseen.reason))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        seen.iter().filter_map(reason).collect()
+    };
+    let picture = Picture::of([POD, PRIORITY]);
+    picture.replace(POD, vec![pod("a", "")], &[]);
+    picture.fails(PRIORITY, "no answer", false);
+    assert!(picture.observe(PATIENCE).await.is_err(), "it may be seen in a moment");
+    picture.fails(PRIORITY, "forbidden", true);
+    let mut observed = picture.observe(PATIENCE).await.unwrap();
+    assert_eq!(unseen(&observed.records), ["OBJECT_KIND_PRIORITY_CLASS: \"forbidden\""]);
+    // Somebody gives the role what it lacks.
+    picture.replace(PRIORITY, Vec::new(), &[]);
+    assert_eq!(unseen(&observed.changes.try_recv().unwrap()), ["OBJECT_KIND_PRIORITY_CLASS: \"\""]);
+    assert!(unseen(&picture.observe(PATIENCE).await.unwrap().records).is_empty());
 }

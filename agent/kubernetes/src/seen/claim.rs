@@ -102,6 +102,7 @@ pub fn read(json: &str, _: &mut Shared) -> serde_json::Result<Row> {
         deleted_at_ms: metadata.deleted_ms(),
         finalizers: metadata.finalizers.clone(),
         owner: owner.map(v1::Owner::from),
+        problem: String::new(),
     };
     Ok(metadata.row(Seen::plain(v1::change::Change::NodeClaim(record))))
 }

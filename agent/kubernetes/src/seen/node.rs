@@ -63,6 +63,7 @@ pub fn read(json: &str, _: &mut Shared) -> serde_json::Result<Row> {
         deleted_at_ms: metadata.deleted_ms(),
         finalizers: metadata.finalizers.clone(),
         volumes_attached: status.volumes_attached.into_iter().map(|volume| volume.name).collect(),
+        problem: String::new(),
     };
     Ok(metadata.row(Seen::plain(v1::change::Change::Node(record))))
 }

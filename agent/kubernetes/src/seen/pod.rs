@@ -9,8 +9,12 @@ use super::{ConditionJson, Meta, Row};
 use crate::hints::HINT_MANAGER;
 use crate::moment::millis;
 
-/// Annotations of pods that leave the cluster: by prefix, and the one that orders evictions.
-const ANNOTATIONS: [&str; 3] = ["karpenter.sh/", "fleetwright.dev/", "controller.kubernetes.io/pod-deletion-cost"];
+/// The annotation of a pod that the kubelet made of a file.
+pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Annotations of pods that are kept: by prefix, the one that orders evictions, and the one of the kubelet's own pods.
+const ANNOTATIONS: [&str; 4] =
+    ["karpenter.sh/", "fleetwright.dev/", "controller.kubernetes.io/pod-deletion-cost", MIRROR];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -60,7 +64,10 @@ pub fn read(json: &str, shared: &mut Shared) -> serde_json::Result<Row> {
         shape: shared.shape(shape(&spec, &resizing)),
         labels: shared.labels(&metadata.labels),
         volume_claims: volumes(&spec.volumes),
-        record: Box::new(record(&metadata, spec.node_name, &status)),
+        record: Box::new(v1::PodRecord {
+            termination_grace_seconds: spec.termination_grace_period_seconds,
+            ..record(&metadata, spec.node_name, &status)
+        }),
     };
     Ok(metadata.row(seen))
 }

@@ -106,6 +106,8 @@ impl World {
             stands_at: None,
             denied_since: None,
             progressed: false,
+            unread: Vec::new(),
+            unread_told: BTreeSet::new(),
             backoff: Backoff::up_to(LONGEST_WAIT_MS, 1),
         };
         Self { picture, asked, task: tokio::spawn(watcher.run()), looked, begun: Instant::now() }
@@ -321,4 +323,41 @@ async fn a_watch_that_brings_an_object_is_gone_on_with_at_once() {
     // The end of the picture's own watch is waited out, for a quarter of a second at most.
     let asked = world.asked.lock().unwrap().len();
     assert_eq!(asked, 36, "the picture, 34 watches that bring something, and one that waits");
+}
+
+/// A namespace whose labels are no map.
+fn unreadable(name: &str, version: u32) -> String {
+    format!(
+        r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"{name}","resourceVersion":"{version}","labels":"none"}}}}}}"#
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_any_more_is_not_gone_and_keeps_none_from_being_seen() {
+    let there = [event("ADDED", "a", 3), event("ADDED", "b", 3), all_there(5)];
+    let again = [unreadable("a", 7), event("ADDED", "b", 3), event("ADDED", "d", 8), all_there(9)];
+    let world = World::new(vec![
+        answer("sendInitialEvents=true", 200, &there.each_ref().map(String::as_str)),
+        answer("resourceVersion=5", 200, &[&unreadable("a", 6), &event("ADDED", "c", 7)]),
+        answer("resourceVersion=7", 200, &[FORGOTTEN]),
+        answer("sendInitialEvents=true", 200, &again.each_ref().map(String::as_str)),
+    ]);
+    let (seen, mut changes) = world.picture().await;
+    assert_eq!(seen, ["a", "b"]);
+    assert_eq!(words(&changes.recv().await.unwrap()), ["c"]);
+    assert_eq!(words(&changes.recv().await.unwrap()), ["d", "-c"], "a is there");
+}
+
+#[test]
+fn writes_of_karpenter_are_dated() {
+    let fields = |manager: &str| {
+        format!(
+            r#"{{"metadata":{{"managedFields":[{{"manager":"kubectl","time":"2026-01-02T00:00:00Z"}},
+                {{"manager":"{manager}","time":"2026-01-01T00:00:00Z"}},{{"manager":"{manager}"}}]}}}}"#
+        )
+    };
+    // 2026-01-01T00:00:00Z is 1,767,225,600 s after 1970.
+    assert_eq!(last_write_of_karpenter(&fields("karpenter")), 1_767_225_600_000);
+    assert_eq!(last_write_of_karpenter(&fields("fleetwright-agent")), 0);
+    assert_eq!(last_write_of_karpenter("{}"), 0);
 }

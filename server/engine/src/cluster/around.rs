@@ -2,7 +2,7 @@
 
 use super::record::{PodRecord, PoolRecord};
 use super::state::ClusterState;
-use super::surroundings::{ClassRecord, PodBudgetRecord};
+use super::surroundings::{ClassRecord, PodBudgetRecord, ProblemRecord};
 use crate::model::{Text, Timestamp};
 
 /// How long a pod is left to Cluster Autoscaler after it has said that it buys a node for it, in milliseconds. Longer than a
@@ -19,6 +19,11 @@ impl ClusterState {
     /// How long a pod is left to Cluster Autoscaler once that buys for it, in milliseconds.
     pub fn hold_after_foreign_scale_up(&mut self, hold_ms: i64) {
         self.around.hold_ms = Some(hold_ms);
+    }
+
+    /// Whether decisions are written down only: then a live Karpenter does not keep us from making them.
+    pub fn decide_in_shadow(&mut self, shadow: bool) {
+        self.around.shadow = shadow;
     }
 
     fn hold_ms(&self) -> i64 {
@@ -58,16 +63,36 @@ impl ClusterState {
         self.around.autoscalers.values().filter(|other| other.live).map(|other| &other.name)
     }
 
-    /// Why `pool` is not ours to use; `None` when it is.
+    /// Why `pool` is not ours to use; `None` when it is. Karpenter launches a machine for every NodeClaim that is not launched,
+    /// whoever made it, and no annotation keeps it from that: while it lives, each NodeClaim of ours would be bought twice. So no
+    /// NodePool can be handed over beside a live one.
     #[must_use]
     pub fn left_to_others(&self, pool: &PoolRecord) -> Option<Text> {
-        match pool.meta.managed {
-            Some(false) => Some(Text::from(format!("its annotation {MANAGED} is \"false\""))),
-            None if self.karpenter_lives() => Some(Text::from(format!(
-                "Karpenter is at work in this cluster and the NodePool is left to it; annotate it {MANAGED}: \"true\" to hand it over"
-            ))),
-            Some(true) | None => None,
+        if pool.meta.managed == Some(false) {
+            return Some(Text::from(format!("its annotation {MANAGED} is \"false\"")));
         }
+        let karpenter = self.around.autoscalers.get(KARPENTER).filter(|karpenter| karpenter.live);
+        let karpenter = karpenter.filter(|_| !self.around.shadow)?;
+        let evidence = match karpenter.evidence.as_ref() {
+            "" => "its Lease is renewed",
+            evidence => evidence,
+        };
+        let refused = if pool.meta.managed.is_some() {
+            format!(", whatever its annotation {MANAGED} says")
+        } else {
+            String::new()
+        };
+        Some(Text::from(format!(
+            "Karpenter is at work in this cluster ({evidence}) and would buy a second machine for each NodeClaim: the NodePool is \
+             left to it{refused}. Scale Karpenter to 0, or set agent.karpenter-absent = true in the agent's configuration if none \
+             is there"
+        )))
+    }
+
+    /// What cannot be read or seen, by what it is about.
+    pub fn problems(&self) -> impl Iterator<Item = ProblemRecord> {
+        let problems = self.around.problems.iter();
+        problems.map(|(about, reason)| ProblemRecord { about: about.clone(), reason: reason.clone() })
     }
 
     /// EC2NodeClasses, by name.

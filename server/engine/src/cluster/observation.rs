@@ -1,7 +1,7 @@
 //! How facts arrive: one whole snapshot, then one object at a time.
 
 use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
-use super::surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord};
+use super::surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, ProblemRecord};
 use crate::model::Text;
 
 /// A fact from a cluster's agent, already decoded.
@@ -46,6 +46,8 @@ pub struct ClusterSnapshot {
     pub attach: Vec<AttachRecord>,
     /// Other autoscalers.
     pub autoscalers: Vec<AutoscalerRecord>,
+    /// What cannot be read or seen.
+    pub problems: Vec<ProblemRecord>,
 }
 
 /// One object.
@@ -71,6 +73,8 @@ pub enum Object {
     Attach(AttachRecord),
     /// Another autoscaler.
     Autoscaler(AutoscalerRecord),
+    /// Something that cannot be read or seen.
+    Problem(ProblemRecord),
 }
 
 /// The name of one object.
@@ -96,4 +100,6 @@ pub enum Key {
     Attach(Text),
     /// Another autoscaler.
     Autoscaler(Text),
+    /// Something that could not be read or seen, by what it is about.
+    Problem(Text),
 }

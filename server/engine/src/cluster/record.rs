@@ -191,13 +191,13 @@ pub struct NodeRecord {
     pub labels: Labels,
     /// Taints, all of them.
     pub taints: Vec<Taint>,
-    /// `spec.unschedulable`.
+    /// `spec.unschedulable`, or part of the Node cannot be read: what is not known of it may be what a pod needs.
     pub unschedulable: bool,
     /// Condition `Ready` is True.
     pub ready: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
-    /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`.
+    /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be read.
     pub do_not_disrupt: bool,
     /// What pods can use.
     pub allocatable: Resources,

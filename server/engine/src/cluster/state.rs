@@ -98,6 +98,7 @@ impl ClusterState {
         }
         self.around = Surroundings {
             hold_ms: self.around.hold_ms,
+            shadow: self.around.shadow,
             foreign: std::mem::take(&mut self.around.foreign),
             ..Surroundings::default()
         };
@@ -105,7 +106,8 @@ impl ClusterState {
         let around = (snapshot.budgets.into_iter().map(Object::PodBudget))
             .chain(snapshot.classes.into_iter().map(Object::Class))
             .chain(snapshot.attach.into_iter().map(Object::Attach))
-            .chain(snapshot.autoscalers.into_iter().map(Object::Autoscaler));
+            .chain(snapshot.autoscalers.into_iter().map(Object::Autoscaler))
+            .chain(snapshot.problems.into_iter().map(Object::Problem));
         let objects = (namespaces.into_iter().map(Object::Namespace))
             .chain(around)
             .chain(pools.into_iter().map(Object::Pool))
@@ -166,6 +168,7 @@ impl ClusterState {
             classes: self.around.classes.values().cloned().collect(),
             attach: attach.map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() }).collect(),
             autoscalers: self.around.autoscalers.values().cloned().collect(),
+            problems: self.problems().collect(),
         }
     }
 
@@ -213,6 +216,9 @@ impl ClusterState {
             }
             Object::Autoscaler(other) => {
                 self.around.autoscalers.insert(other.name.clone(), other);
+            }
+            Object::Problem(problem) => {
+                self.around.problems.insert(problem.about, problem.reason);
             }
         }
     }
@@ -370,6 +376,9 @@ impl ClusterState {
             }
             Key::Autoscaler(name) => {
                 self.around.autoscalers.remove(name);
+            }
+            Key::Problem(about) => {
+                self.around.problems.remove(about);
             }
         }
     }

@@ -41,13 +41,24 @@ pub struct ClassRecord {
     pub invalid: Option<Text>,
 }
 
-/// Another autoscaler, by its leader election lease.
+/// Another autoscaler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoscalerRecord {
     /// `karpenter` or `cluster-autoscaler`.
     pub name: Text,
-    /// Whether its lease is held and fresh.
+    /// Whether it is at work.
     pub live: bool,
+    /// What shows that it is; empty when nothing does.
+    pub evidence: Text,
+}
+
+/// Something of the cluster that cannot be read, or cannot be seen. The rest of the cluster is decided for as always.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProblemRecord {
+    /// What it is about, such as `node n1`.
+    pub about: Text,
+    /// Why, and what follows from it.
+    pub reason: Text,
 }
 
 /// How many volumes each CSI driver can attach to a node.
@@ -66,12 +77,16 @@ pub(super) struct Surroundings {
     pub(super) budgets: BTreeMap<(Text, Text), PodBudgetRecord>,
     pub(super) classes: BTreeMap<Text, ClassRecord>,
     pub(super) autoscalers: BTreeMap<Text, AutoscalerRecord>,
+    /// Why something cannot be read or seen, by what it is about.
+    pub(super) problems: BTreeMap<Text, Text>,
     /// By node.
     pub(super) attach: BTreeMap<Text, Vec<(Text, i64)>>,
     /// When Cluster Autoscaler said that it buys for a pod, by moment; follows the pods.
     pub(super) foreign: BTreeSet<(Timestamp, PodKey)>,
     /// How long such pods are left alone, in milliseconds.
     pub(super) hold_ms: Option<i64>,
+    /// Decisions are written down and not carried out, so that nothing is bought twice beside a live Karpenter.
+    pub(super) shadow: bool,
 }
 
 impl Surroundings {

@@ -1,8 +1,9 @@
 //! Other autoscalers in the same cluster: what is left to them, and for how long.
 //!
-//! Machines without our annotation are counted and never touched ([`ClaimRecord::ours`](crate::cluster::ClaimRecord)). Pools
-//! that are left to a live Karpenter take no part in planning, and their nodes go by nobody's decision here. A pod that
-//! Cluster Autoscaler buys a node for is not planned until that node has had its time.
+//! Machines without our annotation are counted and never touched ([`ClaimRecord::ours`](crate::cluster::ClaimRecord)). While a
+//! Karpenter lives no pool takes part in planning, and nodes go by nobody's decision here: it would buy a second machine for each
+//! NodeClaim of ours. In shadow mode all pools take part, since nothing is made. A pod that Cluster Autoscaler buys a node for is
+//! not planned until that node has had its time.
 
 use super::ward::{Desk, Ward};
 use crate::model::Text;

@@ -146,8 +146,12 @@ pub enum Instruction {
         claim: Text,
         /// Node.
         node: Text,
+        /// Which machine is meant: a Node of that name on another one is left alone. Empty when it is not known.
+        provider_id: Text,
         /// When pods are deleted regardless of budgets; `None` waits for ever.
         deadline: Option<Timestamp>,
+        /// The cloud takes the machine away.
+        interruption: bool,
         /// Why, in a sentence.
         reason: Text,
     },
@@ -157,6 +161,8 @@ pub enum Instruction {
         claim: Text,
         /// Node.
         node: Option<Text>,
+        /// Which machine is meant: a Node of that name on another one is left alone. Empty when it is not known.
+        provider_id: Text,
         /// Why, in a sentence.
         reason: Text,
     },

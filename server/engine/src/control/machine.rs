@@ -96,6 +96,8 @@ pub struct Machine {
     pub leaves: Option<Text>,
     /// When its pods go regardless, once it has to go; `None` waits for ever.
     pub drain_by: Option<Timestamp>,
+    /// The cloud takes it away.
+    pub interrupted: bool,
 }
 
 /// What was bought.
@@ -133,6 +135,7 @@ impl Machine {
             not_before: now,
             leaves: None,
             drain_by: None,
+            interrupted: false,
         }
     }
 
@@ -157,6 +160,7 @@ impl Machine {
             not_before: now,
             leaves: None,
             drain_by: None,
+            interrupted: false,
         }
     }
 

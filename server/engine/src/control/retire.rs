@@ -106,6 +106,9 @@ impl Ward {
         let id = DecisionId(desk.number());
         let decision = self.removal_decision(id, DecisionKind::Interruption, removals, desk.now);
         self.record(decision, desk);
+        if let Some(machine) = self.machines.get_mut(&claim) {
+            machine.interrupted = true;
+        }
         self.dismiss(&claim, reason, Some(desk.after(INTERRUPTION_NOTICE_MS)), desk);
     }
 
@@ -144,8 +147,12 @@ impl Ward {
     pub fn drain(&mut self, claim: &Text, desk: &mut Desk<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
         let (deadline, reason) = (machine.drain_by, machine.leaves.clone().unwrap_or_default());
+        let (provider_id, interruption) = (machine.provider_id.clone(), machine.interrupted);
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
-            Some(node) => self.instruct(Instruction::Drain { claim: claim.clone(), node, deadline, reason }, desk),
+            Some(node) => {
+                let claim = claim.clone();
+                self.instruct(Instruction::Drain { claim, node, provider_id, deadline, interruption, reason }, desk);
+            }
             None if self.doubts_absence(1, 1, desk) => {
                 let again = desk.after(desk.settings.retry_ms);
                 if let Some(machine) = self.machines.get_mut(claim) {
@@ -170,9 +177,10 @@ impl Ward {
     pub fn finalise(&mut self, claim: &Text, reason: &Text, desk: &mut Desk<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         let reason = machine.leaves.get_or_insert_with(|| reason.clone()).clone();
+        let provider_id = machine.provider_id.clone();
         machine.enter(Stage::Finalising, desk.now);
         self.state.mark_going(claim);
         let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
-        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, reason }, desk);
+        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, desk);
     }
 }

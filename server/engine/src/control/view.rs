@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::machine::{Bought, Stage};
 use super::rails::RailsView;
 use super::{ClusterId, Decision};
-use crate::cluster::PodKey;
+use crate::cluster::{PodKey, ProblemRecord};
 use crate::model::{MicroUsd, Text, Timestamp};
 
 /// Pods with a promise that a view lists.
@@ -51,6 +51,8 @@ pub struct ClusterView {
     pub rails: RailsView,
     /// Other autoscalers that are at work in the cluster.
     pub autoscalers: Vec<Text>,
+    /// What of the cluster cannot be read or seen, and why.
+    pub problems: Vec<ProblemRecord>,
     /// NodePools that are left to others, and why.
     pub left_pools: Vec<(Text, Text)>,
 }

@@ -179,6 +179,7 @@ impl Ward {
             planning: self.planning_view(),
             rails,
             autoscalers: self.state.live_autoscalers().cloned().collect(),
+            problems: self.state.problems().collect(),
             left_pools: self.left_pools(),
         }
     }

@@ -123,7 +123,14 @@ fn a_drained_node_is_empty_and_its_pods_are_made_anew() {
     cluster.scale(&workload("web", 400), 2, Timestamp(2000));
     cluster.tick(Timestamp(3000));
     let reason = Text::from("test");
-    let drain = Instruction::Drain { claim: claim("a"), node: Text::from("ip-a"), deadline: None, reason };
+    let drain = Instruction::Drain {
+        claim: claim("a"),
+        node: Text::from("ip-a"),
+        provider_id: Text::default(),
+        deadline: None,
+        interruption: false,
+        reason,
+    };
     assert_eq!(cluster.instruct(&drain, Timestamp(3000)), Ok(Answer::Later));
     let changes = cluster.tick(Timestamp(10_000));
     assert!(changes.contains(&Change::Drained { claim: claim("a") }));
@@ -134,7 +141,8 @@ fn a_drained_node_is_empty_and_its_pods_are_made_anew() {
 #[test]
 fn deleting_a_claim_removes_its_node_and_may_be_done_twice() {
     let mut cluster = with_node(1000);
-    let delete = Instruction::DeleteClaim { claim: claim("a"), node: None, reason: Text::from("test") };
+    let (provider_id, reason) = (Text::default(), Text::from("test"));
+    let delete = Instruction::DeleteClaim { claim: claim("a"), node: None, provider_id, reason };
     for _ in 0..2 {
         assert_eq!(cluster.instruct(&delete, Timestamp(3000)), Ok(Answer::Done));
     }

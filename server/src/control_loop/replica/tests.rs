@@ -142,15 +142,41 @@ fn a_listing_reaches_the_clusters_that_are_decided_for_here_and_no_others() {
     assert_eq!(known, [&ClusterId::from("blue")], "green was handed over while its listing was read");
 }
 
-fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterId> {
-    let greeting = Greeting {
+#[test]
+fn that_a_person_says_that_no_karpenter_is_there_is_audited_once() {
+    let mut replica = replica();
+    let mut audited = |karpenter_absent: bool| -> Vec<AuditEntry> {
+        let greeting = Greeting { karpenter_absent, ..greeting("blue") };
+        replica.handle(Input::Heard(SessionEvent::Greeted(greeting)), Timestamp(0));
+        let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
+        let granted = Input::Leased { cluster, answer, past: Vec::new() };
+        let entry = |output| match output {
+            Output::Call(Call::Audit(entry)) => Some(entry),
+            _ => None,
+        };
+        replica.handle(granted, Timestamp(7)).into_iter().filter_map(entry).collect()
+    };
+    assert!(audited(false).is_empty());
+    let lines = audited(true);
+    assert_eq!(lines.len(), 1);
+    assert_eq!((lines[0].what.as_str(), lines[0].scope.as_str()), ("karpenter-absent", "cluster/blue"));
+    assert!(audited(true).is_empty(), "an agent that comes back is no other order");
+}
+
+fn greeting(cluster: &str) -> Greeting {
+    Greeting {
         cluster: cluster.into(),
         cluster_uid: "u".to_owned(),
         highest_epoch: 0,
         region: String::new(),
         agent_version: String::new(),
         kubernetes_version: String::new(),
-    };
+        karpenter_absent: false,
+    }
+}
+
+fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterId> {
+    let greeting = greeting(cluster);
     leased_by(replica.handle(Input::Heard(SessionEvent::Greeted(greeting)), Timestamp(at)))
 }
 

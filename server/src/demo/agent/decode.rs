@@ -71,12 +71,15 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
         Action::DrainNode(drain) => Instruction::Drain {
             claim: drain.node_claim.into(),
             node: drain.node.into(),
+            provider_id: drain.provider_id.into(),
+            interruption: drain.interruption,
             deadline: drain.force_at_ms.map(Timestamp),
             reason: drain.reason.into(),
         },
         Action::DeleteNodeClaim(delete) => Instruction::DeleteClaim {
             claim: delete.node_claim.into(),
             node: Some(delete.node).filter(|node| !node.is_empty()).map(Text::from),
+            provider_id: delete.provider_id.into(),
             reason: delete.reason.into(),
         },
         Action::WriteObject(_) | Action::RecordEvent(_) => return Ok(None),

@@ -54,9 +54,12 @@ pub(crate) fn object(object: &Object) -> Option<Seen> {
         Object::Daemon(record) => daemon(record),
         Object::Namespace(record) => Seen::plain(Change::Namespace(namespace(record))),
         // A simulated cluster has none of these; NodePools and classes travel as manifests.
-        Object::Pool(_) | Object::PodBudget(_) | Object::Class(_) | Object::Attach(_) | Object::Autoscaler(_) => {
-            return None;
-        }
+        Object::Pool(_)
+        | Object::PodBudget(_)
+        | Object::Class(_)
+        | Object::Attach(_)
+        | Object::Autoscaler(_)
+        | Object::Problem(_) => return None,
     })
 }
 
@@ -73,6 +76,10 @@ pub(crate) fn removal(key: &Key) -> Seen {
         Key::PodBudget(namespace, name) => Seen::removed(Kind::PodDisruptionBudget, namespace.as_ref(), name.as_ref()),
         Key::Class(name) => Seen::removed(Kind::Ec2NodeClass, "", name.as_ref()),
         Key::Attach(name) => Seen::removed(Kind::CsiNode, "", name.as_ref()),
+        // What a simulated cluster shows can always be read.
+        Key::Problem(about) => {
+            Seen::plain(Change::Removal(v1::Removal { name: about.to_string(), ..v1::Removal::default() }))
+        }
         Key::Autoscaler(name) => Seen::plain(Change::Autoscaler(v1::AutoscalerRecord {
             name: name.to_string(),
             ..v1::AutoscalerRecord::default()

@@ -70,7 +70,8 @@ pub(super) fn of(change: &Change) -> Weight<'_> {
             object(Kind::PodDisruptionBudget, &budget.namespace, &budget.name, OBJECT, budget.encoded_len())
         }
         Change::Autoscaler(other) => object(Kind::Unspecified, "", &other.name, OBJECT, other.encoded_len()),
-        Change::PriorityClass(_) => Weight::Nothing,
+        // What is kept of kinds that cannot be seen is bounded by their number.
+        Change::PriorityClass(_) | Change::Unseen(_) => Weight::Nothing,
         Change::Removal(gone) => Weight::Gone { kind: gone.kind(), namespace: &gone.namespace, name: &gone.name },
     }
 }

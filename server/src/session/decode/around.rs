@@ -5,21 +5,24 @@ use engine::model::labels::{SelectorOperator, SelectorTerm};
 use engine::model::{LabelSelector, Text};
 use fleetwright_proto::v1;
 
-use super::Fault;
-
-/// A PodDisruptionBudget.
-pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> Result<PodBudgetRecord, Fault> {
-    let object = || format!("poddisruptionbudget {}/{}", budget.namespace, budget.name);
-    Ok(PodBudgetRecord {
+/// A PodDisruptionBudget, and why it cannot be read. One that cannot guards all pods of its namespace and lets none of them go: which
+/// ones it is meant for is not known, and the API server knows.
+pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> (PodBudgetRecord, Option<String>) {
+    let (selector, problem) = match budget.selector.as_ref().map(selector).transpose() {
+        Ok(selector) => (selector, None),
+        Err(problem) => (Some(LabelSelector::new(Vec::new())), Some(problem)),
+    };
+    let read = PodBudgetRecord {
         namespace: budget.namespace.as_str().into(),
         name: budget.name.as_str().into(),
-        selector: budget.selector.as_ref().map(|found| selector(found, object)).transpose()?,
-        allowed: if budget.status_is_current { budget.disruptions_allowed } else { 0 },
+        selector,
+        allowed: if budget.status_is_current && problem.is_none() { budget.disruptions_allowed } else { 0 },
         frees_unhealthy: budget.unhealthy_pod_eviction_policy == "AlwaysAllow",
-    })
+    };
+    (read, problem)
 }
 
-fn selector(selector: &v1::LabelSelector, object: impl Fn() -> String) -> Result<LabelSelector, Fault> {
+fn selector(selector: &v1::LabelSelector) -> Result<LabelSelector, String> {
     let exact = selector.match_labels.iter().map(|pair| {
         let values = vec![Text::from(pair.value.as_str())];
         Ok(SelectorTerm { key: pair.key.as_str().into(), operator: SelectorOperator::In, values })
@@ -31,14 +34,13 @@ fn selector(selector: &v1::LabelSelector, object: impl Fn() -> String) -> Result
             "Exists" => SelectorOperator::Exists,
             "DoesNotExist" => SelectorOperator::DoesNotExist,
             other => {
-                let reason = format!("its selector has the operator {other:?} on {}", expression.key);
-                return Err(Fault::Unreadable { object: object(), reason });
+                return Err(format!("field selector: {} has the operator {other:?}", expression.key));
             }
         };
         let values = expression.values.iter().map(|value| Text::from(value.as_str())).collect();
         Ok(SelectorTerm { key: expression.key.as_str().into(), operator, values })
     });
-    Ok(LabelSelector::new(exact.chain(listed).collect::<Result<_, Fault>>()?))
+    Ok(LabelSelector::new(exact.chain(listed).collect::<Result<_, String>>()?))
 }
 
 /// How many volumes each driver can attach to a node; drivers without a limit are not listed.
@@ -49,5 +51,5 @@ pub(super) fn attach(node: &v1::CsiNodeRecord) -> AttachRecord {
 
 /// Another autoscaler.
 pub(super) fn autoscaler(other: &v1::AutoscalerRecord) -> AutoscalerRecord {
-    AutoscalerRecord { name: other.name.as_str().into(), live: other.live }
+    AutoscalerRecord { name: other.name.as_str().into(), live: other.live, evidence: other.evidence.as_str().into() }
 }

@@ -12,7 +12,7 @@ use engine::model::{
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
 
-use super::Fault;
+use super::problems::Reading;
 use crate::session::encode::OURS;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -72,23 +72,27 @@ fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
     duration::parse(value).filter(|millis| *millis > 0).map(DoNotDisrupt::ForMillis)
 }
 
-/// A Node.
-pub(super) fn node(node: &v1::NodeRecord) -> Result<NodeRecord, Fault> {
-    let object = || format!("node {}", node.name);
-    Ok(NodeRecord {
+/// A Node, and why part of it cannot be read. One of which part cannot be read takes no new pods and stays.
+pub(super) fn node(node: &v1::NodeRecord) -> (NodeRecord, Option<String>) {
+    let mut reading = Reading::of(&node.problem);
+    let taints = taints("taints", &node.taints, &mut reading);
+    let allocatable = resources("allocatable", &node.allocatable, &mut reading);
+    let capacity = resources("capacity", &node.capacity, &mut reading);
+    let read = NodeRecord {
         name: node.name.as_str().into(),
         provider_id: node.provider_id.as_str().into(),
         labels: canonical(&node.labels),
-        taints: taints(&node.taints, object)?,
-        unschedulable: node.unschedulable,
+        taints,
+        unschedulable: node.unschedulable || !reading.is_whole(),
         ready: node.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
         deleting: node.deleted_at_ms != 0,
-        do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true"),
-        allocatable: resources(&node.allocatable, object)?,
-        capacity: resources(&node.capacity, object)?,
+        do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true") || !reading.is_whole(),
+        allocatable,
+        capacity,
         created: moment(node.created_at_ms),
         drain_by: annotation(&node.annotations, DRAIN).and_then(drain_by),
-    })
+    };
+    (read, reading.problem())
 }
 
 /// When pods go regardless, by an order to drain. One that cannot be read has no such moment: its pods get more time, not less.
@@ -97,21 +101,21 @@ fn drain_by(order: &str) -> Option<Timestamp> {
     order.get("forceAtMs")?.as_i64().and_then(moment)
 }
 
-/// A NodeClaim.
-pub(super) fn claim(claim: &v1::NodeClaimRecord) -> Result<ClaimRecord, Fault> {
-    let object = || format!("nodeclaim {}", claim.name);
+/// A NodeClaim, and why part of it cannot be read.
+pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>) {
+    let mut reading = Reading::of(&claim.problem);
     let labels = canonical(&claim.labels);
-    Ok(ClaimRecord {
+    let read = ClaimRecord {
         name: claim.name.as_str().into(),
         pool: labels.get(NODEPOOL).cloned().unwrap_or_default(),
         node_class: claim.node_class.as_ref().map(|class| class.name.as_str().into()).unwrap_or_default(),
-        taints: taints(&claim.taints, object)?,
-        startup_taints: taints(&claim.startup_taints, object)?,
-        requirements: requirements(&claim.requirements, object)?,
-        requests: resources(&claim.requests, object)?,
+        taints: taints("taints", &claim.taints, &mut reading),
+        startup_taints: taints("startupTaints", &claim.startup_taints, &mut reading),
+        requirements: requirements(&claim.requirements, &mut reading),
+        requests: resources("resources.requests", &claim.requests, &mut reading),
         provider_id: claim.provider_id.as_str().into(),
-        capacity: resources(&claim.capacity, object)?,
-        allocatable: resources(&claim.allocatable, object)?,
+        capacity: resources("capacity", &claim.capacity, &mut reading),
+        allocatable: resources("allocatable", &claim.allocatable, &mut reading),
         deleting: claim.deleted_at_ms != 0,
         ours: annotation(&claim.annotations, OURS) == Some("true"),
         created: moment(claim.created_at_ms),
@@ -124,7 +128,8 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> Result<ClaimRecord, Fault> {
         }),
         termination_grace_period_ms: duration::parse(&claim.termination_grace_period),
         labels,
-    })
+    };
+    (read, reading.problem())
 }
 
 /// A namespace.
@@ -161,39 +166,33 @@ pub(super) fn moment(millis: i64) -> Option<Timestamp> {
     (millis != 0).then_some(Timestamp(millis))
 }
 
-fn resources(quantities: &[v1::Quantity], object: impl Fn() -> String) -> Result<Resources, Fault> {
+fn resources(field: &str, quantities: &[v1::Quantity], reading: &mut Reading) -> Resources {
     let read = |one: &v1::Quantity| {
         let amount = quantity::parse(&one.resource, &one.amount);
-        let unreadable = |error: quantity::QuantityError| Fault::Unreadable {
-            object: object(),
-            reason: format!("{}: {error}", one.resource),
-        };
-        amount.map(|amount| (Text::from(one.resource.as_str()), amount)).map_err(unreadable)
+        let amount = amount.map_err(|error| format!("field {field}: {}: {error}", one.resource));
+        reading.take(amount).map(|amount| (Text::from(one.resource.as_str()), amount))
     };
-    quantities.iter().map(read).collect()
+    quantities.iter().filter_map(read).collect()
 }
 
-fn taints(taints: &[v1::Taint], object: impl Fn() -> String) -> Result<Vec<Taint>, Fault> {
+fn taints(field: &str, taints: &[v1::Taint], reading: &mut Reading) -> Vec<Taint> {
     let read = |taint: &v1::Taint| {
         let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
         let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
-        let effect = effect.ok_or_else(|| Fault::Unreadable {
-            object: object(),
-            reason: format!("taint {} has the effect {:?}", taint.key, taint.effect),
-        })?;
-        Ok(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
+        let effect = effect.ok_or_else(|| format!("field {field}: {} has the effect {:?}", taint.key, taint.effect));
+        let effect = reading.take(effect)?;
+        Some(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
     };
-    taints.iter().map(read).collect()
+    taints.iter().filter_map(read).collect()
 }
 
-fn requirements(entries: &[v1::ClaimRequirement], object: impl Fn() -> String) -> Result<Requirements, Fault> {
+fn requirements(entries: &[v1::ClaimRequirement], reading: &mut Reading) -> Requirements {
     let read = |entry: &v1::ClaimRequirement| {
-        let operator = Operator::parse(&entry.operator).ok_or_else(|| Fault::Unreadable {
-            object: object(),
-            reason: format!("the requirement on {} has the operator {:?}", entry.key, entry.operator),
-        })?;
+        let operator = Operator::parse(&entry.operator);
+        let unknown = || format!("field requirements: {} has the operator {:?}", entry.key, entry.operator);
+        let operator = reading.take(operator.ok_or_else(unknown))?;
         let values = entry.values.iter().map(|value| Text::from(value.as_str()));
-        Ok(Requirement::new(&entry.key, operator, values).with_min_values(entry.min_values))
+        Some(Requirement::new(&entry.key, operator, values).with_min_values(entry.min_values))
     };
-    entries.iter().map(read).collect()
+    entries.iter().filter_map(read).collect()
 }

@@ -15,7 +15,6 @@ use manifests::cluster::storage::{Claim, ClaimSpec, EBS_DRIVER, StorageClass, Vo
 use manifests::pod::volumes::PodVolume;
 use manifests::{Mounter, Volumes};
 
-use super::Fault;
 use super::record::{filled, labels, moment};
 
 /// Taint of a node that goes.
@@ -120,9 +119,8 @@ impl Storage {
     /// A PersistentVolume is so.
     ///
     /// # Errors
-    /// [`Fault::Unreadable`] for an operator that Kubernetes does not have.
-    pub(super) fn see_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), Fault> {
-        let object = || format!("persistentvolume {}", volume.name);
+    /// Why it cannot be read: an operator that Kubernetes does not have.
+    pub(super) fn see_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), String> {
         let name = Text::from(volume.name.as_str());
         let handle = filled(&volume.volume_handle).unwrap_or_else(|| name.clone());
         let attachment = match (volume.csi_driver.as_str(), volume.plugin.as_str()) {
@@ -134,7 +132,7 @@ impl Storage {
         let read = Volume {
             name: name.clone(),
             attachment,
-            terms: affinity.map(|found| term(found, object)).collect::<Result<_, Fault>>()?,
+            terms: affinity.map(term).collect::<Result<_, String>>()?,
             zones: zones(&labels(&volume.labels)),
             on_host: matches!(volume.plugin.as_str(), "local" | "hostPath"),
             deleting: volume.deleted_at_ms != 0,
@@ -147,19 +145,18 @@ impl Storage {
     /// A StorageClass is so.
     ///
     /// # Errors
-    /// [`Fault::Unreadable`] for an operator that Kubernetes does not have.
-    pub(super) fn see_class(&mut self, class: &v1::StorageClassRecord) -> Result<(), Fault> {
-        let object = || format!("storageclass {}", class.name);
+    /// As [`see_volume`](Self::see_volume).
+    pub(super) fn see_class(&mut self, class: &v1::StorageClassRecord) -> Result<(), String> {
         let allowed = class.allowed_topologies.iter().flat_map(|selector| &selector.terms);
-        let place = |found: &v1::NodeSelectorTerm| -> Result<Requirements, Fault> {
-            found.match_expressions.iter().map(|expression| requirement(expression, object)).collect()
+        let place = |found: &v1::NodeSelectorTerm| -> Result<Requirements, String> {
+            found.match_expressions.iter().map(requirement).collect()
         };
         let in_tree = class.provisioner == "kubernetes.io/aws-ebs";
         let read = StorageClass {
             name: class.name.as_str().into(),
             driver: if in_tree { EBS_DRIVER } else { class.provisioner.as_str() }.into(),
             waits: class.volume_binding_mode == "WaitForFirstConsumer",
-            topologies: allowed.map(place).collect::<Result<_, Fault>>()?,
+            topologies: allowed.map(place).collect::<Result<_, String>>()?,
             is_default: class.is_default,
             created: moment(class.created_at_ms),
         };
@@ -206,18 +203,14 @@ pub(super) fn named(set: &v1::VolumeClaimSet) -> Named {
     Arc::new(set.volumes.iter().filter_map(read).collect())
 }
 
-fn term(term: &v1::NodeSelectorTerm, object: impl Fn() -> String + Copy) -> Result<NodeSelectorTerm, Fault> {
-    let read = |list: &[v1::Expression]| -> Result<Vec<Requirement>, Fault> {
-        list.iter().map(|found| requirement(found, object)).collect()
-    };
+fn term(term: &v1::NodeSelectorTerm) -> Result<NodeSelectorTerm, String> {
+    let read = |list: &[v1::Expression]| -> Result<Vec<Requirement>, String> { list.iter().map(requirement).collect() };
     Ok(NodeSelectorTerm { expressions: read(&term.match_expressions)?, names: read(&term.match_fields)? })
 }
 
-fn requirement(expression: &v1::Expression, object: impl Fn() -> String) -> Result<Requirement, Fault> {
-    let operator = Operator::parse(&expression.operator).ok_or_else(|| Fault::Unreadable {
-        object: object(),
-        reason: format!("the condition on {} has the operator {:?}", expression.key, expression.operator),
-    })?;
+fn requirement(expression: &v1::Expression) -> Result<Requirement, String> {
+    let operator = Operator::parse(&expression.operator)
+        .ok_or_else(|| format!("the condition on {} has the operator {:?}", expression.key, expression.operator))?;
     Ok(Requirement::new(&expression.key, operator, expression.values.iter().map(|value| Text::from(value.as_str()))))
 }
 

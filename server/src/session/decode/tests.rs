@@ -149,8 +149,8 @@ fn a_budget_whose_status_is_out_of_date_lets_nobody_go() {
         status_is_current,
         ..v1::PodDisruptionBudgetRecord::default()
     };
-    assert_eq!(around::budget(&record(true)).map(|budget| budget.allowed), Ok(2));
-    assert_eq!(around::budget(&record(false)).map(|budget| budget.allowed), Ok(0));
+    assert_eq!(around::budget(&record(true)).0.allowed, 2);
+    assert_eq!(around::budget(&record(false)).0.allowed, 0);
 }
 
 fn written_pool(resource_version: &str, conditions: &str, annotation: &str) -> v1::Change {
@@ -211,12 +211,115 @@ fn a_node_is_ready_when_its_condition_is_true() {
     assert_eq!(node("True").labels.get("kubernetes.io/arch").map(AsRef::as_ref), Some("arm64"));
 }
 
+fn amount(resource: &str, amount: &str) -> v1::Quantity {
+    v1::Quantity { resource: resource.into(), amount: amount.into() }
+}
+
+fn node(name: &str, allocatable: Vec<v1::Quantity>) -> v1::Change {
+    let record =
+        v1::NodeRecord { name: name.into(), provider_id: "p".into(), allocatable, ..v1::NodeRecord::default() };
+    change(Change::Node(record))
+}
+
+fn requiring(operator: &str) -> v1::Change {
+    let requirement =
+        v1::ClaimRequirement { key: "k".into(), operator: operator.into(), values: vec!["3".into()], min_values: None };
+    let (name, requirements) = ("c".into(), vec![requirement]);
+    change(Change::NodeClaim(v1::NodeClaimRecord { name, requirements, ..v1::NodeClaimRecord::default() }))
+}
+
+/// What a delta of these changes tells: nodes with whether they take pods and may go for being empty, and problems.
+fn told(decoder: &mut Decoder, changes: Vec<v1::Change>) -> Vec<String> {
+    let word = |observation| match observation {
+        Observation::Upsert(object) => match *object {
+            Object::Node(node) => {
+                format!(
+                    "node {} cpu {} {}",
+                    node.name,
+                    node.allocatable.get("cpu"),
+                    !node.unschedulable && !node.do_not_disrupt
+                )
+            }
+            Object::Claim(claim) => {
+                format!("claim {} of {} requirements", claim.name, claim.requirements.iter().count())
+            }
+            Object::PodBudget(budget) => format!("budget {} allows {}", budget.name, budget.allowed),
+            Object::Problem(problem) => format!("{}: {}", problem.about, problem.reason),
+            other => format!("{other:?}"),
+        },
+        Observation::Delete(Key::Problem(about)) => format!("{about} can be read"),
+        other => format!("{other:?}"),
+    };
+    decoder.delta(changes).unwrap().into_iter().map(word).collect()
+}
+
 #[test]
-fn an_unreadable_field_is_named() {
-    let quantity = v1::Quantity { resource: "memory".into(), amount: "much".into() };
-    let node = v1::NodeRecord { name: "n".into(), capacity: vec![quantity], ..v1::NodeRecord::default() };
-    let fault = take(Change::Node(node)).unwrap_err().to_string();
-    assert!(fault.contains("node n") && fault.contains("memory") && fault.contains("much"), "{fault}");
+fn an_object_that_cannot_be_read_is_told_and_the_others_are_seen() {
+    let mut decoder = decoder();
+    // 10E is 10^19, more than 64 bits hold, and so is 9223372036854775807 CPUs in thousandths.
+    for unreadable in [amount("example.com/x", "10E"), amount("nvidia.com/gpu", "9223372036854775808")] {
+        let what = format!("field allocatable: {}: ", unreadable.resource);
+        let bad = node("n1", vec![amount("cpu", "2"), unreadable]);
+        let seen = told(&mut decoder, vec![bad, node("n2", vec![amount("cpu", "4")])]);
+        assert_eq!(seen[..2], ["node n1 cpu 2000 false", "node n2 cpu 4000 true"]);
+        assert!(seen[2].starts_with("node n1: ") && seen[2].contains(&what), "{seen:?}");
+    }
+    let seen = told(&mut decoder, vec![node("n1", vec![amount("cpu", "9223372036854775807")])]);
+    assert!(seen[0] == "node n1 cpu 0 false" && seen[1].contains("cpu"), "{seen:?}");
+    let seen = told(&mut decoder, vec![node("n1", vec![amount("cpu", "2")])]);
+    assert_eq!(seen, ["node n1 cpu 2000 true", "node n1 can be read"]);
+}
+
+#[test]
+fn what_the_agent_cannot_read_is_told_in_its_words_and_ends_with_the_object() {
+    let mut decoder = decoder();
+    let record = v1::NodeRecord { name: "n".into(), problem: "spec.taints: null".into(), ..v1::NodeRecord::default() };
+    let seen = told(&mut decoder, vec![change(Change::Node(record))]);
+    assert!(seen[0] == "node n cpu 0 false" && seen[1].starts_with("node n: spec.taints: null"), "{seen:?}");
+    let kind = v1::ObjectKind::Node.into();
+    let gone = v1::Removal { kind, namespace: String::new(), name: "n".into() };
+    let seen = told(&mut decoder, vec![change(Change::Removal(gone))]);
+    assert_eq!(seen[1], "node n can be read");
+    assert!(decoder.problems.all().is_empty());
+}
+
+#[test]
+fn claims_budgets_and_volumes_that_cannot_be_read_end_no_stream() {
+    let mut decoder = decoder();
+    let seen = told(&mut decoder, vec![requiring("Near")]);
+    assert!(seen[0] == "claim c of 0 requirements" && seen[1].contains("\"Near\""), "{seen:?}");
+    assert_eq!(told(&mut decoder, vec![requiring("Gt")]), ["claim c of 1 requirements", "nodeclaim c can be read"]);
+    let near = v1::Expression { key: "zone".into(), operator: "Near".into(), values: Vec::new() };
+    let term = v1::NodeSelectorTerm { match_expressions: vec![near.clone()], match_fields: Vec::new() };
+    let node_affinity = Some(v1::NodeSelector { terms: vec![term] });
+    let volume =
+        v1::PersistentVolumeRecord { name: "v".into(), node_affinity, ..v1::PersistentVolumeRecord::default() };
+    let seen = told(&mut decoder, vec![change(Change::PersistentVolume(volume))]);
+    assert!(seen[0].starts_with("persistentvolume v: "), "{seen:?}");
+    let selector = Some(v1::LabelSelector { match_labels: Vec::new(), match_expressions: vec![near] });
+    let budget = v1::PodDisruptionBudgetRecord {
+        namespace: "shop".into(),
+        name: "b".into(),
+        selector,
+        disruptions_allowed: 2,
+        status_is_current: true,
+        ..v1::PodDisruptionBudgetRecord::default()
+    };
+    let seen = told(&mut decoder, vec![change(Change::PodDisruptionBudget(budget))]);
+    assert!(seen[0] == "budget b allows 0" && seen[1].starts_with("poddisruptionbudget shop/b: "), "{seen:?}");
+}
+
+#[test]
+fn a_kind_that_the_agent_cannot_see_is_told() {
+    let mut decoder = decoder();
+    let unseen = |reason: &str| {
+        change(Change::Unseen(v1::UnseenKind { kind: v1::ObjectKind::PriorityClass.into(), reason: reason.into() }))
+    };
+    assert_eq!(
+        told(&mut decoder, vec![unseen("forbidden")]),
+        ["priorityclass objects: forbidden; decisions are made without them"]
+    );
+    assert_eq!(told(&mut decoder, vec![unseen("")]), ["priorityclass objects can be read"]);
 }
 
 #[test]
@@ -334,7 +437,7 @@ fn timers_that_run_over_restarts_are_read_from_the_objects() {
     let drain = |order: &str| {
         let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
         let node = v1::NodeRecord { name: "n".into(), annotations: vec![annotation], ..v1::NodeRecord::default() };
-        record::node(&node).unwrap().drain_by
+        record::node(&node).0.drain_by
     };
     // As the agent writes it (agent/kubernetes, `obey/drain.rs`).
     let order = r#"{"claim":"a","rank":"00000000000000000003/00000000000000000007","reason":"r","forceAtMs":120000}"#;
@@ -352,7 +455,7 @@ fn timers_that_run_over_restarts_are_read_from_the_objects() {
         let conditions =
             vec![v1::Condition { r#type: "Ready".into(), status: "True".into(), ..initialized.clone() }, initialized];
         let claim = v1::NodeClaimRecord { last_pod_event_ms: 70_000, conditions, ..v1::NodeClaimRecord::default() };
-        let read = record::claim(&claim).unwrap();
+        let (read, _) = record::claim(&claim);
         (read.last_pod_event, read.in_service_since)
     };
     assert_eq!(claim("True"), (Some(Timestamp(70_000)), Some(Timestamp(50_000))));

@@ -179,7 +179,7 @@ impl Task {
             Order::Accept(epoch) => self.session.accept(epoch, now()),
             Order::Refuse(reason) => self.session.refuse(&reason),
             Order::Resync(reason) => self.session.ask_again(reason),
-            Order::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline),
+            Order::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline, now()),
         }
     }
 

@@ -159,7 +159,7 @@ mod tests {
         let chunk = Part::Chunk(v1::SnapshotChunk { changes: said(3), index: 9 });
         let snapshot = request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(chunk) }));
         let twice = [snapshot.clone(), delta.clone()].concat();
-        let heartbeat = request(Message::Heartbeat(v1::Heartbeat { last_sequence: 1_000_000 }));
+        let heartbeat = request(Message::Heartbeat(v1::Heartbeat { last_sequence: 1_000_000, sent_at_ms: 0 }));
         assert_eq!([&delta, &snapshot, &twice, &heartbeat].map(|bytes| changes(bytes)), [1_001, 3, 1_004, 0]);
         // A million empty changes are two megabytes.
         assert_eq!(changes(&request(Message::Delta(v1::Delta { sequence: 1, changes: said(1_000_000) }))), 1_000_000);

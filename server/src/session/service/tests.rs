@@ -127,6 +127,7 @@ impl World {
             credentials: agent::config::Credentials::default(),
             cluster_name: "blue".into(),
             region: String::new(),
+            karpenter_absent: false,
             seed: 1,
         };
         let cluster = Arc::clone(&toy);

@@ -42,7 +42,7 @@ fn delta(sequence: u64, changes: Vec<v1::Change>) -> connect_request::Message {
 }
 
 fn heartbeat(last_sequence: u64) -> connect_request::Message {
-    connect_request::Message::Heartbeat(v1::Heartbeat { last_sequence })
+    connect_request::Message::Heartbeat(v1::Heartbeat { last_sequence, sent_at_ms: 0 })
 }
 
 fn ack(id: &str) -> connect_request::Message {
@@ -126,13 +126,13 @@ fn a_conversation_begins_when_the_control_loop_has_the_lease() {
 #[test]
 fn a_lease_that_is_taken_again_under_an_open_stream_raises_the_epoch_and_asks_for_a_new_picture() {
     let mut session = following();
-    let _sent = session.instruct(InstructionId(7), initialize("m0"), Timestamp(60_000));
+    let _sent = session.instruct(InstructionId(7), initialize("m0"), Timestamp(60_000), Timestamp(0));
     let raised = words(&session.accept(4, Timestamp(0)));
     assert_eq!(raised, ["connected", "instruct 3-7 epoch 4", "resync"]);
     assert!(hear(&mut session, delta(1, vec![namespace("a")])).is_empty(), "from before the picture");
     assert!(hear(&mut session, begin(2)).is_empty());
     assert_eq!(hear(&mut session, end(2, 0, 0)), ["snapshot of 0"]);
-    let later = words(&session.instruct(InstructionId(8), initialize("m1"), Timestamp(60_000)));
+    let later = words(&session.instruct(InstructionId(8), initialize("m1"), Timestamp(60_000), Timestamp(0)));
     assert_eq!(later, ["instruct 4-8 epoch 4"]);
     assert!(session.accept(3, Timestamp(0)).is_empty(), "an answer that was overtaken changes nothing");
     // While the first picture is still to come, it is asked for once.
@@ -264,9 +264,12 @@ fn what_this_server_does_not_know_is_passed_over() {
 fn instructions_are_sent_again_until_they_are_answered() {
     let mut session = session();
     let late = Timestamp(1_000_000);
-    assert!(session.instruct(InstructionId(7), initialize("a"), late).is_empty(), "nobody is there");
+    assert!(session.instruct(InstructionId(7), initialize("a"), late, Timestamp(0)).is_empty(), "nobody is there");
     assert_eq!(open(&mut session, 3), ["welcome 3", "connected", "instruct 3-7 epoch 3"]);
-    assert_eq!(words(&session.instruct(InstructionId(8), initialize("b"), late)), ["instruct 3-8 epoch 3"]);
+    assert_eq!(
+        words(&session.instruct(InstructionId(8), initialize("b"), late, Timestamp(0))),
+        ["instruct 3-8 epoch 3"]
+    );
     session.closed();
     // Another process had the lease in between: the epoch grew, the ids stay.
     let again = ["welcome 5", "connected", "instruct 3-7 epoch 5", "instruct 3-8 epoch 5"];
@@ -280,7 +283,7 @@ fn instructions_are_sent_again_until_they_are_answered() {
 #[test]
 fn an_instruction_without_an_answer_fails_at_its_deadline() {
     let mut session = session();
-    session.instruct(InstructionId(7), initialize("a"), Timestamp(100));
+    session.instruct(InstructionId(7), initialize("a"), Timestamp(100), Timestamp(0));
     assert!(session.tick(Timestamp(99)).is_empty());
     assert_eq!(words(&session.tick(Timestamp(100))), ["failed 7"]);
     assert!(session.tick(Timestamp(101)).is_empty());
@@ -400,4 +403,55 @@ fn a_session_that_has_the_server_remember_too_much_ends_by_snapshot_and_by_delta
 fn an_agent_that_does_not_say_which_cluster_it_is_is_turned_away() {
     let refused = session().admits(&hello("", 0)).unwrap_err();
     assert!(refused.contains("no cluster UID"), "{refused}");
+}
+
+#[test]
+fn an_object_that_cannot_be_read_does_not_end_the_stream() {
+    let mut session = following();
+    // 10E is 10^19, more than 64 bits hold.
+    let quantity = v1::Quantity { resource: "example.com/x".into(), amount: "10E".into() };
+    let node = v1::NodeRecord { name: "n".into(), allocatable: vec![quantity], ..v1::NodeRecord::default() };
+    let changes = vec![v1::Change { change: Some(Change::Node(node)) }, namespace("a")];
+    assert_eq!(hear(&mut session, delta(1, changes.clone())), ["object", "namespace a", "object"]);
+    assert!(hear(&mut session, begin(2)).is_empty());
+    assert!(hear(&mut session, chunk(2, 0, changes)).is_empty());
+    assert_eq!(hear(&mut session, end(2, 1, 2)), ["snapshot of 2"]);
+}
+
+/// What is told of the agent's clock, which shows `taken_at` when a snapshot begins and `later` at a heartbeat, while ours shows
+/// 1,000,000.
+fn told_of_clock(taken_at: i64, later: i64) -> Vec<String> {
+    let mut session = session();
+    open(&mut session, 3);
+    let hear = |session: &mut Session, message| {
+        session.heard(v1::ConnectRequest { message: Some(message) }, Timestamp(1_000_000))
+    };
+    hear(&mut session, part(1, snapshot::Part::Begin(v1::SnapshotBegin { taken_at_ms: taken_at })));
+    let mut outputs = hear(&mut session, end(1, 0, 0));
+    let beat = v1::Heartbeat { last_sequence: 0, sent_at_ms: later };
+    outputs.extend(hear(&mut session, connect_request::Message::Heartbeat(beat)));
+    let word = |output| match output {
+        Output::Tell(SessionEvent::Happened(Event::Observed { observation, .. })) => match observation {
+            Observation::Snapshot(picture) => picture.problems.first().map(|problem| problem.reason.to_string()),
+            Observation::Upsert(object) => match *object {
+                Object::Problem(problem) => Some(problem.reason.to_string()),
+                other => panic!("{other:?}"),
+            },
+            Observation::Delete(key) => Some(format!("{key:?}")),
+        },
+        other => panic!("{other:?}"),
+    };
+    outputs.into_iter().filter_map(word).collect()
+}
+
+#[test]
+fn an_agent_whose_clock_differs_by_more_than_half_a_minute_is_told_of() {
+    assert!(told_of_clock(970_000, 1_030_000).is_empty(), "half a minute is what messages may take");
+    let told = told_of_clock(1_600_000, 1_600_000);
+    assert!(told.len() == 1 && told[0].contains("600 s ahead of"), "{told:?}");
+    let told = told_of_clock(1_000_000, 969_999);
+    assert!(told.len() == 1 && told[0].contains("30 s behind"), "{told:?}");
+    let told = told_of_clock(1_600_000, 1_000_000);
+    assert_eq!(told[1], "Problem(\"the agent's clock\")", "it was set right");
+    assert!(told_of_clock(0, 0).is_empty(), "an older agent does not tell");
 }

@@ -58,6 +58,8 @@ function cluster(entry) {
     element("span", { text: `${entry.pending} pending`, class: entry.pending ? "busy" : "soft" }),
     element("span", { text: `$${entry.usdPerHour} an hour` })));
   if (entry.refused) card.append(element("p", { text: `The last plan was refused: ${entry.refused}`, class: "bad" }));
+  for (const problem of entry.problems.slice(0, 5)) card.append(element("p", { text: problem, class: "busy" }));
+  for (const left of entry.leftPools.slice(0, 5)) card.append(element("p", { text: `NodePool ${left.name}: ${left.reason}`, class: "busy" }));
   card.append(...rails(entry.rails));
   if (entry.planning) {
     const left = entry.planning.left ? `; ${entry.planning.left} more are planned next` : "";

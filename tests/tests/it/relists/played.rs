@@ -123,7 +123,7 @@ impl Played {
                     self.note(&instruction);
                     queue.extend(self.link.finished(&instruction.id, Done::well(), now()));
                 }
-                Output::RaiseEpoch(_) => {}
+                Output::RaiseEpoch(_) | Output::ClockDiffers(_) => {}
                 Output::HangUp(_) => self.part(),
             }
         }

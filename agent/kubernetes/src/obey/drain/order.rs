@@ -1,10 +1,8 @@
 //! Which pods of a node go, when, and how: Karpenter's order of draining, as a function of the pods and the moment.
 
-use serde::Deserialize;
+use fleetwright_proto::v1;
 
-use crate::moment::millis;
-use crate::seen::pod::PodJson;
-use crate::seen::shape::TolerationJson;
+use crate::seen::pod::MIRROR;
 
 /// The taint of a node that goes.
 pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -71,35 +69,50 @@ fn is_due(guest: &Guest, now: i64, deadline: i64) -> bool {
     }
 }
 
-/// A pod as the API holds it, at `now`.
-pub(crate) fn guest(pod: &PodJson, now: i64) -> Guest {
-    let meta = &pod.metadata;
-    let gone_by = Some(meta.deleted_ms()).filter(|moment| *moment != 0);
-    let over = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
-    let mirror = meta.annotations.contains_key("kubernetes.io/config.mirror")
-        || meta.owner_references.iter().any(|owner| owner.kind == "Node" && owner.api_version == "v1");
+/// A pod as it is seen, at `now`.
+pub(crate) fn guest(
+    record: &v1::PodRecord,
+    shape: &v1::PodShape,
+    volume_claims: Option<&v1::VolumeClaimSet>,
+    now: i64,
+) -> Guest {
+    let gone_by = Some(record.deleted_at_ms).filter(|moment| *moment != 0);
+    let over = matches!(record.phase(), v1::PodPhase::Succeeded | v1::PodPhase::Failed);
+    let owner = |api: &str, kind: &str| {
+        record.owner.as_ref().is_some_and(|owner| owner.kind == kind && (api.is_empty() || owner.api_version == api))
+    };
+    let mirror = annotation(record, MIRROR).is_some() || owner("v1", "Node");
     let stuck = gone_by.is_some_and(|moment| now > moment + STUCK_MS);
-    let tolerates = pod.spec.tolerations.iter().any(tolerates_disruption);
-    let claims = pod.spec.volumes.iter().filter_map(|volume| {
-        let ephemeral = || volume.ephemeral.as_ref().map(|_| format!("{}-{}", meta.name, volume.name));
-        volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.clone()).or_else(ephemeral)
-    });
     Guest {
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-        uid: meta.uid.clone(),
-        critical: matches!(pod.spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical"),
-        daemon: meta.owner_references.iter().any(|owner| owner.controller && owner.kind == "DaemonSet"),
+        namespace: record.namespace.clone(),
+        name: record.name.clone(),
+        uid: record.uid.clone(),
+        critical: matches!(shape.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical"),
+        daemon: owner("", "DaemonSet"),
         gone_by,
-        grace_ms: pod.spec.termination_grace_period_seconds.map(|seconds| seconds * 1_000),
-        do_not_disrupt: is_protected(pod, now),
-        claims: claims.collect(),
-        stays: over || mirror || stuck || tolerates,
+        grace_ms: record.termination_grace_seconds.map(|seconds| seconds * 1_000),
+        do_not_disrupt: is_protected(record, now),
+        claims: claims(record, volume_claims),
+        stays: over || mirror || stuck || shape.tolerations.iter().any(tolerates_disruption),
     }
 }
 
+fn annotation<'r>(record: &'r v1::PodRecord, key: &str) -> Option<&'r str> {
+    record.annotations.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
+}
+
+fn claims(record: &v1::PodRecord, volumes: Option<&v1::VolumeClaimSet>) -> Vec<String> {
+    use v1::volume_claim::Source;
+    let claim = |volume: &v1::VolumeClaim| match volume.source.as_ref()? {
+        Source::ClaimName(name) => Some(name.clone()),
+        Source::EphemeralStorageClass(_) => Some(format!("{}-{}", record.name, volume.volume_name)),
+        Source::CsiDriver(_) => None,
+    };
+    volumes.into_iter().flat_map(|set| &set.volumes).filter_map(claim).collect()
+}
+
 /// Whether the taint `karpenter.sh/disrupted:NoSchedule` does not concern the pod.
-fn tolerates_disruption(toleration: &TolerationJson) -> bool {
+fn tolerates_disruption(toleration: &v1::Toleration) -> bool {
     let effect = toleration.effect.is_empty() || toleration.effect == "NoSchedule";
     let exists = toleration.operator == "Exists";
     let equal = matches!(toleration.operator.as_str(), "" | "Equal") && toleration.value.is_empty();
@@ -109,14 +122,13 @@ fn tolerates_disruption(toleration: &TolerationJson) -> bool {
 
 /// `karpenter.sh/do-not-disrupt`: `true`, or a time from the pod's start on. One that has not started is protected; a value that
 /// is neither protects nothing.
-fn is_protected(pod: &PodJson, now: i64) -> bool {
-    let Some(value) = pod.metadata.annotations.get("karpenter.sh/do-not-disrupt") else { return false };
+fn is_protected(record: &v1::PodRecord, now: i64) -> bool {
+    let Some(value) = annotation(record, "karpenter.sh/do-not-disrupt") else { return false };
     if value == "true" {
         return true;
     }
     let Some(time) = go_duration_ms(value).filter(|time| *time > 0) else { return false };
-    let started = millis(pod.status.start_time.as_deref());
-    started == 0 || now - started < time
+    record.started_at_ms == 0 || now - record.started_at_ms < time
 }
 
 /// A duration as Go writes it, such as `1h30m` or `0.5h`, in milliseconds; `None` for any other text.
@@ -137,21 +149,6 @@ fn go_duration_ms(text: &str) -> Option<i64> {
     }
     // Truncation is meant: what is finer than a millisecond is of no consequence.
     Some(total as i64)
-}
-
-/// A list of pods.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodList {
-    pub(crate) metadata: ListMeta,
-    pub(crate) items: Vec<PodJson>,
-}
-
-/// Where a list goes on.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ListMeta {
-    pub(crate) r#continue: String,
 }
 
 #[cfg(test)]

@@ -178,7 +178,8 @@ fn an_object_has_one_write_under_way_and_a_refused_one_is_tried_again_a_minute_l
 #[test]
 fn pools_that_are_left_to_karpenter_and_their_classes_get_no_status() {
     let mut with_karpenter = snapshot(&[]);
-    with_karpenter.autoscalers = vec![crate::cluster::AutoscalerRecord { name: text("karpenter"), live: true }];
+    with_karpenter.autoscalers =
+        vec![crate::cluster::AutoscalerRecord { name: text("karpenter"), live: true, evidence: text("") }];
     let world = World::new(with_karpenter, Settings::default());
     assert_eq!(world.written, []);
 }

@@ -78,7 +78,8 @@ fn a_new_purchase_of_cluster_autoscaler_starts_the_wait_anew() {
 }
 
 fn karpenter(live: bool) -> Observation {
-    Observation::upsert(Object::Autoscaler(AutoscalerRecord { name: text("karpenter"), live }))
+    let evidence = text(if live { "Deployment karpenter/karpenter has 2 replicas" } else { "" });
+    Observation::upsert(Object::Autoscaler(AutoscalerRecord { name: text("karpenter"), live, evidence }))
 }
 
 fn marked(name: &str, managed: Option<bool>) -> PoolRecord {
@@ -89,19 +90,35 @@ fn marked(name: &str, managed: Option<bool>) -> PoolRecord {
 }
 
 #[test]
-fn while_karpenter_lives_only_annotated_pools_are_used_and_the_others_say_why() {
-    let both = vec![marked("kept", Some(true)), marked("left", None)];
+fn while_karpenter_lives_no_pool_is_used_and_each_says_why() {
+    let both = vec![marked("annotated", Some(true)), marked("plain", None)];
     let mut controller = controller(pools(both), Settings::default());
     see(&mut controller, 2_000, Observation::upsert(Object::Pod(pod("a", 100))));
-    assert_eq!(at(&mut controller, 3_000), "a | kept left");
+    assert_eq!(at(&mut controller, 3_000), "a | annotated plain");
     see(&mut controller, 4_000, karpenter(true));
-    let why = "Karpenter is at work in this cluster and the NodePool is left to it; \
-               annotate it fleetwright.dev/managed: \"true\" to hand it over";
-    assert_eq!(at(&mut controller, 5_000), format!("a | kept left ({why})"));
+    let why = |refused: &str| {
+        format!(
+            "Karpenter is at work in this cluster (Deployment karpenter/karpenter has 2 replicas) and would buy a second machine \
+             for each NodeClaim: the NodePool is left to it{refused}. Scale Karpenter to 0, or set agent.karpenter-absent = true in \
+             the agent's configuration if none is there"
+        )
+    };
+    let annotated = why(", whatever its annotation fleetwright.dev/managed says");
+    assert_eq!(at(&mut controller, 5_000), format!("a | annotated ({annotated}) plain ({})", why("")));
     let left = controller.view("c").map(|view| view.left_pools).unwrap_or_default();
-    assert_eq!(left, [(text("left"), text(why))]);
+    assert_eq!(left, [(text("annotated"), text(&annotated)), (text("plain"), text(&why("")))]);
     see(&mut controller, 6_000, karpenter(false));
-    assert_eq!(at(&mut controller, 7_000), "a | kept left");
+    assert_eq!(at(&mut controller, 7_000), "a | annotated plain");
+}
+
+#[test]
+fn in_shadow_mode_decisions_are_made_beside_a_live_karpenter() {
+    let mut settings = Settings::default();
+    settings.rails.mode = crate::control::rails::Mode::Shadow;
+    let mut controller = controller(pools(vec![marked("plain", None)]), settings);
+    see(&mut controller, 2_000, karpenter(true));
+    see(&mut controller, 3_000, Observation::upsert(Object::Pod(pod("a", 100))));
+    assert_eq!(at(&mut controller, 4_000), "a | plain");
 }
 
 #[test]
@@ -139,8 +156,8 @@ fn an_empty_node_goes_only_when_claim_and_pool_are_ours() {
         "a Node without NodeClaim"
     );
     assert!(!touched(with_machine(|_, _, _| {}), karpenter(true)), "a pool that is left to Karpenter");
-    let handed_over = with_machine(|_, _, pool| pool.meta.managed = Some(true));
-    assert!(touched(handed_over, karpenter(true)), "a pool that was handed over");
+    let annotated = with_machine(|_, _, pool| pool.meta.managed = Some(true));
+    assert!(!touched(annotated, karpenter(true)), "an annotation does not keep Karpenter from draining it as well");
 }
 
 #[test]

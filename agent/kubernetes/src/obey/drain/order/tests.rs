@@ -1,8 +1,11 @@
+use agent::Seen;
 use serde_json::json;
 
 use super::*;
+use crate::seen::pod;
+use crate::seen::shape::Shared;
 
-fn pod(name: &str) -> Guest {
+fn standing(name: &str) -> Guest {
     Guest { name: name.into(), uid: name.into(), grace_ms: Some(30_000), ..Guest::default() }
 }
 
@@ -17,10 +20,10 @@ fn deleted(step: &Step<'_>) -> Vec<(String, i64)> {
 #[test]
 fn groups_go_one_after_the_other_and_the_critical_ones_last() {
     let mut guests = vec![
-        Guest { critical: true, daemon: true, ..pod("critical daemon") },
-        Guest { critical: true, ..pod("critical") },
-        Guest { daemon: true, ..pod("daemon") },
-        pod("ordinary"),
+        Guest { critical: true, daemon: true, ..standing("critical daemon") },
+        Guest { critical: true, ..standing("critical") },
+        Guest { daemon: true, ..standing("daemon") },
+        standing("ordinary"),
     ];
     for expected in ["ordinary", "daemon", "critical", "critical daemon"] {
         let evicted = names(&step(&guests, 0, None).evict);
@@ -32,7 +35,7 @@ fn groups_go_one_after_the_other_and_the_critical_ones_last() {
 
 #[test]
 fn a_group_waits_until_the_one_before_is_gone_and_not_only_evicted() {
-    let guests = [Guest { gone_by: Some(50_000), ..pod("leaving") }, Guest { daemon: true, ..pod("daemon") }];
+    let guests = [Guest { gone_by: Some(50_000), ..standing("leaving") }, Guest { daemon: true, ..standing("daemon") }];
     let step = step(&guests, 0, None);
     assert!(step.evict.is_empty());
     assert_eq!(names(&step.waits_for), ["leaving", "daemon"]);
@@ -40,7 +43,7 @@ fn a_group_waits_until_the_one_before_is_gone_and_not_only_evicted() {
 
 #[test]
 fn a_protected_pod_is_waited_for_and_never_evicted_before_the_deadline() {
-    let guests = [Guest { do_not_disrupt: true, ..pod("protected") }];
+    let guests = [Guest { do_not_disrupt: true, ..standing("protected") }];
     assert!(step(&guests, 0, None).evict.is_empty());
     assert_eq!(names(&step(&guests, 0, None).waits_for), ["protected"]);
     // Its grace is 30 s, the deadline is at 100 s: at 70 s it still fits, a millisecond later it does not.
@@ -51,7 +54,7 @@ fn a_protected_pod_is_waited_for_and_never_evicted_before_the_deadline() {
 
 #[test]
 fn at_the_deadline_every_group_goes_at_once_with_one_second() {
-    let guests = [pod("ordinary"), Guest { critical: true, daemon: true, ..pod("critical daemon") }];
+    let guests = [standing("ordinary"), Guest { critical: true, daemon: true, ..standing("critical daemon") }];
     let at_the_end = step(&guests, 100_000, Some(100_000));
     assert_eq!(deleted(&at_the_end), [("ordinary".to_owned(), 1), ("critical daemon".to_owned(), 1)]);
     assert!(at_the_end.evict.is_empty(), "what is deleted is not evicted as well");
@@ -60,21 +63,23 @@ fn at_the_deadline_every_group_goes_at_once_with_one_second() {
 
 #[test]
 fn a_pod_that_is_leaving_is_hurried_only_when_it_would_be_late() {
-    let leaving = |gone_by| [Guest { gone_by: Some(gone_by), ..pod("leaving") }];
+    let leaving = |gone_by| [Guest { gone_by: Some(gone_by), ..standing("leaving") }];
     assert!(step(&leaving(100_000), 40_000, Some(100_000)).delete.is_empty());
     assert_eq!(deleted(&step(&leaving(100_001), 40_000, Some(100_000))), [("leaving".to_owned(), 60)]);
 }
 
 #[test]
 fn a_pod_without_a_grace_of_its_own_is_never_deleted_by_force() {
-    let guests = [Guest { grace_ms: None, ..pod("odd") }];
+    let guests = [Guest { grace_ms: None, ..standing("odd") }];
     assert!(step(&guests, 200_000, Some(100_000)).delete.is_empty());
     assert_eq!(names(&step(&guests, 200_000, Some(100_000)).evict), ["odd"]);
 }
 
 fn read(json: serde_json::Value) -> Guest {
     // 2026-01-01T00:00:00Z is 1,767,225,600 s after 1970.
-    guest(&serde_json::from_value(json).unwrap(), 1_767_225_600_000)
+    let row = pod::read(&json.to_string(), &mut Shared::default()).unwrap();
+    let Seen::Pod { record, shape, volume_claims, .. } = row.seen else { panic!("no pod") };
+    guest(&record, &shape, volume_claims.as_ref(), 1_767_225_600_000)
 }
 
 #[test]

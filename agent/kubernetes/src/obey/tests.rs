@@ -1,0 +1,291 @@
+//! Orders of a server on an API server that holds a few objects.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::Seen;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use tower::service_fn;
+
+use super::guard::Guard;
+use super::*;
+use crate::api::Api;
+use crate::resource::{NODE, POD};
+use crate::seen::Row;
+
+type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// An API server with some objects, by path, and what was asked of it: method and path.
+#[derive(Clone, Default)]
+struct Stand {
+    objects: Objects,
+    log: Log,
+}
+
+impl Stand {
+    fn api(&self) -> Api {
+        let stand = self.clone();
+        let server = service_fn(move |request: Request<Body>| {
+            let stand = stand.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+                let (code, answer) = stand.answer(&parts.method, parts.uri.path(), &body);
+                let answer = Body::from(answer.to_string().into_bytes());
+                Response::builder().status(code).body(answer).map_err(std::io::Error::other)
+            }
+        });
+        Api::new(Client::new(server, "default"))
+    }
+
+    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+        self.log.lock().unwrap().push(format!("{method} {path}"));
+        let mut objects = self.objects.lock().unwrap();
+        let key = path.trim_end_matches("/status");
+        match *method {
+            Method::GET if path == POD.all() => (200, json!({ "metadata": {}, "items": [] })),
+            Method::POST => (201, serde_json::from_slice(body).unwrap_or_default()),
+            Method::DELETE => objects.remove(key).map_or((404, json!({})), |object| (200, object)),
+            Method::PATCH => {
+                let Some(object) = objects.get_mut(key) else { return (404, json!({})) };
+                merge(object, serde_json::from_slice(body).unwrap());
+                (200, object.clone())
+            }
+            _ => objects.get(key).map_or((404, json!({})), |object| (200, object.clone())),
+        }
+    }
+
+    fn put(&self, path: String, object: Value) {
+        self.objects.lock().unwrap().insert(path, object);
+    }
+
+    /// A machine of ours: NodeClaim `c<number>` and its Node `n<number>` on instance `i-<number>`.
+    fn machine(&self, number: usize, labels: Value) {
+        let provider_id = format!("aws:///z/i-{number}");
+        self.put(
+            NODE_CLAIM.one("", &format!("c{number}")),
+            json!({
+                "metadata": { "name": format!("c{number}"), "uid": format!("uc{number}"),
+                    "annotations": { "fleetwright.dev/managed": "true" } },
+                "status": { "providerID": provider_id },
+            }),
+        );
+        let owner = json!({ "kind": "NodeClaim", "name": format!("c{number}"), "uid": format!("uc{number}") });
+        self.node(number, &provider_id, labels, json!([owner]));
+    }
+
+    fn node(&self, number: usize, provider_id: &str, labels: Value, owners: Value) {
+        self.put(
+            NODE.one("", &format!("n{number}")),
+            json!({
+                "metadata": { "name": format!("n{number}"), "uid": format!("un{number}"), "labels": labels, "ownerReferences": owners },
+                "spec": { "providerID": provider_id },
+                "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+            }),
+        );
+    }
+
+    fn of(&self, path: &str) -> Option<Value> {
+        self.objects.lock().unwrap().get(path).cloned()
+    }
+
+    /// Numbers of the nodes that are barred.
+    fn barred(&self, of: usize) -> Vec<usize> {
+        let barred = |number: &usize| {
+            let node = self.of(&NODE.one("", &format!("n{number}")));
+            node.is_some_and(|node| node.pointer("/spec/taints").is_some())
+        };
+        (0..of).filter(barred).collect()
+    }
+
+    fn requests(&self, what: &str) -> usize {
+        self.log.lock().unwrap().iter().filter(|line| line.starts_with(what)).count()
+    }
+}
+
+/// A JSON merge patch (RFC 7386).
+fn merge(object: &mut Value, patch: Value) {
+    match patch {
+        Value::Object(fields) => {
+            if !object.is_object() {
+                *object = json!({});
+            }
+            for (key, value) in fields {
+                match value {
+                    Value::Null => drop(object.as_object_mut().unwrap().remove(&key)),
+                    value => merge(&mut object[&key], value),
+                }
+            }
+        }
+        other => *object = other,
+    }
+}
+
+fn drain(number: usize) -> v1::DrainNode {
+    v1::DrainNode {
+        node_claim: format!("c{number}"),
+        node: format!("n{number}"),
+        provider_id: format!("aws:///z/i-{number}"),
+        ..v1::DrainNode::default()
+    }
+}
+
+fn instruction(action: Action) -> v1::Instruction {
+    v1::Instruction { id: "3-9".into(), epoch: 3, generation: 9, action: Some(action), ..v1::Instruction::default() }
+}
+
+async fn obeyed(cluster: &Kubernetes, action: Action) -> Done {
+    obey(cluster, &instruction(action)).await
+}
+
+/// A server orders the drain of six machines of ours, of one that is called ours and belongs to the control plane, and of a node that
+/// is none of ours: the nodes that are barred five minutes later.
+async fn barred_by_a_mad_server(guard: Guard) -> Vec<usize> {
+    let stand = Stand::default();
+    (0..6).for_each(|number| stand.machine(number, json!({})));
+    stand.machine(6, json!({ "node-role.kubernetes.io/control-plane": "" }));
+    stand.node(7, "aws:///z/i-7", json!({}), json!([]));
+    let cluster = Arc::new(Kubernetes::unwatched(stand.api(), guard));
+    let mut drains = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let cluster = Arc::clone(&cluster);
+        drains.spawn(async move { obeyed(&cluster, Action::DrainNode(drain(number))).await });
+    }
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    stand.barred(8)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mad_server_cannot_drain_a_cluster_at_once_nor_what_is_not_ours() {
+    let barred = barred_by_a_mad_server(Guard::new(2, Duration::from_secs(600))).await;
+    assert!(barred.len() == 2 && barred.iter().all(|number| *number < 6), "{barred:?}");
+    let unbounded = barred_by_a_mad_server(Guard::new(0, Duration::from_secs(600))).await;
+    assert_eq!(unbounded, [0, 1, 2, 3, 4, 5]);
+}
+
+/// The sabotage of the guard: what it keeps from happening happens without it.
+#[tokio::test(start_paused = true)]
+async fn without_the_guard_a_mad_server_drains_everything() {
+    assert_eq!(barred_by_a_mad_server(Guard::off()).await, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mad_server_deletes_no_node_that_is_not_ours() {
+    let stand = Stand::default();
+    stand.node(7, "aws:///z/i-7", json!({}), json!([]));
+    stand.machine(6, json!({ "node-role.kubernetes.io/control-plane": "" }));
+    let cluster = Kubernetes::unwatched(stand.api(), Guard::new(100, Duration::from_secs(600)));
+    for (claim, node) in [("c7", "n7"), ("c6", "n6")] {
+        let order = v1::DeleteNodeClaim { node_claim: claim.into(), node: node.into(), ..Default::default() };
+        assert_eq!(obeyed(&cluster, Action::DeleteNodeClaim(order)).await, Done::well());
+        assert!(stand.of(&NODE.one("", node)).is_some(), "{node} stays");
+    }
+    assert!(stand.of(&NODE_CLAIM.one("", "c6")).is_none(), "the NodeClaim is ours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_got_the_name_of_a_machine_that_is_gone_is_neither_drained_nor_deleted() {
+    let stand = Stand::default();
+    stand.machine(1, json!({}));
+    // The machine i-1 is gone, and its address with its name went to a node of a managed group.
+    stand.node(1, "aws:///z/i-99", json!({}), json!([]));
+    let cluster = Kubernetes::unwatched(stand.api(), Guard::new(100, Duration::from_secs(600)));
+    let done = obeyed(&cluster, Action::DrainNode(drain(1))).await;
+    assert!(done.outcome == v1::Outcome::NotFound && done.detail.contains("i-99"), "{done:?}");
+    let order = drain(1);
+    let delete = v1::DeleteNodeClaim {
+        node_claim: order.node_claim.clone(),
+        node: order.node.clone(),
+        provider_id: order.provider_id.clone(),
+        reason: String::new(),
+    };
+    assert_eq!(obeyed(&cluster, Action::DeleteNodeClaim(delete)).await, Done::well());
+    assert!(stand.of(&NODE_CLAIM.one("", "c1")).is_none());
+    let node = stand.of(&NODE.one("", "n1")).unwrap();
+    assert!(node.pointer("/spec/taints").is_none(), "{node}");
+    // The claim is gone, and the order comes once more, as from an older server that does not say which machine it means.
+    let older = v1::DrainNode { provider_id: String::new(), ..order };
+    assert_eq!(obeyed(&cluster, Action::DrainNode(older)).await.outcome, v1::Outcome::NotFound);
+    assert_eq!((stand.requests("DELETE /api/v1/nodes"), stand.barred(2)), (0, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_not_deleted_at_once_because_a_server_says_so() {
+    let stand = Stand::default();
+    stand.machine(1, json!({}));
+    let cluster = Kubernetes::unwatched(stand.api(), Guard::new(100, Duration::from_secs(600)));
+    let order = v1::DrainNode { force_at_ms: Some(1), ..drain(1) };
+    let done = obeyed(&cluster, Action::DrainNode(order)).await;
+    assert!(done.outcome == v1::Outcome::Failed && done.detail.contains("terminationGracePeriod"), "{done:?}");
+    assert!(stand.barred(2).is_empty());
+}
+
+/// What a restarted agent does by the note `note` on Node n1, which belongs to c1: whether the node is barred, and what is noted on
+/// c1 and c2.
+async fn gone_on(note: Value) -> (bool, Rank, Rank) {
+    let stand = Stand::default();
+    stand.machine(1, json!({}));
+    stand.machine(2, json!({}));
+    let cluster = Kubernetes::unwatched(stand.api(), Guard::new(100, Duration::from_secs(600)));
+    let note = note.to_string();
+    let going = drain::go_on(&cluster, "n1", &note);
+    let _ends_or_not = tokio::time::timeout(Duration::from_secs(60), going).await;
+    let noted = |claim: &str| Rank::noted(&stand.of(&NODE_CLAIM.one("", claim)).unwrap());
+    (stand.barred(3) == [1], noted("c1"), noted("c2"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_on_a_node_moves_only_the_claim_that_owns_it_and_outdates_no_instruction() {
+    const HIGHEST: &str = "18446744073709551615/0";
+    let none = Rank::default();
+    let note = |claim: &str, rank: &str| json!({ "claim": claim, "rank": rank, "reason": "why" });
+    assert_eq!(gone_on(note("c1", "3/9")).await, (true, none, none), "a drain that was begun goes on");
+    assert_eq!(gone_on(note("c2", HIGHEST)).await, (false, none, none), "another's claim");
+    assert_eq!(gone_on(note("c1", HIGHEST)).await, (true, none, none), "nothing is stale for ever");
+}
+
+fn protected_pod(node: &str) -> Row {
+    let annotation = v1::StringPair { key: "karpenter.sh/do-not-disrupt".into(), value: "true".into() };
+    let record = v1::PodRecord {
+        name: format!("on-{node}"),
+        node_name: node.to_owned(),
+        annotations: vec![annotation],
+        ..v1::PodRecord::default()
+    };
+    let (namespace, name) = ("n".to_owned(), record.name.clone());
+    let seen =
+        Seen::Pod { record: Box::new(record), shape: Arc::default(), labels: Arc::default(), volume_claims: None };
+    Row { uid: name.clone(), namespace, name, seen }
+}
+
+#[tokio::test(start_paused = true)]
+async fn drains_that_wait_ask_the_api_server_for_nothing() {
+    const DRAINS: usize = 20;
+    let stand = Stand::default();
+    (0..DRAINS).for_each(|number| stand.machine(number, json!({})));
+    let cluster = Arc::new(Kubernetes::unwatched(stand.api(), Guard::new(100, Duration::from_secs(600))));
+    let names = || (0..DRAINS).map(|number| format!("n{number}"));
+    let node = |name: String| {
+        let record = v1::NodeRecord { name: name.clone(), ..v1::NodeRecord::default() };
+        let seen = Seen::plain(v1::change::Change::Node(record));
+        Row { namespace: String::new(), uid: name.clone(), name, seen }
+    };
+    cluster.picture().replace(v1::ObjectKind::Node, names().map(node).collect(), &[]);
+    cluster.picture().replace(v1::ObjectKind::Pod, names().map(|name| protected_pod(&name)).collect(), &[]);
+    let mut drains = tokio::task::JoinSet::new();
+    for number in 0..DRAINS {
+        let cluster = Arc::clone(&cluster);
+        drains.spawn(async move { obeyed(&cluster, Action::DrainNode(drain(number))).await });
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(stand.barred(DRAINS).len(), DRAINS);
+    let begun = stand.requests("");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(stand.requests(""), begun, "requests within ten minutes");
+    drains.abort_all();
+}
