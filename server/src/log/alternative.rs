@@ -43,7 +43,9 @@ impl Alternative {
             stock(input, &machines_of(catalogue, region.clone())?);
         }
         if !self.manifests.is_empty() {
-            let options = Options { region, catalogue: self.catalogue.clone(), now: input.now, ..Options::default() };
+            let catalogue = self.catalogue.clone();
+            // Where the catalogue does not know the region, machines are those of the decision.
+            let options = Options { region, allow_no_zones: true, catalogue, now: input.now, ..Options::default() };
             manifests::read(&self.manifests, &options)?.input.pools.into_iter().for_each(|pool| replace(input, pool));
         }
         Ok(())
