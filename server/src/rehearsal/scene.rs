@@ -1,7 +1,7 @@
 //! Runs in which a guard is needed. Most guards are, in any run with enough faults; some only when something odd happens, or
 //! when little else does.
 
-use engine::control::rails::settings::{Bound, CapRule};
+use engine::control::rails::settings::{Bound, CapRule, QuarantineRule};
 use engine::model::resources::{CPU, NODES};
 use engine::model::{MicroUsd, Resources};
 
@@ -95,7 +95,12 @@ impl Setup {
     /// An empty node leaves within that, and the time that a server is away and begins again, twice over.
     pub(super) fn restarting(seed: u64, off: Option<Guard>) -> Self {
         let kills = (1..36).map(|number| kill(number * 20_000)).collect();
-        Self { empty_for_ms: Some(EMPTY_FOR_MS), ..Self::sized(seed, (1, 1), off, kills) }
+        let mut setup = Self { empty_for_ms: Some(EMPTY_FOR_MS), ..Self::sized(seed, (1, 1), off, kills) };
+        // Work that ends between two processes is so little that any snapshot may lack it.
+        let usual = QuarantineRule::default();
+        let quarantine = &mut setup.blueprint.settings.rails.quarantine;
+        (quarantine.free_pods, quarantine.free_machines) = (usual.free_pods, usual.free_machines);
+        setup
     }
 
     /// The run, with a brake that is soon felt: few machines are launched here, so few have to fail, and again soon.

@@ -1,16 +1,19 @@
 //! How much there is in a cluster, written down: the first snapshot after a restart has nothing else that it could be compared
 //! with.
 //!
-//! It is written seldom. What would make the next process doubt a good snapshot, or believe a bad one, is written within
-//! [`SOON_MS`]: a kind that has doubled, or lost a quarter. Smaller growth is written within [`LATE_MS`]. What a snapshot may
-//! always lack is not written at all.
+//! It is written seldom. What would make the next process doubt a good snapshot is written within [`AT_ONCE_MS`]: a kind that has
+//! lost a quarter. What would make it believe a bad one is written within [`SOON_MS`]: a kind that has doubled. Smaller growth is
+//! written within [`LATE_MS`], and what a snapshot may always lack is not written at all. A kind cannot lose quarters for long
+//! unless it grows in between, so the bounds on growth bound all of it.
 
 use super::quarantine::Extent;
 use super::settings::QuarantineRule;
 use crate::model::Timestamp;
 
-/// Between two writes for one cluster, in milliseconds, when much has changed.
-pub const SOON_MS: i64 = 30_000;
+/// Between two writes for one cluster, in milliseconds, when a quarter has gone.
+pub const AT_ONCE_MS: i64 = 2_000;
+/// The same, when as much as there was has come.
+pub const SOON_MS: i64 = 10_000;
 /// The same, when a quarter has come.
 pub const LATE_MS: i64 = 10 * 60_000;
 
@@ -74,8 +77,12 @@ fn wait_ms(before: usize, after: usize, free: usize) -> Option<i64> {
     if change * 2 <= free || change == 0 {
         return None;
     }
-    if after >= before.saturating_mul(2) || change * 4 >= before && after < before {
-        return Some(SOON_MS);
+    let quarter = change * 4 >= before;
+    if after < before {
+        quarter.then_some(AT_ONCE_MS)
+    } else if after >= before.saturating_mul(2) {
+        Some(SOON_MS)
+    } else {
+        quarter.then_some(LATE_MS)
     }
-    (change * 4 >= before).then_some(LATE_MS)
 }

@@ -6,7 +6,7 @@ use crate::cluster::testing::{claim, node, on, pod, pool, text};
 use crate::cluster::{
     ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, PoolRecord,
 };
-use crate::control::rails::extents::{Extents, LATE_MS, SOON_MS};
+use crate::control::rails::extents::{AT_ONCE_MS, Extents, LATE_MS, SOON_MS};
 use crate::control::rails::quarantine::Extent;
 use crate::control::rails::settings::QuarantineRule;
 use crate::control::{Event, ListedInstance, Listing};
@@ -385,5 +385,5 @@ fn what_is_written_down_and_when() {
     assert_eq!(due(extent(100, 1_250)), Some(LATE_MS));
     assert_eq!(due(extent(100, 2_000)), Some(SOON_MS));
     assert_eq!(due(extent(76, 1_000)), None);
-    assert_eq!(due(extent(75, 1_000)), Some(SOON_MS));
+    assert_eq!(due(extent(75, 1_000)), Some(AT_ONCE_MS));
 }
