@@ -111,9 +111,16 @@ pub(crate) struct ControlLoop<C> {
 /// What to look at next.
 enum Next {
     Stop,
-    Happened(Input),
+    /// Apart from the others in size by far.
+    Happened(Box<Input>),
     Time,
     Show,
+}
+
+impl Next {
+    fn happened(input: Input) -> Self {
+        Self::Happened(Box::new(input))
+    }
 }
 
 struct Running<C> {
@@ -172,24 +179,24 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
             let next = tokio::select! {
                 biased;
                 () = stop.cancelled() => Next::Stop,
-                _ = polls.tick() => Next::Happened(Input::CloudPoll),
-                _ = renewals.tick() => Next::Happened(Input::RenewalDue),
+                _ = polls.tick() => Next::happened(Input::CloudPoll),
+                _ = renewals.tick() => Next::happened(Input::RenewalDue),
                 Ok(number) = new_wishes(&mut changes, wishes) => {
                     wishes = number;
-                    Next::Happened(Input::Wished)
+                    Next::happened(Input::Wished)
                 }
-                _ = exchanges.tick() => Next::Happened(Input::ExchangeDue),
-                () = due(listings.as_mut()) => Next::Happened(Input::ListingDue),
+                _ = exchanges.tick() => Next::happened(Input::ExchangeDue),
+                () = due(listings.as_mut()) => Next::happened(Input::ListingDue),
                 () = running.showcase.due() => Next::Show,
-                Some(renewal) = running.keeper.next() => Next::Happened(Input::Renewed(renewal)),
-                Some(answer) = running.planners.next() => Next::Happened(Input::Planned(Box::new(answer))),
-                Some(done) = running.works.join_next() => Next::Happened(done?),
-                Some(event) = heard.recv() => Next::Happened(Input::Heard(event)),
+                Some(renewal) = running.keeper.next() => Next::happened(Input::Renewed(renewal)),
+                Some(answer) = running.planners.next() => Next::happened(Input::Planned(Box::new(answer))),
+                Some(done) = running.works.join_next() => Next::happened(done?),
+                Some(event) = heard.recv() => Next::happened(Input::Heard(event)),
                 () = tokio::time::sleep_until(wakeup) => Next::Time,
             };
             match next {
                 Next::Stop => break,
-                Next::Happened(input) => running.happened(input).await,
+                Next::Happened(input) => running.happened(*input).await,
                 Next::Time => running.time_passed().await,
                 Next::Show => {
                     let step = Step::begin("the view for people");

@@ -227,7 +227,7 @@ async fn flood(target: &Target, number: u64) -> anyhow::Result<()> {
     say.send(part(Part::Begin(v1::SnapshotBegin::default()))).await?;
     let listen = tokio::spawn(async move { while let Ok(Some(_)) = heard.message().await {} });
     for index in 0..u32::MAX {
-        let first = number << 40 | u64::from(index) * DEFINITIONS;
+        let first = (number << 40) | (u64::from(index) * DEFINITIONS);
         let changes = (first..first + DEFINITIONS).map(label_set).collect();
         let sent = say.send(part(Part::Chunk(v1::SnapshotChunk { changes, index }))).await;
         if sent.is_err() || Instant::now() > target.end {
@@ -259,7 +259,7 @@ async fn made_up(target: &Target) -> anyhow::Result<()> {
 /// A connection that is kept as long as the server keeps it: silent ones to both listeners in turn, heads that do not end to
 /// the page's.
 async fn held(kind: Kind, target: Arc<Target>, number: u64) -> anyhow::Result<()> {
-    let address = if kind == Kind::Silent && number % 2 == 0 { &target.grpc } else { &target.http };
+    let address = if kind == Kind::Silent && number.is_multiple_of(2) { &target.grpc } else { &target.http };
     let mut wire = TcpStream::connect(address).await?;
     target.done.connected();
     let mut byte = [0; 1];

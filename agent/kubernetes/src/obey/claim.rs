@@ -174,7 +174,7 @@ pub(super) async fn delete(cluster: &Kubernetes, rank: Rank, order: &v1::DeleteN
             }
         }
     }
-    if let Some(claim) = claim.filter(|claim| is_managed(claim)) {
+    if let Some(claim) = claim.filter(is_managed) {
         let_go(cluster, NODE_CLAIM, &claim).await?;
     }
     Ok(Done::well())

@@ -215,7 +215,12 @@ impl Ward {
         let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out, .. } = launched;
         let pool = self.machines.get(&claim).map(|machine| machine.pool.clone()).unwrap_or_default();
         let pool = self.state.pool(&pool).map(|record| &record.pool);
-        let (facts, price) = order::facts_of(pool, &provider_id, &instance_type, &zone, capacity_type);
+        let (mut facts, price) = order::facts_of(pool, &provider_id, &instance_type, &zone, capacity_type);
+        // A pool that was taken away since the order names no types: what the order expected stands.
+        if let Some(expected) = self.state.claim(&claim).filter(|_| facts.capacity.is_empty()) {
+            facts.capacity = expected.capacity.clone();
+            facts.allocatable = expected.allocatable.clone();
+        }
         let Some(machine) = self.machines.get_mut(&claim) else { return };
         if machine.stage != Stage::Launching || machine.attempt != attempt {
             return;

@@ -48,7 +48,7 @@ fn renewals_come_by_themselves_on_a_thread_of_their_own() {
     assert!(!fence.allows(&held));
     let mut keeper = Keeper::start(renewer, Duration::from_millis(1), Arc::default()).unwrap();
     let first = keeper.told.blocking_recv().unwrap();
-    assert_eq!(first.lost, [gone.clone()]);
+    assert_eq!(first.lost, std::slice::from_ref(&gone));
     assert!(fence.allows(&held) && !fence.allows(&gone));
     assert_eq!(keeper.told.blocking_recv().unwrap().lost, [], "what is lost is asked for once");
 }

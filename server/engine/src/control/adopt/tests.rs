@@ -102,7 +102,7 @@ fn a_launch_is_sent_again_on_the_terms_of_its_row_and_the_next_attempt_on_those_
     let (mut controller, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
     assert_eq!(orders(&effects)[0].terms.as_ref(), "subnet-a");
     let failure = super::super::LaunchFailure::Refused { code: text("c"), message: String::new(), retryable: true };
-    let claim = decided.machine.claim.name.clone();
+    let claim = decided.machine.claim.name;
     let failed = Event::LaunchFailed { cluster: text("c"), claim, attempt: 1, failure };
     let effects = controller.handle(failed, Timestamp(101_000));
     let again = effects.iter().find_map(|effect| match effect {
