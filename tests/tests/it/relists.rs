@@ -118,8 +118,8 @@ async fn takes_the_name(server: &Server, agent: &mut Played) {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     other.connect(&server.grpc).await;
     until_whole(&mut other, server).await;
-    let audit: Value =
-        serde_json::from_str(&fleetwright(&["audit", "--server", &server.grpc, "-o", "json"]).stdout).unwrap();
+    let told = fleetwright(&["audit", "--server", &server.grpc, "-o", "json"]).stdout;
+    let audit: Value = serde_json::from_str(&told).expect("the audit as JSON");
     assert_eq!((&audit[0]["what"], &audit[0]["scope"]), (&Value::from("accept-uid"), &Value::from("cluster/shop")));
     agent.connect(&server.grpc).await;
     let refusal = agent.until("a refusal of the former cluster", |agent| agent.refusal.clone()).await;
