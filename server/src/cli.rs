@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod quarantine;
 mod remote;
+mod removals;
 mod replay;
 mod serve;
 mod simulate;
@@ -61,6 +62,7 @@ enum Command {
     Quarantine(quarantine::QuarantineCommand),
     #[command(subcommand)]
     Clusters(clusters::ClustersCommand),
+    Removals(removals::RemovalsFlags),
     /// Print the version
     Version,
     #[command(hide = true)]
@@ -100,6 +102,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Replay(flags) => replay::run(&flags),
         Command::Quarantine(command) => quarantine::run(command),
         Command::Clusters(command) => clusters::run(command),
+        Command::Removals(flags) => removals::run(flags),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
         Command::SimulatedCloud(flags) => simulated_cloud::run(flags),

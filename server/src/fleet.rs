@@ -123,4 +123,13 @@ impl FleetService for Fleet {
         orders::release(&*self.store, &request.into_inner().cluster_name, &by).await?;
         Ok(Response::new(v1::ReleaseQuarantineResponse {}))
     }
+
+    async fn confirm_removals(
+        &self,
+        request: Request<v1::ConfirmRemovalsRequest>,
+    ) -> Result<Response<v1::ConfirmRemovalsResponse>, Status> {
+        let by = orders::who(&request);
+        orders::confirm(&*self.store, &request.into_inner().cluster_name, &by).await?;
+        Ok(Response::new(v1::ConfirmRemovalsResponse {}))
+    }
 }

@@ -192,6 +192,7 @@ impl Rehearsal {
             Happening::Awake { site } => self.sites[site].start(&mut self.stage),
             Happening::Sees { site } => self.sites[site].turn_blind(false, &mut self.stage),
             Happening::Relists { site, lacks } => self.sites[site].relist(lacks, false, &mut self.stage),
+            Happening::Reports { site } => self.sites[site].silence(false, &mut self.stage),
             Happening::Thaw { freeze } => self.thaw(freeze),
             Happening::Look => self.look(),
             Happening::Vouch { site } => self.vouch(site),

@@ -300,7 +300,8 @@ impl Server {
         })?;
         tasks.spawn(async move { told.await.context("the control loop panicked")? });
         let offerings = Topic::Offerings { region };
-        for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }] {
+        for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }]
+        {
             tasks.spawn(news::follow(topic, Arc::clone(&parts.store), events.clone(), stop.clone()));
         }
         drop(events);

@@ -310,6 +310,13 @@ pub trait Store: Archive {
     /// How often people have vouched for the agents of which clusters, by name.
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>>;
 
+    /// Confirms the removals that wait in a cluster, for whichever replica decides for it, with a row of audit in the same
+    /// transaction. Answers whether anybody has ever decided for that cluster; otherwise nothing is written.
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool>;
+
+    /// How often people have confirmed removals in which clusters, by name.
+    fn removal_confirmations(&self) -> Answer<'_, Vec<(String, u64)>>;
+
     /// Keeps what `process` (one life of one replica) saw in these parts of time, whole, in place of what was kept of them, and
     /// how many machines its clusters have. It tells what it saw itself, under whatever leases, and nobody else writes that.
     fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()>;

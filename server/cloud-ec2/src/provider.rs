@@ -214,6 +214,6 @@ impl CloudProvider for Ec2Cloud {
             return Ok(Vec::new());
         }
         let listed = self.all(self.client.describe_instances().filters(ours())).await?;
-        Ok(self.watch().compare(listed, (self.clock)()))
+        Ok(self.watch().compare(listed))
     }
 }

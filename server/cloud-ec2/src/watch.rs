@@ -1,7 +1,8 @@
 //! What has changed between two listings, as events.
 //!
-//! EC2 lists a terminated machine for about an hour, and a young one not at once. So one listing without a machine says
-//! nothing; a machine that complete listings have lacked for [`MISSING_MS`] is gone.
+//! EC2 lists a terminated machine for about an hour, and a young one not at once. A machine that a listing lacks is forgotten here
+//! and nothing is told of it: its tags may have been taken off, or the credentials may be of another account. Only a state that
+//! EC2 states is news; whether a machine is there that listings lack is asked by its id (`engine::control::witness`).
 
 use std::collections::BTreeMap;
 
@@ -12,20 +13,12 @@ use engine::model::{Text, Timestamp};
 /// some thousand machines costs a few calls.
 pub(crate) const PERIOD_MS: i64 = 10_000;
 
-/// How long a machine must be missing from complete listings to be gone, in milliseconds; far longer than listings lag.
-pub(crate) const MISSING_MS: i64 = 600_000;
-
 /// What was listed last.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     next: Timestamp,
-    known: BTreeMap<Text, Known>,
-}
-
-#[derive(Debug)]
-struct Known {
-    instance: Instance,
-    missing_since: Option<Timestamp>,
+    /// The state in which each machine was listed last, by instance id.
+    known: BTreeMap<Text, InstanceState>,
 }
 
 impl Watch {
@@ -38,35 +31,17 @@ impl Watch {
         due
     }
 
-    /// Takes in a complete listing of `now` and tells what has changed.
-    pub(crate) fn compare(&mut self, listed: Vec<Instance>, now: Timestamp) -> Vec<CloudEvent> {
-        let mut before = std::mem::take(&mut self.known);
+    /// Takes in a complete listing and tells what has changed.
+    pub(crate) fn compare(&mut self, listed: Vec<Instance>) -> Vec<CloudEvent> {
+        let before = std::mem::take(&mut self.known);
         let mut events = Vec::new();
         for instance in listed {
-            let state = before.remove(&instance.id).map(|known| known.instance.state);
-            if state != Some(instance.state) {
+            if before.get(&instance.id) != Some(&instance.state) {
                 events.extend(event(&instance));
             }
-            self.known.insert(instance.id.clone(), Known { instance, missing_since: None });
-        }
-        for (id, known) in before {
-            self.miss(id, known, now, &mut events);
+            self.known.insert(instance.id, instance.state);
         }
         events
-    }
-
-    /// A machine that the listing lacks. One that was terminated has been told and is forgotten.
-    fn miss(&mut self, id: Text, mut known: Known, now: Timestamp, events: &mut Vec<CloudEvent>) {
-        if known.instance.state == InstanceState::Terminated {
-            return;
-        }
-        let since = *known.missing_since.get_or_insert(now);
-        if now.millis_since(since) >= MISSING_MS {
-            known.instance.state = InstanceState::Terminated;
-            events.push(CloudEvent::Terminated(known.instance));
-        } else {
-            self.known.insert(id, known);
-        }
     }
 }
 

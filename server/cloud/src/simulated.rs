@@ -223,7 +223,9 @@ impl SimulatedCloud {
     pub fn list_all(&self, now: Timestamp) -> impl Iterator<Item = &Instance> {
         let shown = Timestamp(now.0.saturating_sub(self.weather.list_lag_ms));
         let alive = self.instances.values().filter(|instance| instance.state != InstanceState::Terminated);
-        alive.filter(move |instance| instance.launched <= shown)
+        let lacking = self.dice.child("lacking lists");
+        let percent = self.weather.lacking_lists_percent;
+        alive.filter(move |instance| instance.launched <= shown && !lacking.child(&instance.id).percent(percent))
     }
 
     /// Whether a listing that is asked for at `now` can be given.

@@ -9,7 +9,7 @@
 //! are planned), [`planning`] (who plans them, and how many at a time), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
 //! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for, and when it opens), `retire` (empty nodes,
 //! interruptions), `coexistence` (other autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process
-//! left), [`collect`] (garbage), `claimless` (machines whose NodeClaim was taken away), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
+//! left), [`collect`] (garbage), `witness` (machines that a listing lacks), `claimless` (machines whose NodeClaim was taken away), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
 //! [`view`] (what people see).
 
 pub mod adopt;
@@ -35,6 +35,7 @@ mod standing;
 pub mod status;
 pub mod view;
 mod ward;
+mod witness;
 
 pub use adopt::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
 pub use basis::Basis;
@@ -43,7 +44,7 @@ pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, PlannedMachine,
     PodHint, Removal, UnplacedPod,
 };
-pub use event::{Event, LaunchFailure, Launched};
+pub use event::{Event, Inspection, LaunchFailure, Launched};
 pub use machine::{Bought, Stage};
 pub use planning::{PlanAnswer, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
 pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
@@ -335,6 +336,9 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         | Event::AgentDisconnected { cluster }
         | Event::LaunchFailed { cluster, .. }
         | Event::InstanceGone { cluster, .. }
+        | Event::Inspected { cluster, .. }
+        | Event::TerminateRefused { cluster, .. }
+        | Event::RemovalsConfirmed { cluster }
         | Event::InstructionAcked { cluster, .. }
         | Event::InstructionFailed { cluster, .. }
         | Event::QuarantineReleased { cluster }

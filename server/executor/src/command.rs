@@ -2,8 +2,8 @@
 
 use engine::control::rails::quarantine::Extent;
 use engine::control::{
-    ClusterId, DecidedLaunch, Decision, Event, Finding, Instruction, InstructionId, LaunchFailure, LaunchOrder,
-    Launched, PlanRequest,
+    ClusterId, DecidedLaunch, Decision, Event, Finding, Inspection, Instruction, InstructionId, LaunchFailure,
+    LaunchOrder, Launched, PlanRequest,
 };
 use engine::model::{CapacityType, Text, Timestamp};
 
@@ -29,7 +29,8 @@ pub enum Command {
     Launch(Box<LaunchOrder>),
     /// Write a further attempt down, then buy a machine in it: as [`Command::Launch`].
     Relaunch(Box<DecidedLaunch>),
-    /// Look at a machine: [`Outcome::Launched`], or [`Outcome::Done`] when there is none.
+    /// Look at a machine: [`Outcome::Launched`], [`Outcome::Done`] when it has ended, or [`Outcome::Found`] when the cloud knows
+    /// none.
     Describe {
         /// Where.
         cluster: ClusterId,
@@ -65,7 +66,19 @@ pub enum Command {
         /// NodeClaim.
         claim: Text,
     },
-    /// Give a machine back: [`Outcome::Begun`] when the cloud has begun, [`Outcome::Done`] when there is no such machine.
+    /// Ask about a machine by its id: [`Outcome::Found`].
+    Inspect {
+        /// Where.
+        cluster: ClusterId,
+        /// UID of the cluster; empty when it is not known.
+        cluster_uid: Text,
+        /// NodeClaim.
+        claim: Text,
+        /// Provider id.
+        provider_id: Text,
+    },
+    /// Give a machine back: [`Outcome::Begun`] when the cloud has begun, [`Outcome::Done`] when it has ended, [`Outcome::Found`] when
+    /// the cloud knows none, [`Outcome::Refused`] when it is not the cluster's.
     Terminate {
         /// Where.
         cluster: ClusterId,
@@ -79,10 +92,20 @@ pub enum Command {
 }
 
 impl Command {
+    /// It is sent for another time: what an earlier call did is not known.
+    pub(crate) fn repeats(&mut self) {
+        match self {
+            Self::Launch(order) => order.repeats = true,
+            Self::Relaunch(decided) => decided.machine.launch.repeats = true,
+            _ => {}
+        }
+    }
+
     /// What commands take turns about, by cluster and subject; `None` for commands that wait for nobody.
     pub(crate) fn lane(&self) -> Option<(Text, Text)> {
         match self {
-            Self::Record(_) => None,
+            // A question waits for nothing that is under way.
+            Self::Record(_) | Self::Inspect { .. } => None,
             Self::KeepExtent { cluster, .. } => Some((cluster.clone(), Text::from("extent"))),
             Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), Text::from(instruction.subject()))),
             Self::Launch(order) => Some((order.cluster.clone(), of_claim(&order.claim))),
@@ -106,6 +129,7 @@ impl Command {
             Self::Relaunch(decided) => &decided.machine.launch.cluster,
             Self::Instruct { cluster, .. }
             | Self::Terminate { cluster, .. }
+            | Self::Inspect { cluster, .. }
             | Self::Describe { cluster, .. }
             | Self::Settle { cluster, .. }
             | Self::KeepExtent { cluster, .. }
@@ -120,7 +144,7 @@ impl Command {
         match self {
             Self::Record(_) | Self::Settle { .. } | Self::Close { .. } | Self::KeepExtent { .. } => 10_000,
             Self::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => 120_000,
-            Self::Instruct { .. } | Self::Terminate { .. } | Self::Describe { .. } => 30_000,
+            Self::Instruct { .. } | Self::Terminate { .. } | Self::Describe { .. } | Self::Inspect { .. } => 30_000,
             Self::Launch(_) | Self::Relaunch(_) => 60_000,
         }
     }
@@ -153,6 +177,8 @@ pub enum Outcome {
     },
     /// No machine came of it, for good.
     LaunchFailed(LaunchFailure),
+    /// What the cloud says of a machine.
+    Found(Inspection),
     /// It was refused, for good.
     Refused(String),
     /// Nothing is known, or nothing was done: the same command is to be sent again.
@@ -212,12 +238,31 @@ pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
         Command::Launch(order) => Some(launch_event(order, outcome)),
         Command::Relaunch(decided) => Some(launch_event(&decided.machine.launch, outcome)),
         Command::Describe { cluster, claim, attempt, provider_id } => {
-            let gone = || Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() };
-            Some(described(cluster, claim, *attempt, outcome).unwrap_or_else(gone))
+            let told = ended(cluster, provider_id, &outcome);
+            Some(described(cluster, claim, *attempt, outcome).unwrap_or(told))
         }
         Command::Settle { .. } | Command::Close { .. } | Command::KeepExtent { .. } => None,
-        Command::Terminate { cluster, provider_id, .. } => (outcome != Outcome::Begun)
-            .then(|| Event::InstanceGone { cluster: cluster.clone(), provider_id: provider_id.clone() }),
+        Command::Inspect { cluster, provider_id, .. } => {
+            let Outcome::Found(found) = outcome else { return None };
+            Some(Event::Inspected { cluster: cluster.clone(), provider_id: provider_id.clone(), found })
+        }
+        Command::Terminate { cluster, claim, provider_id, .. } => match outcome {
+            Outcome::Begun => None,
+            Outcome::Refused(_) => {
+                let (cluster, claim, provider_id) = (cluster.clone(), claim.clone(), provider_id.clone());
+                Some(Event::TerminateRefused { cluster, claim, provider_id })
+            }
+            other => Some(ended(cluster, provider_id, &other)),
+        },
+    }
+}
+
+/// A machine that the cloud states to have ended, or does not know.
+fn ended(cluster: &ClusterId, provider_id: &Text, outcome: &Outcome) -> Event {
+    let (cluster, provider_id) = (cluster.clone(), provider_id.clone());
+    match outcome {
+        Outcome::Found(found) => Event::Inspected { cluster, provider_id, found: *found },
+        _ => Event::InstanceGone { cluster, provider_id },
     }
 }
 

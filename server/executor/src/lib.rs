@@ -68,6 +68,9 @@ impl Executor {
             Effect::Describe { cluster, claim, attempt, provider_id } => {
                 Command::Describe { cluster, claim, attempt, provider_id }
             }
+            Effect::Inspect { cluster, cluster_uid, claim, provider_id } => {
+                Command::Inspect { cluster, cluster_uid, claim, provider_id }
+            }
             Effect::Settle { cluster, claim, attempt, provider_id } => {
                 Command::Settle { cluster, claim, attempt, provider_id }
             }
@@ -101,6 +104,9 @@ impl Executor {
         let answer_by = Timestamp(now.0.saturating_add(patience_ms));
         let flight = self.flights.change(id, |flight| {
             flight.tries += 1;
+            if flight.tries > 1 {
+                flight.command.repeats();
+            }
             flight.leg = Leg::Running { answer_by };
         })?;
         Some(Step::Run { id, command: flight.command.clone(), answer_by })

@@ -31,6 +31,7 @@ fn launch(claim: &str) -> Effect {
         options: Vec::new(),
         reservation: None,
         terms: text(""),
+        repeats: false,
     }))
 }
 
@@ -59,7 +60,7 @@ fn commands_about_one_claim_take_turns_and_others_do_not_wait() {
 }
 
 #[test]
-fn a_launch_that_is_not_answered_is_sent_again_unchanged() {
+fn a_launch_that_is_not_answered_is_sent_again_unchanged_and_says_so() {
     let mut executor = Executor::new(1);
     let steps = executor.start(launch("a"), Timestamp(0));
     let (id, command) = run(&steps);
@@ -68,8 +69,10 @@ fn a_launch_that_is_not_answered_is_sent_again_unchanged() {
     assert_eq!(executor.tick(Timestamp(60_000)), []);
     let due = executor.next_wakeup().unwrap();
     assert!(due > Timestamp(60_000) && due <= Timestamp(60_500), "{due:?}");
+    let Command::Launch(mut expected) = command.clone() else { panic!("{command:?}") };
+    expected.repeats = true;
     let repeated = executor.tick(due);
-    assert_eq!(run(&repeated), (id, command));
+    assert_eq!(run(&repeated), (id, &Command::Launch(expected)));
 }
 
 #[test]

@@ -63,6 +63,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
             release_percent: count(layers, "rails.brake-release-percent")?,
             ..base.brake
         },
+        removal: base.removal,
         replacement_wait_ms: millis(layers, "rails.replacement-wait")?,
         keep_replacements: base.keep_replacements,
     })

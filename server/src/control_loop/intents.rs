@@ -197,6 +197,8 @@ fn read_order(intent: &Intent, request: Request) -> Option<LaunchOrder> {
         options: request.options.into_iter().map(option).collect(),
         reservation: request.reservation.map(Text::from),
         terms: request.terms.into(),
+        // The process that wrote the row may have sent it.
+        repeats: true,
     })
 }
 

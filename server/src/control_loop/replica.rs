@@ -697,6 +697,7 @@ fn told_of(event: &Event) -> Option<&ClusterId> {
         | Event::InstructionFailed { cluster, .. }
         | Event::InstanceGone { cluster, .. }
         | Event::Interrupted { cluster, .. }
+        | Event::RemovalsConfirmed { cluster }
         | Event::QuarantineReleased { cluster } => Some(cluster),
         Event::Planned(answer) => Some(&answer.request.cluster),
         _ => None,

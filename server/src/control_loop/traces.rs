@@ -137,7 +137,7 @@ pub(super) fn note(input: &Input) {
         }
         Outcome::LaunchFailed(failure) => failed(&span, &format!("{failure:?}")),
         Outcome::Refused(why) | Outcome::TryAgain { why, .. } => failed(&span, why),
-        Outcome::Done | Outcome::Begun => {}
+        Outcome::Done | Outcome::Begun | Outcome::Found(_) => {}
     }
 }
 

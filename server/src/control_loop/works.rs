@@ -9,7 +9,7 @@ use cloud::provider::{
 use engine::control::offerings::Refusal;
 use engine::control::rails::quarantine::Extent;
 use engine::control::rails::recall::RECALLED_MS;
-use engine::control::{DecidedLaunch, Decision, LaunchFailure, LaunchOrder};
+use engine::control::{DecidedLaunch, Decision, Inspection, LaunchFailure, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
 
@@ -205,6 +205,9 @@ impl<C: CloudProvider> Errand<'_, C> {
             Command::Launch(order) => self.launch(&order).await,
             Command::Relaunch(decided) => self.relaunch(&decided).await,
             Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
+            Command::Inspect { cluster, cluster_uid, provider_id, .. } => {
+                self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await
+            }
             Command::Settle { claim, attempt, provider_id, .. } => self.bought(&claim, attempt, &provider_id).await,
             Command::Close { claim, .. } => self.close(&claim).await,
             Command::KeepExtent { extent, .. } => self.keep_extent(extent).await,
@@ -273,7 +276,19 @@ impl<C: CloudProvider> Errand<'_, C> {
                 capacity_type: instance.capacity_type,
                 sold_out: Vec::new(),
             },
-            Ok(_) | Err(CloudError::NotFound { .. }) => Outcome::Done,
+            Ok(_) => Outcome::Done,
+            Err(CloudError::NotFound { .. }) => Outcome::Found(Inspection::Unknown),
+            Err(error) => later(&error),
+        }
+    }
+
+    /// What the cloud says of one machine, and whether its tags are `owner`'s.
+    async fn inspect(&self, owner: Owner<'_>, provider_id: &str) -> Outcome {
+        match self.cloud.describe(instance_id(provider_id)).await {
+            Ok(instance) if instance.state == InstanceState::Terminated => Outcome::Found(Inspection::Ended),
+            Ok(instance) if instance.owned_by(owner).is_err() => Outcome::Found(Inspection::Foreign),
+            Ok(_) => Outcome::Found(Inspection::Runs),
+            Err(CloudError::NotFound { .. }) => Outcome::Found(Inspection::Unknown),
             Err(error) => later(&error),
         }
     }
@@ -287,10 +302,7 @@ impl<C: CloudProvider> Errand<'_, C> {
                 capacity_type: launched.instance.capacity_type,
                 sold_out: launched.sold_out.into_iter().map(|option| (option.instance_type, option.zone)).collect(),
             },
-            Err(error) => match error.as_launch_failure() {
-                Some(failure) => Outcome::LaunchFailed(failure),
-                None => later(&error),
-            },
+            Err(error) => not_launched(&error, order.repeats),
         };
         self.settle(order, &outcome).await;
         outcome
@@ -312,13 +324,35 @@ impl<C: CloudProvider> Errand<'_, C> {
         let cluster = owner.cluster;
         match self.cloud.terminate(instance_id(provider_id), owner).await {
             Ok(()) => Outcome::Begun,
-            Err(CloudError::NotFound { .. }) => Outcome::Done,
+            Err(CloudError::NotFound { .. }) => self.ended(provider_id).await,
             Err(foreign @ CloudError::Foreign { .. }) => {
                 warn!(cluster, claim, reason = %foreign, "a NodeClaim names a machine of somebody else");
                 Outcome::Refused(foreign.to_string())
             }
             Err(error) => later(&error),
         }
+    }
+
+    /// A machine that cannot be terminated because there is none: either the cloud states that it has ended, or it does not know
+    /// it, which may also be the answer of another account.
+    async fn ended(&self, provider_id: &str) -> Outcome {
+        match self.cloud.describe(instance_id(provider_id)).await {
+            Ok(instance) if instance.state == InstanceState::Terminated => Outcome::Done,
+            Ok(_) => again("the machine is there after all"),
+            Err(CloudError::NotFound { .. }) => Outcome::Found(Inspection::Unknown),
+            Err(error) => later(&error),
+        }
+    }
+}
+
+/// What follows from the error of a launch. When an earlier call of the same attempt may have been carried out (`repeats`), a
+/// refusal proves nothing: the cloud checks permissions and limits before it looks for the machine that has the token. Such a
+/// launch is asked for again, until the cloud answers it or its time is up.
+fn not_launched(error: &CloudError, repeats: bool) -> Outcome {
+    match error.as_launch_failure() {
+        Some(LaunchFailure::Refused { .. }) if repeats => later(error),
+        Some(failure) => Outcome::LaunchFailed(failure),
+        None => later(error),
     }
 }
 
@@ -383,5 +417,16 @@ mod tests {
         assert!(!retryable && message.contains("web-1"), "{message}");
         let away = StoreError::Server { what: "begin an attempt", why: "cut".to_owned() };
         assert!(matches!(not_begun(away), Outcome::TryAgain { .. }));
+    }
+
+    #[test]
+    fn a_refusal_ends_a_launch_only_if_no_earlier_call_may_have_bought_the_machine() {
+        let refused = CloudError::Refused {
+            operation: "CreateFleet".into(),
+            code: "UnauthorizedOperation".into(),
+            message: "no permission".to_owned(),
+        };
+        assert!(matches!(not_launched(&refused, false), Outcome::LaunchFailed(LaunchFailure::Refused { .. })));
+        assert!(matches!(not_launched(&refused, true), Outcome::TryAgain { .. }));
     }
 }

@@ -2,6 +2,7 @@
 
 use engine::cluster::PodKey;
 use engine::control::machine::Stage;
+use engine::control::rails::view::WaitingRemoval;
 use engine::control::rails::{Mode, RailsView};
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind, UnplacedPod};
@@ -13,6 +14,8 @@ use crate::views::{FleetView, summary as sentence};
 
 /// Pods that a cluster's view lists; all of them are counted.
 const PENDING_SHOWN: usize = 200;
+/// Removals that wait and that a summary lists; all of them are counted.
+const WAITING_SHOWN: usize = 200;
 
 /// One cluster, or all of them when `only` is empty.
 pub(super) fn watch_response(view: &FleetView, only: &str) -> v1::WatchResponse {
@@ -64,6 +67,18 @@ fn rails(rails: &RailsView) -> v1::Rails {
         waiting_pod_count: number(rails.pods_waiting),
         launched_count: number(rails.launched),
         removed_count: number(rails.removed),
+        waiting_removals: rails.waiting.iter().take(WAITING_SHOWN).map(waiting).collect(),
+        waiting_removal_count: number(rails.waiting.len()),
+        listing_doubted_because: text(rails.listing_doubted.as_ref().map(|(reason, _)| reason)),
+    }
+}
+
+fn waiting(removal: &WaitingRemoval) -> v1::WaitingRemoval {
+    v1::WaitingRemoval {
+        node_claim: removal.claim.to_string(),
+        since_ms: removal.since.0,
+        reason: removal.reason.to_string(),
+        release: removal.release.to_string(),
     }
 }
 

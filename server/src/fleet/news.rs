@@ -35,6 +35,11 @@ pub(crate) enum Topic {
         /// What is known; `None` before the first look.
         known: Option<BTreeMap<String, u64>>,
     },
+    /// In which clusters people have confirmed removals, and how often; as for releases.
+    Confirmations {
+        /// What is known; `None` before the first look.
+        known: Option<BTreeMap<String, u64>>,
+    },
 }
 
 impl Topic {
@@ -42,7 +47,7 @@ impl Topic {
         match self {
             Self::Freezes => changes.freezes,
             Self::Offerings { .. } => changes.offerings,
-            Self::Releases { .. } => changes.releases,
+            Self::Releases { .. } | Self::Confirmations { .. } => changes.releases,
         }
     }
 
@@ -58,12 +63,26 @@ impl Topic {
             }
             Self::Releases { known } => {
                 let all: BTreeMap<String, u64> = store.quarantine_releases().await?.into_iter().collect();
-                let before = known.replace(all.clone()).unwrap_or_else(|| all.clone());
-                let new = all.into_iter().filter(|(cluster, number)| before.get(cluster) != Some(number));
-                Ok(new.map(|(cluster, _)| vouched(&cluster)).collect())
+                Ok(news(known, all).iter().map(|cluster| vouched(cluster)).collect())
+            }
+            Self::Confirmations { known } => {
+                let all: BTreeMap<String, u64> = store.removal_confirmations().await?.into_iter().collect();
+                Ok(news(known, all).iter().map(|cluster| confirmed(cluster)).collect())
             }
         }
     }
+}
+
+/// Clusters whose number has grown since the last look; none at the first one.
+fn news(known: &mut Option<BTreeMap<String, u64>>, all: BTreeMap<String, u64>) -> Vec<String> {
+    let before = known.replace(all.clone()).unwrap_or_else(|| all.clone());
+    let new = all.into_iter().filter(|(cluster, number)| before.get(cluster) != Some(number));
+    new.map(|(cluster, _)| cluster).collect()
+}
+
+fn confirmed(cluster: &str) -> SessionEvent {
+    info!(cluster, "removals that wait were confirmed");
+    SessionEvent::Happened(Event::RemovalsConfirmed { cluster: Text::from(cluster) })
 }
 
 fn vouched(cluster: &str) -> SessionEvent {

@@ -146,6 +146,14 @@ pub(super) async fn accept_uid(
     }
 }
 
+/// Confirms the removals that wait in `cluster`, wherever it is decided for.
+pub(super) async fn confirm(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
+    match store.confirm_removals(cluster, by).await.map_err(unavailable)? {
+        true => Ok(()),
+        false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
+    }
+}
+
 fn message(freeze: &Freeze) -> v1::Freeze {
     let (cluster_name, pool_name) = match &freeze.order.scope {
         FreezeScope::Fleet => (String::new(), String::new()),

@@ -60,6 +60,12 @@ pub(crate) enum Fault {
     StaleLists { for_ms: i64, by_ms: i64 },
     /// The cloud's listing fails half-way.
     PartialLists { for_ms: i64 },
+    /// The cloud's listing is whole by its own word and lacks so many of all machines, as when tags were taken off.
+    LackingLists { for_ms: i64, percent: u32 },
+    /// The kubelets of a cluster report nothing: its Nodes are not ready, and what runs there runs on.
+    Partition { cluster: usize, for_ms: i64 },
+    /// The cloud refuses every launch, as it refuses one without permission.
+    LaunchesRefused { for_ms: i64 },
     /// The cloud has nothing to sell.
     NoCapacity { for_ms: i64 },
     /// The cloud has nothing to sell in one of its zones.
@@ -103,6 +109,9 @@ impl Fault {
             Self::CloudThrottles { .. } => "cloud_throttles",
             Self::StaleLists { .. } => "cloud_lists_stale",
             Self::PartialLists { .. } => "cloud_lists_partial",
+            Self::LackingLists { .. } => "cloud_lists_lack",
+            Self::Partition { .. } => "kubelets_silent",
+            Self::LaunchesRefused { .. } => "launches_refused",
             Self::NoCapacity { .. } => "no_capacity",
             Self::ZoneEmpty { .. } => "zone_empty",
             Self::NobodyJoins { .. } => "nobody_joins",
@@ -135,6 +144,9 @@ impl Fault {
             Self::CloudThrottles { for_ms } => Self::CloudThrottles { for_ms: half(for_ms) },
             Self::StaleLists { for_ms, by_ms } => Self::StaleLists { for_ms: half(for_ms), by_ms },
             Self::PartialLists { for_ms } => Self::PartialLists { for_ms: half(for_ms) },
+            Self::LackingLists { for_ms, percent } => Self::LackingLists { for_ms: half(for_ms), percent },
+            Self::Partition { cluster, for_ms } => Self::Partition { cluster, for_ms: half(for_ms) },
+            Self::LaunchesRefused { for_ms } => Self::LaunchesRefused { for_ms: half(for_ms) },
             Self::NoCapacity { for_ms } => Self::NoCapacity { for_ms: half(for_ms) },
             Self::ZoneEmpty { zone, for_ms } => Self::ZoneEmpty { zone, for_ms: half(for_ms) },
             Self::NobodyJoins { cluster, for_ms } => Self::NobodyJoins { cluster, for_ms: half(for_ms) },
@@ -172,6 +184,9 @@ impl Fault {
             | Self::CloudThrottles { for_ms: ms }
             | Self::StaleLists { for_ms: ms, .. }
             | Self::PartialLists { for_ms: ms }
+            | Self::LackingLists { for_ms: ms, .. }
+            | Self::Partition { for_ms: ms, .. }
+            | Self::LaunchesRefused { for_ms: ms }
             | Self::NoCapacity { for_ms: ms }
             | Self::ZoneEmpty { for_ms: ms, .. }
             | Self::NobodyJoins { for_ms: ms, .. }
@@ -231,7 +246,7 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 30 {
+    match die.child("kind").value() % 33 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -261,6 +276,9 @@ fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
         26 => Fault::PlansSlow { cluster, for_ms, by_ms: within("by", 1_000, 120_000) },
         25 => Fault::EmptyPicture { cluster, for_ms: for_ms * 3 },
         27 | 28 => Fault::Relist { cluster, lacks: Lacks::ALL[pick("lacks", Lacks::ALL.len())], for_ms: for_ms * 3 },
+        29 => Fault::LackingLists { for_ms: for_ms * 3, percent: if percent < 35 { 50 } else { 100 } },
+        30 => Fault::Partition { cluster, for_ms: for_ms * 3 },
+        31 => Fault::LaunchesRefused { for_ms },
         _ => Fault::Dies { cluster },
     }
 }

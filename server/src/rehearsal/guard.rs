@@ -15,6 +15,8 @@ pub(crate) enum Guard {
     Collection,
     /// A listing that broke off is no listing.
     Lists,
+    /// The cloud is asked by id about machines that a listing lacks, and one that lacks most of them is not believed.
+    Inspection,
     /// An agent refuses epochs that are over, also after its own restart.
     AgentEpoch,
     /// The store refuses writes under epochs that are over.

@@ -54,6 +54,8 @@ pub(crate) enum Violation {
     RemovedWhileOthersFail { cluster: Text },
     /// A NodeClaim was removed while its machine ran on.
     Orphaned { cluster: Text, claim: Text },
+    /// A NodeClaim was removed, with its Node, while pods ran on its machine.
+    RemovedInUse { cluster: Text, claim: Text },
     /// A machine was given back while pods ran on it that nobody had evicted.
     GivenBackInUse { cluster: Text, claim: Text },
     /// A node began to be drained while pods ran on it, and nobody had asked for that.
@@ -95,6 +97,7 @@ impl Violation {
             Self::RemovedWhileFailing { .. } => "RemovedWhileFailing",
             Self::RemovedWhileOthersFail { .. } => "RemovedWhileOthersFail",
             Self::Orphaned { .. } => "Orphaned",
+            Self::RemovedInUse { .. } => "RemovedInUse",
             Self::GivenBackInUse { .. } => "GivenBackInUse",
             Self::DrainedInUse { .. } => "DrainedInUse",
             Self::Stuck { .. } => "Stuck",
@@ -154,6 +157,9 @@ impl fmt::Display for Violation {
             }
             Self::Orphaned { cluster, claim } => {
                 write!(f, "NodeClaim {claim} of {cluster} was removed while its machine ran on")
+            }
+            Self::RemovedInUse { cluster, claim } => {
+                write!(f, "NodeClaim {claim} of {cluster} was removed while pods ran on its machine")
             }
             Self::GivenBackInUse { cluster, claim } => {
                 write!(f, "the machine of {cluster}/{claim} was given back while pods ran on it")
@@ -448,6 +454,8 @@ fn of_site(site: &mut Site) -> Vec<Violation> {
     found.extend(orphaned.map(|claim| Violation::Orphaned { cluster: cluster.clone(), claim }));
     let used = std::mem::take(&mut site.book.drained_in_use).into_iter();
     found.extend(used.map(|claim| Violation::DrainedInUse { cluster: cluster.clone(), claim }));
+    let in_use = std::mem::take(&mut site.book.removed_in_use).into_iter();
+    found.extend(in_use.map(|claim| Violation::RemovedInUse { cluster: cluster.clone(), claim }));
     let two = site.book.owners.iter().filter(|(_, owners)| owners.len() > 1);
     found.extend(two.map(|(epoch, _)| Violation::TwoOwners { cluster: cluster.clone(), epoch: *epoch }));
     if site.cluster.book().budgets_broken > 0 {

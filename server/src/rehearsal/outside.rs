@@ -39,6 +39,9 @@ pub(super) enum Trouble {
     /// By so many milliseconds.
     StaleLists,
     PartialLists,
+    /// In percent of all machines.
+    LackingLists,
+    LaunchesRefused,
     NoCapacity,
     /// In the zone of this number.
     ZoneEmpty,
@@ -76,10 +79,12 @@ pub(super) struct Held {
 }
 
 /// How a launch ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct LaunchEnd {
     /// The process that was told.
     pub(super) by: Incarnation,
+    /// Where it was to come.
+    pub(super) cluster: ClusterId,
     /// When it was.
     pub(super) at: Timestamp,
     /// There is no machine.
@@ -270,7 +275,12 @@ impl Outside {
             let old = shown.iter().rev().find(|(at, _)| at.0 <= then).map(|(_, list)| list.clone());
             return Ok(old.unwrap_or_default());
         }
-        Ok(self.truth())
+        let truth = self.truth();
+        let Some(percent) = self.suffers(Trouble::LackingLists) else { return Ok(truth) };
+        self.felt("lists lacking");
+        // The same machines for as long as it lasts.
+        let lacks = |instance: &Instance| self.dice.child(&instance.id).value() % 100 < percent.unsigned_abs();
+        Ok(truth.into_iter().filter(|instance| !lacks(instance)).collect())
     }
 
     /// Every machine that is not gone.

@@ -135,6 +135,11 @@ impl CloudProvider for Port {
         if self.outside.strikes(Trouble::CloudLost) && self.outside.die().percent(50) {
             return Err(lost("launches lost before"));
         }
+        if self.outside.suffers(Trouble::LaunchesRefused).is_some() {
+            self.outside.felt("launches refused");
+            let (operation, code) = (Text::from("CreateFleet"), Text::from("UnauthorizedOperation"));
+            return Err(CloudError::Refused { operation, code, message: "nobody may".to_owned() });
+        }
         self.outside.stock();
         let outcome = self.outside.cloud().launch(request, self.outside.now());
         self.outside.travel(CLOUD_MS).await;

@@ -1,16 +1,18 @@
 //! A server process: the real replica, the real sessions, and works that are under way. What a runtime would do is done here
 //! step by step, and between any two steps the process may die.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use engine::control::rails::settings::BrakeRule;
-use engine::control::{self, ClusterId, Controller, Decision, DecisionKind, Event, PlanRequest, PlanWorker, Planner};
+use engine::control::{
+    self, ClusterId, Controller, Decision, DecisionKind, Event, LaunchFailure, PlanRequest, PlanWorker, Planner,
+};
 use engine::model::{Text, Timestamp};
-use executor::{Command, Outcome};
+use executor::{Command, CommandId, Outcome};
 
 use super::clockwork::Work;
 use super::guard::Guard;
@@ -156,6 +158,8 @@ pub(super) struct Server {
     exchanged: Timestamp,
     /// What others had told by then it has heard.
     heard: Option<Timestamp>,
+    /// Launches that are under way, and where.
+    launching: BTreeMap<CommandId, ClusterId>,
     /// When its failures stop removals.
     brake: BrakeRule,
     /// It does not hear of freezes.
@@ -200,6 +204,7 @@ impl Server {
             ready: false,
             exchanged: stage.now(),
             heard: None,
+            launching: BTreeMap::new(),
             brake: blueprint.settings.rails.brake,
             deaf: blueprint.off == Some(Guard::Freezes),
             paused_until: Timestamp(0),
@@ -361,9 +366,9 @@ impl Server {
     fn note(&self, decision: &Decision, stage: &Stage) {
         if decision.kind == DecisionKind::Empty && !decision.removals.is_empty() {
             let mut books = stage.outside.books();
-            if self.launches_fail(&books.outcomes, false, stage.now()) {
+            if self.launches_fail(&books.outcomes, &decision.cluster, stage.now()) {
                 books.removed_failing.insert(decision.cluster.clone());
-            } else if self.launches_fail(&books.outcomes, true, stage.now()) {
+            } else if self.fleet_fails(&books.outcomes, stage.now()) {
                 books.removed_failing_elsewhere.insert(decision.cluster.clone());
             }
         }
@@ -374,27 +379,56 @@ impl Server {
         }
     }
 
-    /// Whether three of four launches failed lately, and nobody can think otherwise: failures are counted over less than the
-    /// brake's window and only as far as this process was told (by the others too, with `elsewhere`), successes over more and
-    /// everywhere, and a process learns of a launch before it learns that the machine has joined.
-    fn launches_fail(&self, outcomes: &[LaunchEnd], elsewhere: bool, now: Timestamp) -> bool {
+    /// Whether three of four launches in `cluster` failed lately, and nobody can think otherwise: failures are counted over less than
+    /// the brake's window and only as far as this process was told, successes over more and everywhere, and a process learns of a
+    /// launch before it learns that the machine has joined.
+    fn launches_fail(&self, outcomes: &[LaunchEnd], cluster: &ClusterId, now: Timestamp) -> bool {
+        let mine = |outcome: &LaunchEnd| outcome.by == self.me && outcome.cluster == *cluster;
+        self.most_fail(outcomes, mine, |outcome| outcome.cluster == *cluster, now)
+    }
+
+    /// The same of all clusters together, if launches fail in several: what others have told counts as that.
+    fn fleet_fails(&self, outcomes: &[LaunchEnd], now: Timestamp) -> bool {
+        let heard = |told: Option<Timestamp>| told.zip(self.heard).is_some_and(|(told, heard)| told <= heard);
+        let known = |outcome: &LaunchEnd| outcome.by == self.me || heard(outcome.told);
+        let lately = |outcome: &&LaunchEnd| outcome.failed && now.millis_since(outcome.at) < self.brake.window_ms / 2;
+        let own = outcomes.iter().filter(lately).filter(|outcome| outcome.by == self.me);
+        let places: BTreeSet<&ClusterId> = own.map(|outcome| &outcome.cluster).collect();
+        let others = outcomes.iter().filter(lately).any(|outcome| outcome.by != self.me && known(outcome));
+        (places.len() >= 2 || others) && self.most_fail(outcomes, known, |_| true, now)
+    }
+
+    fn most_fail(
+        &self,
+        outcomes: &[LaunchEnd],
+        known: impl Fn(&LaunchEnd) -> bool,
+        counts: impl Fn(&LaunchEnd) -> bool,
+        now: Timestamp,
+    ) -> bool {
         let BrakeRule { window_ms, least, .. } = self.brake;
         let within = |outcome: &LaunchEnd, within_ms: i64| now.millis_since(outcome.at) < within_ms;
-        let heard =
-            |told: Option<Timestamp>| elsewhere && told.zip(self.heard).is_some_and(|(told, heard)| told <= heard);
-        let known = |outcome: &LaunchEnd| outcome.by == self.me || heard(outcome.told);
         let failed = outcomes.iter().filter(|one| one.failed && within(one, window_ms / 2) && known(one)).count();
-        let went_well = outcomes.iter().filter(|one| !one.failed && within(one, window_ms * 3 / 2)).count();
+        let went_well =
+            outcomes.iter().filter(|one| !one.failed && within(one, window_ms * 3 / 2) && counts(one)).count();
         failed >= least && failed >= 3 * went_well
     }
 
     fn note_outcome(&mut self, input: &Input, stage: &Stage) {
         let (by, at) = (self.me, stage.now());
         let mut books = stage.outside.books();
-        let mut ended = |failed: bool| books.outcomes.push(LaunchEnd { by, at, failed, told: None });
+        let launched = match input {
+            Input::Ran { id, .. } => self.launching.remove(id),
+            _ => None,
+        };
+        let mut ended = |failed: bool| {
+            if let Some(cluster) = launched.clone() {
+                books.outcomes.push(LaunchEnd { by, cluster, at, failed, told: None });
+            }
+        };
         match input {
             Input::Ran { outcome: Outcome::Launched { .. }, .. } => ended(false),
-            Input::Ran { outcome: Outcome::LaunchFailed(_), .. } => ended(true),
+            // That an offering is not to be had is no failure.
+            Input::Ran { outcome: Outcome::LaunchFailed(LaunchFailure::Refused { .. }), .. } => ended(true),
             Input::Exchanged { taken, answer } => {
                 let mine = |one: &&mut LaunchEnd| one.by == by && one.at < self.exchanged && one.told.is_none();
                 if taken.is_some() {
@@ -409,7 +443,10 @@ impl Server {
     }
 
     fn call(&mut self, call: Call, offset_ms: i64, stage: &mut Stage) {
-        if let Call::Run { command, .. } = &call {
+        if let Call::Run { id, command, .. } = &call {
+            if matches!(command, Command::Launch(_) | Command::Relaunch(_)) {
+                self.launching.insert(*id, command.cluster().clone());
+            }
             stage.tell(|| format!("server {} runs {}", self.me.process, brief(command)));
             if let Command::Record(decision) = command {
                 self.note(decision, stage);
@@ -472,6 +509,7 @@ fn brief(command: &Command) -> String {
         Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
         Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
         Command::Describe { cluster, provider_id, .. } => format!("look at {provider_id} of {cluster}"),
+        Command::Inspect { cluster, provider_id, .. } => format!("ask about {provider_id} of {cluster}"),
         Command::Settle { cluster, claim, .. } => format!("write down that {claim} of {cluster} was bought"),
         Command::KeepExtent { cluster, extent } => format!("write down that {cluster} has {extent:?}"),
         Command::Close { cluster, claim } => format!("close {claim} of {cluster}"),

@@ -65,6 +65,11 @@ impl Setup {
                 let for_ms = 10 * MINUTE;
                 small(vec![at(0, Fault::NobodyJoins { cluster: 0, for_ms }), at(0, Fault::PartialLists { for_ms })])
             }
+            Guard::Inspection => {
+                let for_ms = 10 * MINUTE;
+                let lacks = Fault::LackingLists { for_ms, percent: 100 };
+                small(vec![at(5 * MINUTE, Fault::Partition { cluster: 0, for_ms }), at(5 * MINUTE, lacks)])
+            }
             Guard::AgentEpoch => small(forgetting(seed)),
             Guard::StoreEpoch | Guard::Fence => {
                 let (process, after_steps) = (usize::from(seed >= STEPS), seed % STEPS);
@@ -77,9 +82,11 @@ impl Setup {
             Guard::Extents => small(vec![relist(6 * MINUTE, Lacks::Workloads), kill(6 * MINUTE + 100)]),
             Guard::Witness => small(vec![relist(6 * MINUTE, Lacks::Pods)]),
             Guard::Caps => small(Vec::new()).capped(off),
-            Guard::Brake => small(vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })]).braking_soon(),
+            // What runs by then is spot; what comes later asks for on-demand machines, which the spot machines that become
+            // empty are not.
+            Guard::Brake => small(vec![at(MINUTE, Fault::LaunchesRefused { for_ms: 12 * MINUTE })]).braking_soon(),
             Guard::Hearing => {
-                let faults = vec![at(3 * MINUTE, Fault::NoCapacity { for_ms: 12 * MINUTE })];
+                let faults = vec![at(3 * MINUTE, Fault::LaunchesRefused { for_ms: 12 * MINUTE })];
                 Self::sized(seed, (2, 2), off, faults).braking_soon()
             }
             Guard::Freezes => Self::sized(seed, (2, 1), off, vec![at(1_000, Fault::Freeze { for_ms: 4 * MINUTE })]),

@@ -174,7 +174,12 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
             settings.rails.quarantine.second_witness = false;
         }
         Some(Guard::Collection) => settings.collect.after_ms = None,
-        Some(Guard::Lists) => settings.collect.believe_partial = true,
+        // Half a listing costs nothing as long as somebody asks about what it lacks.
+        Some(Guard::Lists) => {
+            settings.collect.believe_partial = true;
+            settings.rails.removal.second_witness = false;
+        }
+        Some(Guard::Inspection) => settings.rails.removal.second_witness = false,
         Some(Guard::Brake) => settings.rails.brake.engage_percent = 0,
         _ => {}
     }

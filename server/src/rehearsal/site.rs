@@ -6,7 +6,7 @@ use agent::link::{Link, Output, Speaker};
 use agent::{Done, Seen};
 use cloud::provider::InstanceState;
 use cloud::simulated::BookEntry;
-use engine::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord};
+use engine::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord, PoolRecord};
 use engine::control::{ClusterId, Instruction};
 use engine::model::{Text, Timestamp};
 use fleetwright_proto::v1;
@@ -55,6 +55,8 @@ pub(super) struct SiteBook {
     pub(super) taken: BTreeMap<Text, Timestamp>,
     /// NodeClaims that were removed while their machines ran on.
     pub(super) orphaned: BTreeSet<Text>,
+    /// NodeClaims that were removed while pods ran on their machines.
+    pub(super) removed_in_use: BTreeSet<Text>,
     pub(super) instructions: u64,
 }
 
@@ -83,6 +85,8 @@ pub(super) struct Site {
     blind: bool,
     /// What the agent's lists lack at the moment, once for each fault.
     lacking: Vec<Lacks>,
+    /// So many partitions keep kubelets from reporting: Nodes are shown as not ready.
+    silent: u32,
     /// Since when it sees what there is.
     sees_since: Timestamp,
     attempts: u64,
@@ -110,6 +114,7 @@ impl Site {
             offset_ms: 0,
             blind: false,
             lacking: Vec::new(),
+            silent: 0,
             sees_since: Timestamp(0),
             attempts: 0,
             book: SiteBook::default(),
@@ -282,6 +287,15 @@ impl Site {
         }
     }
 
+    /// From now on kubelets report, or do not; partitions may overlap.
+    pub(super) fn silence(&mut self, silent: bool, stage: &mut Stage) {
+        self.silent = if silent { self.silent + 1 } else { self.silent.saturating_sub(1) };
+        if let Some(agent) = &mut self.agent {
+            let outputs = agent.link.lost_sight();
+            self.perform(outputs, stage);
+        }
+    }
+
     /// What there is of a kind.
     fn objects(&self, kind: Lacks) -> Vec<(Key, Seen)> {
         let told = |key: Key, object: Object| encode::object(&object).map(|seen| (key, seen));
@@ -305,6 +319,14 @@ impl Site {
     /// Whether the agent's lists lack objects of this kind at the moment.
     fn hides(&self, kind: Lacks) -> bool {
         self.lacking.iter().any(|lacks| lacks.hides(kind))
+    }
+
+    /// The object as the API server shows it.
+    fn shown(&self, object: Object) -> Object {
+        match object {
+            Object::Node(node) if self.silent > 0 => Object::Node(NodeRecord { ready: false, ..node }),
+            other => other,
+        }
     }
 
     /// Whether the cluster has this NodeClaim.
@@ -343,6 +365,7 @@ impl Site {
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
         let objects = objects.chain(pods.into_iter().map(Object::Pod));
         let objects = objects.filter(|object| kind_of(object).is_none_or(|kind| !self.hides(kind)));
+        let objects = objects.map(|object| self.shown(object));
         let pools = self.pools.iter().filter(|_| !self.hides(Lacks::Pools));
         pools.map(manifest).chain(objects.filter_map(|object| encode::object(&object))).collect()
     }
@@ -357,7 +380,7 @@ impl Site {
                 Change::Drained { claim } => over.extend(self.drained(&claim)),
                 Change::Observed(Observation::Upsert(object)) => {
                     let shown = kind_of(&object).is_none_or(|kind| !self.hides(kind));
-                    seen.extend(shown.then(|| encode::object(&object)).flatten());
+                    seen.extend(shown.then(|| encode::object(&self.shown(*object))).flatten());
                 }
                 // A watch that saw the object before tells its end although the list lacked it.
                 Change::Observed(Observation::Delete(key)) => seen.push(encode::removal(&key)),
@@ -427,7 +450,10 @@ impl Site {
                 let claim = Text::from(drain.node_claim.as_str());
                 let stays = self.has_machine(&claim, stage, |entry, _| entry.interrupted.is_none());
                 let used = self.is_in_use(&claim, stage.now()) && !self.book.taken.contains_key(&claim);
-                if stays && self.book.leaving.insert(claim.clone()) {
+                // A NodeClaim that the agent does not show is one that a person removed, for all that the server can know, and
+                // a few of those go at once.
+                let by_hand = self.hides(Lacks::Claims);
+                if stays && (by_hand || self.book.leaving.insert(claim.clone())) {
                     self.book.drains.push(stage.now());
                     self.book.drained_in_use.extend(used.then_some(claim));
                 }
@@ -436,6 +462,9 @@ impl Site {
                 let claim = Text::from(delete.node_claim.as_str());
                 let up = |_: &BookEntry, state| matches!(state, InstanceState::Pending | InstanceState::Running);
                 if self.cluster.claims().any(|known| known.name == claim) && self.has_machine(&claim, stage, up) {
+                    if self.cluster.running_for(&claim).next().is_some() {
+                        self.book.removed_in_use.insert(claim.clone());
+                    }
                     self.book.orphaned.insert(claim);
                 }
             }

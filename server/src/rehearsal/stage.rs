@@ -57,6 +57,10 @@ pub(super) enum Happening {
         site: usize,
         lacks: Lacks,
     },
+    /// Kubelets of a cluster report again.
+    Reports {
+        site: usize,
+    },
     /// Kubelets reach their cluster again.
     Joins {
         site: usize,

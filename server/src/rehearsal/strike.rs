@@ -98,6 +98,11 @@ impl Rehearsal {
                 self.stage.after(for_ms, Happening::Relists { site: cluster, lacks });
                 true
             }
+            Fault::Partition { cluster, for_ms } => {
+                self.sites[cluster].silence(true, &mut self.stage);
+                self.stage.after(for_ms, Happening::Reports { site: cluster });
+                true
+            }
             Fault::ClaimRemoved { cluster } => {
                 let claims = self.sites[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
                 let claim = self.beginning_somewhere(claims).into_iter().next();
@@ -252,6 +257,8 @@ fn trouble_of(fault: Fault) -> Option<(Trouble, i64, i64)> {
         Fault::CloudThrottles { for_ms } => (Trouble::CloudThrottles, for_ms, 0),
         Fault::StaleLists { for_ms, by_ms } => (Trouble::StaleLists, for_ms, by_ms),
         Fault::PartialLists { for_ms } => (Trouble::PartialLists, for_ms, 0),
+        Fault::LackingLists { for_ms, percent } => (Trouble::LackingLists, for_ms, i64::from(percent)),
+        Fault::LaunchesRefused { for_ms } => (Trouble::LaunchesRefused, for_ms, 0),
         Fault::NoCapacity { for_ms } => (Trouble::NoCapacity, for_ms, 0),
         Fault::ZoneEmpty { zone, for_ms } => (Trouble::ZoneEmpty, for_ms, i64::try_from(zone).unwrap_or(0)),
         _ => return None,

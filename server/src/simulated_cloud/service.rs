@@ -157,6 +157,7 @@ impl Shared {
         set(&mut weather.failed_lists_percent, wish.failed_lists_percent);
         set(&mut weather.list_lag_ms, wish.list_lag_ms);
         set(&mut weather.ignore_tokens, wish.ignore_tokens);
+        set(&mut weather.lacking_lists_percent, wish.lacking_lists_percent);
     }
 }
 

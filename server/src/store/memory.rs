@@ -56,6 +56,7 @@ struct Tables {
     audit: Vec<AuditEntry>,
     listings: BTreeMap<Scope, listings::Kept>,
     releases: BTreeMap<String, u64>,
+    confirmations: BTreeMap<String, u64>,
     shares: BTreeMap<(String, i64), shares::Kept>,
     replicas: BTreeMap<String, replicas::Kept>,
 }
@@ -303,6 +304,19 @@ impl Store for MemoryStore {
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         let tables = self.tables();
         done(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
+    }
+
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
+        let confirmed = self.tables().confirm(cluster, by, self.now());
+        if confirmed {
+            self.changes.send_modify(|changes| changes.releases += 1);
+        }
+        done(Ok(confirmed))
+    }
+
+    fn removal_confirmations(&self) -> Answer<'_, Vec<(String, u64)>> {
+        let tables = self.tables();
+        done(Ok(tables.confirmations.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
     }
 
     fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {

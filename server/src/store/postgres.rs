@@ -315,6 +315,15 @@ impl Store for PostgresStore {
         repeated(move || self.read_releases())
     }
 
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
+        let nonce = rails::nonce();
+        repeated(move || self.write_confirmation(cluster, by, nonce))
+    }
+
+    fn removal_confirmations(&self) -> Answer<'_, Vec<(String, u64)>> {
+        repeated(move || self.read_confirmations())
+    }
+
     fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
         repeated(move || self.write_shares(process, machines, rows))
     }

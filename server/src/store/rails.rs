@@ -114,6 +114,17 @@ impl AuditEntry {
             detail: "what its agent tells is believed".to_owned(),
         }
     }
+
+    /// A person confirmed the removals that wait in a cluster.
+    pub(super) fn confirmation(cluster: &str, by: &str, at_ms: i64) -> Self {
+        Self {
+            at_ms,
+            who: by.to_owned(),
+            what: "confirm-removals".to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+            detail: "removals that wait go on".to_owned(),
+        }
+    }
 }
 
 /// A line of audit as it is read back.
@@ -134,6 +145,8 @@ pub struct Changes {
     pub leases: u64,
     /// Offerings were refused: read [`Store::recall_offerings`](super::Store::recall_offerings).
     pub offerings: u64,
-    /// People vouched for a cluster: read [`Store::quarantine_releases`](super::Store::quarantine_releases).
+    /// People vouched for a cluster, or confirmed removals there: read
+    /// [`Store::quarantine_releases`](super::Store::quarantine_releases) and
+    /// [`Store::removal_confirmations`](super::Store::removal_confirmations).
     pub releases: u64,
 }

@@ -48,6 +48,7 @@ const METHODS: &[(&str, Needs)] = &[
     ("/fleetwright.v1.FleetService/ListFreezes", Needs::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReleaseQuarantine", Needs::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/AcceptClusterUid", Needs::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/ConfirmRemovals", Needs::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ListDecisions", Needs::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadLog", Needs::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadContent", Needs::Client(Scope::Read)),

@@ -13,7 +13,7 @@ use crate::views::FleetView;
 /// One gauge: its name, what it means, and its value in a cluster.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 18] = [
+const GAUGES: [Gauge; 25] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
     }),
@@ -49,7 +49,7 @@ const GAUGES: [Gauge; 18] = [
     ("fleetwright_rails_freezes", "Freezes that concern the cluster.", |c| c.rails.freezes.len().to_string()),
     (
         "fleetwright_rails_brake",
-        "Whether nothing is removed in the whole fleet because launches fail, in clusters of this replica or of others.",
+        "Whether nothing is removed because launches fail, in the cluster or in several of the fleet.",
         |c| u8::from(c.rails.brake.is_some()).to_string(),
     ),
     ("fleetwright_rails_launches_held", "Whether launches were held back when last looked at.", |c| {
@@ -61,6 +61,37 @@ const GAUGES: [Gauge; 18] = [
     ("fleetwright_rails_pods_waiting", "Pods that machines were launched for in vain and that wait.", |c| {
         c.rails.pods_waiting.to_string()
     }),
+    (
+        "fleetwright_rails_removals_waiting",
+        "Removals that wait for evidence, for a freeze or a bound, or for a person.",
+        |c| c.rails.waiting.len().to_string(),
+    ),
+    (
+        "fleetwright_rails_listing_doubted",
+        "Whether the cloud's listings of the cluster's machines are not believed.",
+        |c| u8::from(c.rails.listing_doubted.is_some()).to_string(),
+    ),
+    (
+        "fleetwright_orphaned_instances",
+        "Machines with the cluster's tags that no NodeClaim stands for and that are not given back yet.",
+        |c| c.astray.orphaned.to_string(),
+    ),
+    (
+        "fleetwright_foreign_instances",
+        "Machines of the cluster whose tags say that they are another's, or have gone.",
+        |c| c.astray.foreign.to_string(),
+    ),
+    ("fleetwright_terminate_refused", "Machines that the cloud refuses to give back.", |c| {
+        c.astray.refused.to_string()
+    }),
+    ("fleetwright_launches_joined", "Machines that joined the cluster within the window of the brake.", |c| {
+        c.rails.joined.to_string()
+    }),
+    (
+        "fleetwright_launches_failed",
+        "Launches that were refused, and machines that did not join in time, within the window of the brake.",
+        |c| c.rails.failed.to_string(),
+    ),
     ("fleetwright_rails_launches_in_window", "Machines launched within the window of the bounds.", |c| {
         c.rails.launched.to_string()
     }),

@@ -13,6 +13,7 @@ mod load;
 mod own_database;
 mod plan;
 mod relists;
+mod removals;
 mod replay;
 mod replicas;
 mod serve;

@@ -35,6 +35,8 @@ pub struct Weather {
     pub list_lag_ms: i64,
     /// How many listings fail, in percent.
     pub failed_lists_percent: u32,
+    /// How many machines listings lack, in percent, always the same; by id they are known.
+    pub lacking_lists_percent: u32,
     /// Tokens mean nothing: every launch buys a machine. No cloud is like that; it shows what tokens are good for.
     pub ignore_tokens: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Weather {
             calls: Bucket::unlimited(),
             list_lag_ms: 0,
             failed_lists_percent: 0,
+            lacking_lists_percent: 0,
             ignore_tokens: false,
         }
     }

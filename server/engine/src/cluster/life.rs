@@ -130,6 +130,15 @@ impl PoolLife {
         bounds.min().map_or(usize::MAX, |allowed| allowed.saturating_sub(gone))
     }
 
+    /// How many more of `total` nodes may begin to leave at `now` after they were deleted by hand, when `gone` of them are going or
+    /// not ready already. Budgets that name reasons say nothing about it; where no other one applies, it is a tenth.
+    #[must_use]
+    pub fn allowance_by_hand(&self, total: usize, gone: usize, now: Timestamp) -> usize {
+        let all = self.budgets.iter().filter(|budget| budget.reasons.is_none());
+        let bounds = all.filter_map(|budget| budget.allowed(DisruptionReason::Drifted, total, now));
+        bounds.min().unwrap_or(total.div_ceil(10)).saturating_sub(gone)
+    }
+
     /// The moment from which a node that had its last pod event at `since` may be consolidated; `None` is never.
     #[must_use]
     pub fn consolidatable_from(&self, since: Timestamp) -> Option<Timestamp> {

@@ -159,6 +159,12 @@ impl PodRecord {
             && !self.mirror
     }
 
+    /// Whether it is there for its own sake and has not ended: pods of DaemonSets and static pods come and go with their Nodes.
+    #[must_use]
+    pub fn is_workload(&self) -> bool {
+        !self.is_terminal() && self.daemon.is_none() && !self.mirror
+    }
+
     /// Whether it comes back somewhere else when its node goes.
     #[must_use]
     pub fn is_reschedulable(&self) -> bool {

@@ -12,6 +12,9 @@ const OURS: [&str; 7] =
 /// The condition of a machine in service whose NodePool would let it go if it were empty.
 pub const CONSOLIDATABLE: &str = "Consolidatable";
 
+/// The condition of a machine whose Node has joined.
+const REGISTERED: &str = "Registered";
+
 /// The conditions of a NodeClaim in short. Two that say the same are equal, in whichever order they say it; two that do not are
 /// all but certainly not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,6 +22,7 @@ pub struct Standing {
     /// Of the hashes of the conditions.
     sum: u64,
     consolidatable: bool,
+    registered: bool,
 }
 
 impl Standing {
@@ -34,7 +38,18 @@ impl Standing {
             hasher.write(part.as_bytes());
         }
         let holds = kind == CONSOLIDATABLE && status == "True";
-        Self { sum: self.sum.wrapping_add(hasher.finish()), consolidatable: self.consolidatable || holds }
+        let registered = kind == REGISTERED && status == "True";
+        Self {
+            sum: self.sum.wrapping_add(hasher.finish()),
+            consolidatable: self.consolidatable || holds,
+            registered: self.registered || registered,
+        }
+    }
+
+    /// Whether its Node is said to have joined.
+    #[must_use]
+    pub fn is_registered(self) -> bool {
+        self.registered
     }
 
     /// Whether the machine is said to be one that may go when it is empty.

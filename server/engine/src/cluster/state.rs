@@ -33,6 +33,8 @@ pub struct ClusterState {
     nominated: BTreeSet<PodKey>,
     /// Pods that have ended; follows `pods`.
     ended: usize,
+    /// Pods that have not ended and are no DaemonSet's and not static; follows `pods`.
+    workload_pods: usize,
     /// How many pods that are not a DaemonSet's take room on each node; follows `pods`.
     guests: FxHashMap<Text, usize>,
     /// Nodes and NodeClaims with a deletion timestamp; follow `nodes` and `claims`.
@@ -244,6 +246,8 @@ impl ClusterState {
     fn index_pod(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
         let ended = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_terminal));
         self.ended = self.ended + ended(pod) - ended(known);
+        let workload = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_workload));
+        self.workload_pods = self.workload_pods + workload(pod) - workload(known);
         self.count_guest(known, -1);
         self.count_guest(pod, 1);
         follow(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
@@ -524,6 +528,12 @@ impl ClusterState {
         self.guests.get(node).copied().unwrap_or(0)
     }
 
+    /// How many pods that are not a DaemonSet's are bound to Nodes that are not shown.
+    #[must_use]
+    pub fn guests_of_unshown_nodes(&self) -> usize {
+        self.guests.iter().filter(|(node, _)| !self.nodes.contains_key(*node)).map(|(_, guests)| guests).sum()
+    }
+
     /// NodeClaims that have a deletion timestamp, or whose Node has one.
     #[must_use]
     pub fn claims_being_deleted(&self) -> BTreeSet<&Text> {
@@ -536,6 +546,12 @@ impl ClusterState {
     #[must_use]
     pub fn live_pods(&self) -> usize {
         self.pods.len() - self.ended
+    }
+
+    /// How many pods have not ended and are no DaemonSet's and not static.
+    #[must_use]
+    pub fn workload_pods(&self) -> usize {
+        self.workload_pods
     }
 
     /// How many pods there are.

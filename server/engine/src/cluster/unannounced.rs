@@ -9,7 +9,7 @@ use crate::model::Text;
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 
 impl ClusterState {
-    /// The object of this name, if it is one that does not vanish in good order: a pod that runs on a Node that stays, a Node
+    /// The object of this name, if it is one that does not vanish in good order: a pod on a Node that stays, ready or not, a Node
     /// that is ready and stays, a NodeClaim or a NodePool that nobody is deleting.
     #[must_use]
     pub fn unannounced(&self, key: &Key) -> Option<Object> {
@@ -43,7 +43,8 @@ impl ClusterState {
     }
 
     fn is_settled(&self, pod: &PodRecord) -> bool {
-        let stays = |node| self.node(node).is_some_and(|record| record.ready) && !self.is_going_node(node);
+        // Pods on a Node that is not ready are terminating before they go, as any others.
+        let stays = |node| self.node(node).is_some() && !self.is_going_node(node);
         !pod.terminating && !pod.is_terminal() && pod.node.as_ref().is_some_and(stays)
     }
 

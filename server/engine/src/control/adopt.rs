@@ -93,6 +93,13 @@ pub enum Finding {
         /// Of so many.
         of: usize,
     },
+    /// A listing of the cloud lacks most of the machines that are known to run.
+    ListingLacks {
+        /// So many are missing.
+        missing: usize,
+        /// Of so many.
+        of: usize,
+    },
     /// A machine has the name of this cluster and the UID of another.
     ForeignInstance {
         /// Its provider id.
@@ -115,6 +122,12 @@ impl std::fmt::Display for Finding {
                 f,
                 "{missing} of {of} machines that were bought have no NodeClaim in what the agent shows: nothing is given back \
                  until it shows them, or until somebody releases the cluster's quarantine"
+            ),
+            Self::ListingLacks { missing, of } => write!(
+                f,
+                "the cloud's listing lacks {missing} of {of} machines that are known to run: nothing is concluded from it. Look \
+                 whether tags were taken off, and whether the credentials are of the right account and region; if the machines \
+                 are gone indeed, `fleetwright removals confirm` says so"
             ),
             Self::ForeignInstance { provider_id, cluster_uid } => write!(
                 f,

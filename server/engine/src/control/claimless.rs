@@ -30,7 +30,14 @@ impl Ward {
     /// Believes a fact. NodeClaims of machines that it takes away are expected from here on.
     pub fn apply(&mut self, observation: Observation, now: Timestamp) {
         let lost = self.claims_lost_by(&observation);
+        let nodes = self.nodes_lost_by(&observation);
+        self.keep_lives(&observation);
         self.state.apply(observation, now);
+        for (claim, node) in nodes {
+            if let Some(machine) = self.machines.get_mut(&claim) {
+                machine.lost_node = Some(node);
+            }
+        }
         for claim in lost {
             let name = claim.name.clone();
             self.state.expect_claim(claim);
@@ -109,9 +116,8 @@ impl Ward {
         if !due.is_empty() && self.doubts_absence(missing, of, desk) {
             return self.report_absence(Finding::ClaimsMissing { missing, of }, desk);
         }
-        for claim in due {
-            self.dismiss(&claim, &Text::from(REMOVED), None, desk);
-        }
+        let due_now: BTreeSet<Text> = due.iter().cloned().collect();
+        self.let_go_by_hand(due, &due_now, &Text::from(REMOVED), desk);
     }
 
     /// Tells a doubt once, as long as it stays the same.

@@ -2,8 +2,9 @@
 //!
 //! Only a complete listing says anything, and only the second time: a listing lags behind launches and terminations, so what
 //! is odd is remembered and acted on when a later listing, at least the collection period after the first, shows the same
-//! (Karpenter collects after 30 seconds, with one listing). While the agent shows nothing at all, nothing is taken for
-//! nobody's. A Node that its kubelet reports ready is not gone, whatever the listing lacks. A machine that nobody has may
+//! (Karpenter collects after 30 seconds, with one listing). A listing that lacks most machines says nothing, and of one that lacks a
+//! machine nothing follows but a question to the cloud about that one ([`witness`](super::witness)). While the agent shows nothing
+//! at all, nothing is taken for nobody's. A Node that its kubelet reports ready is not gone, whatever the listing lacks. A machine that nobody has may
 //! still be in use: one that has a Node is drained ([`take_care_of`](Ward::take_care_of)), not ended under its pods. A machine with
 //! another cluster's UID is reported and never touched.
 
@@ -11,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::adopt::{Finding, LaunchState};
 use super::machine::Stage;
+use super::rails::removal::Cause;
 use super::ward::{Desk, Ward};
+use super::witness::Doubt;
 use super::{Effect, machine::Machine};
 use crate::model::{Text, Timestamp};
 
@@ -74,12 +77,102 @@ pub(super) struct Collection {
     missing: BTreeMap<Text, Timestamp>,
     /// Told already.
     reported: BTreeSet<Text>,
+    /// Why listings are not believed.
+    doubt: Option<Doubt>,
+    /// A person has confirmed what the listings lack.
+    confirmed: bool,
+    /// When the cloud was last asked about machines, by provider id.
+    asked: BTreeMap<Text, Timestamp>,
+    /// Machines that the cloud has stated to have ended, by provider id: a listing may lack them.
+    ended: BTreeSet<Text>,
+    /// Machines whose tags are not this cluster's, by provider id, as far as the cloud was asked about them.
+    foreign: BTreeSet<Text>,
+    /// The last question about a machine did not find that it has ended.
+    in_vain: bool,
 }
 
 impl Collection {
     /// Begins anew: everything was just looked at.
     pub fn begin(&mut self, now: Timestamp) {
         *self = Self { since: now, ..Self::default() };
+    }
+
+    /// Why listings are not believed, if they are not.
+    pub fn doubted(&self) -> Option<&Doubt> {
+        self.doubt.as_ref().filter(|_| !self.confirmed)
+    }
+
+    /// Listings are not believed; says whether that is news.
+    pub fn doubt(&mut self, reason: Text, now: Timestamp) -> bool {
+        let since = self.doubt.as_ref().map_or(now, |doubt| doubt.since);
+        let doubt = Doubt { since, reason };
+        self.doubt.replace(doubt.clone()) != Some(doubt)
+    }
+
+    /// Listings are believed again.
+    pub fn trust(&mut self) {
+        (self.doubt, self.confirmed) = (None, false);
+    }
+
+    /// A person confirms what listings lack, for as long as they lack it.
+    pub fn confirm(&mut self) {
+        self.confirmed = self.doubt.is_some();
+    }
+
+    /// Whether a person has.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// When the cloud was last asked about this machine.
+    pub fn asked_about(&self, provider_id: &Text) -> Option<Timestamp> {
+        self.asked.get(provider_id).copied()
+    }
+
+    /// The cloud is asked about this machine. What was asked longer ago than `kept_ms` is forgotten.
+    pub fn note_asked(&mut self, provider_id: Text, kept_ms: i64, now: Timestamp) {
+        self.asked.retain(|_, at| now.millis_since(*at) < kept_ms);
+        self.asked.insert(provider_id, now);
+    }
+
+    /// The cloud has answered a question about a machine.
+    pub fn note_answer(&mut self, ended: bool) {
+        self.in_vain = !ended;
+    }
+
+    /// Whether questions find machines that have ended, as far as is known.
+    pub fn answers_tell(&self) -> bool {
+        !self.in_vain
+    }
+
+    /// The cloud has stated that the machine has ended.
+    pub fn note_ended(&mut self, provider_id: Text) {
+        self.ended.insert(provider_id);
+    }
+
+    /// Whether it has.
+    pub fn has_ended(&self, provider_id: &Text) -> bool {
+        self.ended.contains(provider_id)
+    }
+
+    /// The tags of the machine are not this cluster's.
+    pub fn note_foreign(&mut self, provider_id: Text) {
+        self.foreign.insert(provider_id);
+    }
+
+    /// They are.
+    pub fn forget_foreign(&mut self, provider_id: &Text) {
+        self.foreign.remove(provider_id);
+    }
+
+    /// The machine of `claim` is there although a listing lacks it.
+    pub fn found(&mut self, claim: &Text) {
+        self.missing.remove(claim);
+    }
+
+    /// Machines that nobody has, and machines whose tags are not this cluster's.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.orphans.len(), self.foreign.len())
     }
 }
 
@@ -93,18 +186,24 @@ impl Ward {
         if held || !whole || !self.is_ready() || listing.asked < self.collection.since {
             return;
         }
+        let believed = self.weigh_listing(listing, after_ms, desk);
         if self.legacy.is_open() {
-            return self.pass_over_ended(listing, after_ms, desk);
+            return self.pass_over_ended(listing, after_ms, believed, desk);
+        }
+        self.ask_about_missing(listing, after_ms, believed, desk);
+        if !believed {
+            return;
         }
         self.collect_orphans(listing, after_ms, desk);
-        self.collect_claims(listing, after_ms, desk);
         self.collect_claimless(listing, after_ms, desk);
     }
 
     /// Somebody has to say whether the cluster's NodeClaims are gone. One whose machine is gone as well says nothing about the
     /// agent: it may have gone in good order, without its row being closed. It is taken up like the others, since it may also be
     /// there without being shown.
-    fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+    ///
+    /// A listing that is doubted proves nothing: the cloud is asked about each machine, and must state that it has ended.
+    fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Desk<'_>) {
         if !listing.complete || self.state.synced_since().is_none_or(|since| listing.asked < since) {
             return;
         }
@@ -114,10 +213,19 @@ impl Ward {
             let gone = !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
             gone && !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
         });
+        let ended: Vec<(Text, Text)> = ended
+            .filter_map(|launch| match &launch.state {
+                LaunchState::Launched { provider_id } => Some((launch.claim.clone(), provider_id.clone())),
+                _ => None,
+            })
+            .collect();
+        if !believed {
+            self.ask_about(ended.clone(), desk);
+        }
+        let ended = ended.iter().filter(|(_, id)| believed || self.collection.has_ended(id));
         let known = &self.collection.missing;
         let since = |claim: &Text| known.get(claim).copied().unwrap_or(listing.asked);
-        let missing: BTreeMap<Text, Timestamp> =
-            ended.map(|launch| (launch.claim.clone(), since(&launch.claim))).collect();
+        let missing: BTreeMap<Text, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
         let due = missing.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
         let due: BTreeSet<Text> = due.map(|(claim, _)| claim.clone()).collect();
         self.collection.missing = missing;
@@ -136,7 +244,8 @@ impl Ward {
             } else if !self.is_had(instance) {
                 let since = self.collection.orphans.get(&instance.provider_id).copied().unwrap_or(listing.asked);
                 orphans.insert(instance.provider_id.clone(), since);
-                if listing.asked.millis_since(since) >= after_ms && !self.doubts_absence(1, 1, desk) {
+                let due = listing.asked.millis_since(since) >= after_ms;
+                if due && !self.doubts_absence(1, 1, desk) && !self.most_nodes_vanished(desk) {
                     self.collect_orphan(instance, since, desk);
                 }
             }
@@ -165,7 +274,8 @@ impl Ward {
 
     fn end_orphan(&mut self, instance: &ListedInstance, desk: &mut Desk<'_>) {
         let provider_id = instance.provider_id.clone();
-        if self.collection.ending.insert(provider_id.clone()) {
+        if !self.collection.ending.contains(&provider_id) && self.has_room_for(&instance.claim, desk) {
+            self.collection.ending.insert(provider_id.clone());
             let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
             desk.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
         }
@@ -178,7 +288,9 @@ impl Ward {
         }
     }
 
-    fn collect_claims(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+    /// The cloud is asked about machines that the listing lacks: of those that are doubted at once, of others when they have been
+    /// missing for the collection period. What it says is concluded from ([`Ward::inspected`]).
+    fn ask_about_missing(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Desk<'_>) {
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let lacks = |machine: &&Machine| {
             self.should_be_listed(machine, listing.asked, after_ms) && !listed.contains(&machine.provider_id)
@@ -189,11 +301,21 @@ impl Ward {
                 (machine.claim.clone(), since)
             })
             .collect();
-        let gone = missing.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
-        let gone: Vec<Text> =
-            gone.filter_map(|(claim, _)| Some(self.machines.get(claim)?.provider_id.clone())).collect();
+        let due = missing.iter().filter(|(_, since)| !believed || listing.asked.millis_since(**since) >= after_ms);
+        let due: Vec<(Text, Text)> =
+            due.filter_map(|(claim, _)| Some((claim.clone(), self.machines.get(claim)?.provider_id.clone()))).collect();
+        self.rails.waiting.retain(Cause::Missing, |claim| missing.contains_key(claim));
+        let machines = &self.machines;
+        self.collection.foreign.retain(|id| !listing.instances.iter().any(|instance| instance.provider_id == *id));
+        let foreign = &self.collection.foreign;
+        let is_foreign =
+            |claim: &Text| machines.get(claim).is_some_and(|m| m.refused || foreign.contains(&m.provider_id));
+        self.rails.waiting.retain(Cause::Foreign, is_foreign);
         self.collection.missing = missing;
-        for provider_id in gone {
+        if desk.settings.rails.removal.second_witness {
+            return self.ask_about(due, desk);
+        }
+        for (_, provider_id) in due {
             self.instance_gone(&provider_id, desk);
         }
     }
@@ -201,12 +323,11 @@ impl Ward {
     /// Whether a listing that was asked for at `asked` has no excuse to lack the machine.
     fn should_be_listed(&self, machine: &Machine, asked: Timestamp, after_ms: i64) -> bool {
         let old = asked.millis_since(machine.since) >= after_ms;
-        let lives = || self.state.node_of_claim(&machine.claim).is_some_and(|node| node.ready);
         match machine.stage {
             Stage::Deciding | Stage::Creating | Stage::Launching | Stage::Finalising => false,
             Stage::Terminating => !machine.provider_id.is_empty(),
             Stage::Joining | Stage::Registered | Stage::InService | Stage::Draining => {
-                old && !machine.provider_id.is_empty() && !lives()
+                old && !machine.provider_id.is_empty()
             }
         }
     }

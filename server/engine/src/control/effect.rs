@@ -27,7 +27,8 @@ pub enum Effect {
     },
     /// Buy a machine; answered by `Launched` or `LaunchFailed`.
     Launch(Box<LaunchOrder>),
-    /// Give a machine back; answered by `InstanceGone`.
+    /// Give a machine back; answered by `InstanceGone` when it has ended, by `TerminateRefused` when it is not the cluster's, and by
+    /// `Inspected` when the cloud knows no such machine.
     Terminate {
         /// Where.
         cluster: ClusterId,
@@ -47,7 +48,8 @@ pub enum Effect {
     },
     /// Buy a machine in a further attempt, which is written down first; answered as [`Effect::Launch`].
     Relaunch(Box<DecidedLaunch>),
-    /// Look at a machine that was bought; answered by `Launched`, or by `InstanceGone` when there is none.
+    /// Look at a machine that was bought; answered by `Launched`, by `InstanceGone` when it has ended, or by `Inspected` when the
+    /// cloud knows no such machine.
     Describe {
         /// Where.
         cluster: ClusterId,
@@ -55,6 +57,17 @@ pub enum Effect {
         claim: Text,
         /// In which attempt.
         attempt: u32,
+        /// Its provider id.
+        provider_id: Text,
+    },
+    /// Ask the cloud about one machine by its id; answered by `Inspected`. Waits for nothing else that is under way.
+    Inspect {
+        /// Where.
+        cluster: ClusterId,
+        /// UID of the cluster; empty when it is not known.
+        cluster_uid: Text,
+        /// The NodeClaim that it was launched for.
+        claim: Text,
         /// Its provider id.
         provider_id: Text,
     },
@@ -260,6 +273,9 @@ pub struct LaunchOrder {
     /// What the cloud's own settings added when the order was written down (subnets, launch template, tags), in the cloud's words;
     /// empty until then, and where the cloud adds nothing.
     pub terms: Text,
+    /// An earlier call of this attempt may have been carried out, although its answer did not arrive. A refusal of this call
+    /// then does not say that there is no machine.
+    pub repeats: bool,
 }
 
 /// One way to fill an order.

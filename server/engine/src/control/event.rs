@@ -56,6 +56,24 @@ pub enum Event {
         /// Its provider id.
         provider_id: Text,
     },
+    /// The cloud was asked about one machine by its id.
+    Inspected {
+        /// Where.
+        cluster: ClusterId,
+        /// Its provider id.
+        provider_id: Text,
+        /// What the cloud said.
+        found: Inspection,
+    },
+    /// The cloud will not give a machine back: its tags say that it is not this cluster's.
+    TerminateRefused {
+        /// Where.
+        cluster: ClusterId,
+        /// The NodeClaim that it was to be given back for.
+        claim: Text,
+        /// Its provider id.
+        provider_id: Text,
+    },
     /// An agent carried an instruction out.
     InstructionAcked {
         /// Where.
@@ -103,6 +121,11 @@ pub enum Event {
         /// Where.
         cluster: ClusterId,
     },
+    /// A person confirms the removals that wait in a cluster at this moment.
+    RemovalsConfirmed {
+        /// Where.
+        cluster: ClusterId,
+    },
     /// What was launched in a cluster lately, by whoever decided for it. Comes before it is taken over.
     Recalled {
         /// Where.
@@ -141,6 +164,19 @@ pub enum Event {
     },
     /// Time passed.
     Tick,
+}
+
+/// What the cloud says of one machine, asked by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inspection {
+    /// It has not ended.
+    Runs,
+    /// It has ended: the cloud states so.
+    Ended,
+    /// The cloud knows no such machine.
+    Unknown,
+    /// It has not ended, and its tags say that it is not this cluster's.
+    Foreign,
 }
 
 /// A machine that was launched.

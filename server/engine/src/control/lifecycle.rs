@@ -3,6 +3,8 @@
 //! Registration and initialisation follow what the cluster shows, never what was asked of it: an instruction that was
 //! lost is given again, one that was carried out twice changes nothing (Karpenter: NodeClaim lifecycle).
 
+use std::collections::BTreeSet;
+
 use super::machine::{Bought, Machine, Stage};
 use super::ward::{Desk, Ward};
 use super::{DecidedLaunch, Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
@@ -52,20 +54,12 @@ impl Ward {
         let moves = |machine: &Machine| machine.stage != Stage::InService || deleted.contains(&machine.claim);
         let moving = self.machines.iter().filter(|(_, machine)| moves(machine));
         let claims: Vec<Text> = moving.map(|(claim, _)| claim.clone()).collect();
+        let deleted: BTreeSet<Text> = deleted.into_iter().cloned().collect();
+        self.heed_deletions(&deleted, desk);
         for claim in &claims {
-            self.heed_deletion(claim, desk);
             self.step(claim, desk);
         }
-    }
-
-    /// A NodeClaim or Node that somebody deletes by hand takes its machine along.
-    fn heed_deletion(&mut self, claim: &Text, desk: &mut Desk<'_>) {
-        let node = self.state.node_of_claim(claim);
-        let deleted = node.is_some_and(|node| node.deleting) || self.state.claim(claim).is_some_and(|c| c.deleting);
-        let noted = self.machines.get(claim).is_none_or(|machine| machine.leaves.is_some());
-        if deleted && !noted {
-            self.dismiss(claim, &Text::from("the NodeClaim or its Node was deleted in the cluster"), None, desk);
-        }
+        self.forget_waiting();
     }
 
     fn step(&mut self, claim: &Text, desk: &mut Desk<'_>) {
@@ -76,7 +70,7 @@ impl Ward {
             Stage::Launching if machine.leaves.is_none() && elapsed >= desk.settings.launch_timeout_ms => {
                 let minutes = desk.settings.launch_timeout_ms / 60_000;
                 let reason = format!("no machine was launched within {minutes} minutes");
-                desk.rails.brake.failed(desk.now);
+                desk.rails.brake.failed(&self.cluster, desk.now);
                 self.note_joined(claim, false);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
@@ -84,6 +78,7 @@ impl Ward {
             Stage::Registered => self.step_registered(claim, free, desk),
             Stage::Draining if free => self.drain(claim, desk),
             Stage::Finalising if free => self.finalise(claim, &Text::default(), desk),
+            Stage::Launching | Stage::Terminating => self.ask_again(claim, desk),
             _ => {}
         }
     }
@@ -97,7 +92,7 @@ impl Ward {
                 self.nudges.rouse(desk.now);
                 // One that was found in the cluster says nothing about launches.
                 if self.machines.get(claim).is_some_and(|machine| machine.planned.is_some()) {
-                    desk.rails.brake.joined(desk.now);
+                    desk.rails.brake.joined(&self.cluster, desk.now);
                 }
                 self.step(claim, desk);
             }
@@ -110,10 +105,17 @@ impl Ward {
                 self.note_let_in(claim, desk.now);
                 self.instruct(Instruction::RegisterNode { claim: claim.clone(), node, labels, taints, hints }, desk);
             }
+            // A Node that had joined, and is not shown, is no machine that did not join.
             None if elapsed >= desk.settings.registration_timeout_ms => {
+                if self.machines.get(claim).is_some_and(|machine| machine.not_before > desk.now) {
+                    return;
+                }
+                if !self.may_go_without_node(claim, desk) {
+                    return self.look_again(claim, desk);
+                }
                 let minutes = desk.settings.registration_timeout_ms / 60_000;
                 let reason = format!("the machine did not join the cluster within {minutes} minutes");
-                desk.rails.brake.failed(desk.now);
+                desk.rails.brake.failed(&self.cluster, desk.now);
                 self.note_joined(claim, false);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
@@ -150,18 +152,20 @@ impl Ward {
             return;
         };
         machine.waits_for = None;
-        machine.not_before = Timestamp(desk.now.0.saturating_add(SHOW_MS));
-        match machine.stage {
-            Stage::Creating if machine.leaves.is_some() => self.finalise(&claim, &Text::default(), desk),
+        let show_ms = if machine.stage == Stage::Joining { 0 } else { SHOW_MS };
+        machine.not_before = Timestamp(desk.now.0.saturating_add(show_ms));
+        let (stage, leaves) = (machine.stage, machine.leaves.is_some());
+        match stage {
+            Stage::Creating if leaves => self.finalise(&claim, &Text::default(), desk),
             Stage::Creating => {
                 self.enter(&claim, Stage::Launching, desk.now);
                 self.launch(&claim, desk);
             }
-            Stage::Joining => machine.not_before = desk.now,
-            Stage::Draining => self.give_back(&claim, desk),
+            Stage::Draining if self.may_go_without_node(&claim, desk) => self.give_back(&claim, desk),
             Stage::Finalising => {
                 self.machines.remove(&claim);
                 self.state.forget_claim(&claim);
+                self.forget_waiting();
                 self.close(&claim, desk);
             }
             _ => {}
@@ -204,6 +208,7 @@ impl Ward {
         if planned.launch.attempt != machine.attempt {
             // A new token may stand for another request.
             planned.launch.terms = Text::default();
+            planned.launch.repeats = false;
         }
         planned.launch.attempt = machine.attempt;
         planned.launch.token = order::token(claim, machine.attempt);
@@ -248,7 +253,10 @@ impl Ward {
         if machine.stage != Stage::Launching || machine.attempt != attempt {
             return;
         }
-        desk.rails.brake.failed(now);
+        // That an offering is not to be had says nothing about the next one.
+        if !matches!(failure, LaunchFailure::NoCapacity { .. }) {
+            desk.rails.brake.failed(&self.cluster, now);
+        }
         match failure {
             LaunchFailure::NoCapacity { sold_out } => {
                 self.note_sold_out(claim, sold_out, desk);
@@ -280,11 +288,17 @@ impl Ward {
         }
     }
 
-    /// A machine is not there any more.
+    /// The cloud states that a machine has ended.
     pub fn instance_gone(&mut self, provider_id: &Text, desk: &mut Desk<'_>) {
+        self.collection.note_ended(provider_id.clone());
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
-        if self.machines.get(&claim).is_some_and(|machine| machine.stage != Stage::Finalising) {
-            self.finalise(&claim, &Text::from("the machine is gone"), desk);
+        self.machine_gone(&claim, desk);
+    }
+
+    /// The machine of `claim` is gone, and the gate for removals believes it.
+    pub fn machine_gone(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+        if self.machines.get(claim).is_some_and(|machine| machine.stage != Stage::Finalising) {
+            self.finalise(claim, &Text::from("the machine is gone"), desk);
             self.window.rouse(desk.now);
         }
     }

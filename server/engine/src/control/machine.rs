@@ -98,6 +98,21 @@ pub struct Machine {
     pub drain_by: Option<Timestamp>,
     /// The cloud takes it away.
     pub interrupted: bool,
+    /// The Node that it had and that is not shown any more.
+    pub lost_node: Option<LostNode>,
+    /// A person has confirmed its removal.
+    pub confirmed: bool,
+    /// The cloud refuses to give it back.
+    pub refused: bool,
+    /// When the cloud is asked again for what it refused or did not know.
+    pub ask_again: Option<Timestamp>,
+}
+
+/// A Node that was there and is not shown any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostNode {
+    /// Its name, by which pods are bound to it.
+    pub name: Text,
 }
 
 /// What was bought.
@@ -136,6 +151,10 @@ impl Machine {
             leaves: None,
             drain_by: None,
             interrupted: false,
+            lost_node: None,
+            confirmed: false,
+            refused: false,
+            ask_again: None,
         }
     }
 
@@ -161,6 +180,10 @@ impl Machine {
             leaves: None,
             drain_by: None,
             interrupted: false,
+            lost_node: None,
+            confirmed: false,
+            refused: false,
+            ask_again: None,
         }
     }
 
@@ -169,5 +192,6 @@ impl Machine {
         self.stage = stage;
         self.since = now;
         self.waits_for = None;
+        self.ask_again = None;
     }
 }

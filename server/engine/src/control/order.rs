@@ -49,6 +49,7 @@ pub(super) fn machine(
             options,
             reservation: node.reservation.clone(),
             terms: Text::default(),
+            repeats: false,
         },
         claim: claim_order(state, pool, node, name),
         pods,

@@ -10,14 +10,15 @@
 //! | [`losses`] | removal of a Node that lost pods whose end nothing announced | a minute later nothing more is lost |
 //! | [`caps`] | launches and voluntary removals beyond so many in a sliding window, by cluster and fleet | the window moves on |
 //! | [`attempts`] | launches for a pod that machines were launched for and that was never bound | a wait that doubles |
-//! | [`brake`] | voluntary removals in the whole fleet, whichever replica's launches fail | launches succeed again |
+//! | [`brake`] | voluntary removals in a cluster whose launches fail; in the whole fleet when they fail in several, whichever replicas decide for those | launches succeed again |
 //! | [`freeze`] | launches and voluntary removals, where a person said so | a person thaws it, or it ends |
 //! | [`mode`] | every effect but the record, in shadow mode | the setting changes |
+//! | [`removal`] | removals on missing evidence: of a listing, of a Node that vanished, of many deletions by hand | the evidence comes, its reason is over, or a person confirms it |
 //! | replacement | a drain whose pods need room | their room is planned |
 //! | replacement | removal of what waits empty for the pods of a drain | the drain has ended |
 //!
-//! What was begun is completed: a NodeClaim that was ordered gets its machine, a drain goes on. Interruptions and objects
-//! that people delete are followed whatever the rails say; nothing about them is voluntary.
+//! What was begun is completed: a NodeClaim that was ordered gets its machine, a drain goes on. Interruptions are followed
+//! whatever the rails say; so are a few objects that people delete. Many of them at once wait for freezes and budgets.
 //!
 //! # What survives a restart
 //!
@@ -38,11 +39,13 @@ pub mod brake;
 pub mod caps;
 pub mod extents;
 pub mod freeze;
+mod gate;
 mod guard;
 pub mod losses;
 pub mod mode;
 pub mod quarantine;
 pub mod recall;
+pub mod removal;
 mod replacement;
 pub mod settings;
 mod shadow;
@@ -58,6 +61,7 @@ pub use view::RailsView;
 use std::collections::BTreeMap;
 
 use super::{ClusterId, Effect};
+use crate::cluster::PoolLife;
 use crate::model::{Text, Timestamp};
 use attempts::Attempts;
 use brake::Brake;
@@ -67,6 +71,7 @@ use freeze::Freezes;
 use losses::Losses;
 use quarantine::Quarantine;
 use recall::PastLaunch;
+use removal::Waiting;
 
 /// What was held back, why, and when to look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,16 +128,20 @@ pub(super) struct WardRails {
     pub held_launches: Option<Held>,
     /// Why removals were held back when last looked at.
     pub held_removals: Option<Held>,
+    /// Removals that the gate holds.
+    pub waiting: Waiting,
+    /// Disruption settings of NodePools that are gone, as last known.
+    pub former_lives: BTreeMap<Text, PoolLife>,
     /// What the last decisions in shadow mode said, by what they were about.
     pub shadow_said: [String; 2],
 }
 
 impl WardRails {
     /// Changes whenever what people see of the rails here does.
-    pub fn outline(&self) -> (Option<Text>, Option<Text>, Option<Text>) {
+    pub fn outline(&self) -> (Option<Text>, Option<Text>, Option<Text>, u64) {
         let reason = |held: &Option<Held>| held.as_ref().map(|held| held.reason.clone());
         let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason.clone());
-        (quarantine, reason(&self.held_launches), reason(&self.held_removals))
+        (quarantine, reason(&self.held_launches), reason(&self.held_removals), self.waiting.version())
     }
 }
 
@@ -142,6 +151,7 @@ pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
         Effect::Plan(_) | Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
         Effect::KeepExtent { .. } => return true,
         Effect::Close { .. } | Effect::Settle { .. } | Effect::Describe { .. } | Effect::Report { .. } => return true,
+        Effect::Inspect { .. } => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
         Effect::Launch(order) => &order.cluster,
         Effect::Relaunch(decided) => &decided.machine.launch.cluster,

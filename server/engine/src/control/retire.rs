@@ -135,7 +135,10 @@ impl Ward {
             }
             // The answer to what is under way comes first; it leads on from there.
             Stage::Creating | Stage::Launching => {}
-            _ if self.state.node_of_claim(claim).is_some() || self.doubts_absence(1, 1, desk) => {
+            _ if self.state.node_of_claim(claim).is_some()
+                || self.doubts_absence(1, 1, desk)
+                || !self.may_go_without_node(claim, desk) =>
+            {
                 self.enter(claim, Stage::Draining, desk.now);
                 self.drain_when_replaced(claim, desk);
             }
@@ -154,13 +157,19 @@ impl Ward {
                 self.instruct(Instruction::Drain { claim, node, provider_id, deadline, interruption, reason }, desk);
             }
             None if self.doubts_absence(1, 1, desk) => {
-                let again = desk.after(desk.settings.retry_ms);
-                if let Some(machine) = self.machines.get_mut(claim) {
-                    machine.not_before = again;
-                }
+                self.look_again(claim, desk);
                 self.report_absence(Finding::ClaimsMissing { missing: 1, of: 1 }, desk);
             }
+            None if !self.may_go_without_node(claim, desk) => self.look_again(claim, desk),
             None => self.give_back(claim, desk),
+        }
+    }
+
+    /// What stands in the way is looked at again after a while.
+    pub fn look_again(&mut self, claim: &Text, desk: &Desk<'_>) {
+        let again = desk.after(desk.settings.retry_ms);
+        if let Some(machine) = self.machines.get_mut(claim) {
+            machine.not_before = again;
         }
     }
 

@@ -35,6 +35,9 @@ impl Ward {
             Event::Launched(launched) => self.launched(*launched, desk),
             Event::LaunchFailed { claim, attempt, failure, .. } => self.launch_failed(&claim, attempt, failure, desk),
             Event::InstanceGone { provider_id, .. } => self.instance_gone(&provider_id, desk),
+            Event::Inspected { provider_id, found, .. } => self.inspected(&provider_id, found, desk),
+            Event::TerminateRefused { claim, provider_id, .. } => self.terminate_refused(&claim, &provider_id, desk),
+            Event::RemovalsConfirmed { .. } => self.confirm_removals(desk.now),
             Event::InstructionAcked { instruction, .. } => self.acked(instruction, desk),
             Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
@@ -151,13 +154,14 @@ impl Ward {
                 _ => None,
             };
             let opens = self.doors.get(&machine.claim).copied();
+            let asks = machine.ask_again;
             let again = again.filter(|_| machine.stage != Stage::InService);
-            [again, limit, opens].into_iter().flatten().min()
+            [again, limit, opens, asks].into_iter().flatten().min()
         });
         // Nothing is done about machines while what is seen of them is not believed, or while nothing is done at all.
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
         let hints = self.nudges.next.filter(|_| self.is_ready());
-        let machines = machines.chain(hints).filter(|_| !held);
+        let machines = machines.chain(hints).chain(self.rails.waiting.again).filter(|_| !held);
         let lapses = [self.next_snapshot(), self.next_extent(desk), self.state.promises.next_lapse(), self.held_until]
             .into_iter()
             .flatten();

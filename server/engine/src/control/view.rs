@@ -49,6 +49,8 @@ pub struct ClusterView {
     pub planning: Option<PlanningView>,
     /// What the rails hold back, and why.
     pub rails: RailsView,
+    /// Machines in the cloud that something is wrong with.
+    pub astray: Astray,
     /// Other autoscalers that are at work in the cluster.
     pub autoscalers: Vec<Text>,
     /// What of the cluster cannot be read or seen, and why.
@@ -66,6 +68,17 @@ pub struct PlanningView {
     pub pods: usize,
     /// Pods that are left to the next plan, beyond what one plan takes.
     pub left: usize,
+}
+
+/// Machines in the cloud that something is wrong with, as far as listings and questions about single ones have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Astray {
+    /// Machines with this cluster's tags that no NodeClaim stands for, and that are not given back yet.
+    pub orphaned: usize,
+    /// Machines of the cluster whose tags say that they are not its own, or have gone.
+    pub foreign: usize,
+    /// Machines that the cloud refuses to give back.
+    pub refused: usize,
 }
 
 /// A NodePool.

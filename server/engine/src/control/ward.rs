@@ -14,7 +14,7 @@ use super::planning::PlanNumber;
 use super::planning::portion::Portion;
 use super::planning::under_way::UnderWay;
 use super::rails::{Rails, RailsView, WardRails};
-use super::view::{ClusterView, EXPECTED_SHOWN, MachineView, PlanningView};
+use super::view::{Astray, ClusterView, EXPECTED_SHOWN, MachineView, PlanningView};
 use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings};
 use crate::cluster::{ClusterState, PodKey, Target};
 use crate::model::{MicroUsd, Text, Timestamp};
@@ -178,10 +178,16 @@ impl Ward {
             refused: self.refused.clone(),
             planning: self.planning_view(),
             rails,
+            astray: self.astray(),
             autoscalers: self.state.live_autoscalers().cloned().collect(),
             problems: self.state.problems().collect(),
             left_pools: self.left_pools(),
         }
+    }
+
+    fn astray(&self) -> Astray {
+        let (orphaned, foreign) = self.collection.counts();
+        Astray { orphaned, foreign, refused: self.machines.values().filter(|machine| machine.refused).count() }
     }
 
     /// What keeps the pods of a machine that goes.

@@ -1,7 +1,7 @@
 //! Carrying commands out: on their way, at their goal, and back.
 
-use cloud::provider::{CloudError, LaunchOutcome, LaunchRequest, Owner};
-use engine::control::{Instruction, LaunchOrder};
+use cloud::provider::{CloudError, InstanceState, LaunchOutcome, LaunchRequest, Owner};
+use engine::control::{Inspection, Instruction, LaunchOrder};
 use engine::model::Text;
 use executor::{Command, CommandId, Outcome};
 
@@ -23,9 +23,11 @@ impl Rehearsal {
                 STORE_MS
             }
             Command::Instruct { .. } => AGENT_MS,
-            Command::Launch(_) | Command::Relaunch(_) | Command::Terminate { .. } | Command::Describe { .. } => {
-                CLOUD_MS
-            }
+            Command::Launch(_)
+            | Command::Relaunch(_)
+            | Command::Terminate { .. }
+            | Command::Describe { .. }
+            | Command::Inspect { .. } => CLOUD_MS,
         })
     }
 
@@ -48,6 +50,9 @@ impl Rehearsal {
             Command::Launch(order) => Some(self.launch(order)),
             Command::Relaunch(decided) => Some(self.launch(&decided.machine.launch)),
             Command::Describe { provider_id, .. } => Some(self.describe(provider_id)),
+            Command::Inspect { cluster, cluster_uid, provider_id, .. } => {
+                Some(Outcome::Found(self.inspect(Owner { cluster, uid: cluster_uid }, provider_id)))
+            }
             Command::Settle { .. } | Command::Close { .. } | Command::KeepExtent { .. } => Some(Outcome::Done),
             Command::Terminate { cluster, cluster_uid, provider_id, .. } => {
                 Some(self.terminate(Owner { cluster, uid: cluster_uid }, provider_id))
@@ -90,6 +95,15 @@ impl Rehearsal {
                 sold_out: Vec::new(),
             },
             Err(_) => Outcome::Done,
+        }
+    }
+
+    fn inspect(&self, owner: Owner<'_>, provider_id: &str) -> Inspection {
+        match self.cloud.describe(provider_id) {
+            Ok(instance) if instance.state == InstanceState::Terminated => Inspection::Ended,
+            Ok(instance) if instance.owned_by(owner).is_err() => Inspection::Foreign,
+            Ok(_) => Inspection::Runs,
+            Err(_) => Inspection::Unknown,
         }
     }
 

@@ -103,6 +103,6 @@ fn brake_after(failed: i64) -> Option<String> {
 fn launches_that_fail_in_clusters_of_other_replicas_stop_removals_here_and_people_are_told() {
     // Four of five failed, and five are enough to say something.
     let why = brake_after(4).unwrap();
-    assert!(why.starts_with("launches fail in the fleet, in clusters of this replica or of others"), "{why}");
+    assert!(why.starts_with("launches fail in several clusters, of this replica or of others"), "{why}");
     assert_eq!(brake_after(3), None, "four outcomes say nothing");
 }

@@ -56,6 +56,7 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
             options,
             reservation,
             terms,
+            repeats: true,
         }
     })
 }

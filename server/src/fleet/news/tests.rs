@@ -90,3 +90,16 @@ async fn a_word_for_an_agent_is_heard_once_and_never_by_a_replica_that_starts_la
     assert_eq!(topic.read(&*store).await.unwrap(), told);
     assert!(topic.read(&*store).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_confirmation_is_heard_once_and_never_by_a_replica_that_starts_later() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let _lease = store.take_lease(&Scope::cluster("blue"), "a", 0, Duration::from_secs(60)).await.unwrap();
+    assert!(store.confirm_removals("blue", "alice").await.unwrap());
+    let mut topic = Topic::Confirmations { known: None };
+    assert!(topic.read(&*store).await.unwrap().is_empty(), "it was said before this replica listened");
+    assert!(store.confirm_removals("blue", "alice").await.unwrap());
+    let told = vec![SessionEvent::Happened(Event::RemovalsConfirmed { cluster: "blue".into() })];
+    assert_eq!(topic.read(&*store).await.unwrap(), told);
+    assert!(topic.read(&*store).await.unwrap().is_empty());
+}

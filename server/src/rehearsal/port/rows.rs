@@ -207,6 +207,14 @@ impl Store for Port {
         self.ask("read which clusters there are", |store| store.clusters())
     }
 
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
+        self.ask("confirm removals", move |store| store.confirm_removals(cluster, by))
+    }
+
+    fn removal_confirmations(&self) -> Answer<'_, Vec<(String, u64)>> {
+        self.ask("read confirmations", |store| store.removal_confirmations())
+    }
+
     fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
         self.ask("read releases", |store| store.quarantine_releases())
     }

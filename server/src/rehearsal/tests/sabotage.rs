@@ -96,6 +96,11 @@ fn who_believes_half_a_listing_removes_claims_of_machines_that_run() {
 }
 
 #[test]
+fn who_asks_nobody_about_machines_that_a_listing_lacks_removes_claims_under_running_pods() {
+    is_noticed("RemovedInUse", 6);
+}
+
+#[test]
 fn launches_that_nobody_takes_up_leave_hollow_claims() {
     is_noticed("Hollow", 60);
 }

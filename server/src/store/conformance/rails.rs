@@ -13,6 +13,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_freeze_with_an_end_ends_by_itself(store, run).await;
     audit_is_read_latest_first(store, run).await;
     a_word_for_an_agent_reaches_every_replica_once(store, &format!("{run}-vouched")).await;
+    a_word_for_removals_reaches_every_replica_once(store, &format!("{run}-confirmed")).await;
 }
 
 /// What a replica that follows releases sees of `cluster`.
@@ -39,6 +40,33 @@ async fn a_word_for_an_agent_reaches_every_replica_once(store: &dyn Store, clust
     let scope = format!("cluster/{cluster}");
     let who: Vec<&str> = (lines.iter().map(|row| &row.entry))
         .filter(|line| line.what == "release-quarantine" && line.scope == scope)
+        .map(|line| line.who.as_str())
+        .collect();
+    assert_eq!(who, ["lee", "kim"]);
+}
+
+/// How often removals of `cluster` were confirmed.
+async fn confirmations(store: &dyn Store, cluster: &str) -> Option<u64> {
+    let all = store.removal_confirmations().await.unwrap();
+    all.into_iter().find(|(of, _)| of == cluster).map(|(_, number)| number)
+}
+
+async fn a_word_for_removals_reaches_every_replica_once(store: &dyn Store, cluster: &str) {
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().releases;
+    assert!(!store.confirm_removals(cluster, "kim").await.unwrap(), "nobody has ever decided for it");
+    assert_eq!(confirmations(store, cluster).await, None);
+    super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
+    assert!(store.confirm_removals(cluster, "kim").await.unwrap());
+    let heard = changes.wait_for(|changes| changes.releases > known);
+    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap().unwrap();
+    assert!(store.confirm_removals(cluster, "lee").await.unwrap());
+    assert_eq!(confirmations(store, cluster).await, Some(2), "a second word is another one");
+    assert_eq!(releases(store, cluster).await, None, "nobody has vouched for its agent");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let scope = format!("cluster/{cluster}");
+    let who: Vec<&str> = (lines.iter().map(|row| &row.entry))
+        .filter(|line| line.what == "confirm-removals" && line.scope == scope)
         .map(|line| line.who.as_str())
         .collect();
     assert_eq!(who, ["lee", "kim"]);

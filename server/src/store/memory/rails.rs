@@ -44,6 +44,15 @@ impl Tables {
         names
     }
 
+    pub(super) fn confirm(&mut self, cluster: &str, by: &str, now: i64) -> bool {
+        if !self.leases.contains_key(&Scope::cluster(cluster)) {
+            return false;
+        }
+        *self.confirmations.entry(cluster.to_owned()).or_default() += 1;
+        self.audit.push(AuditEntry::confirmation(cluster, by, now));
+        true
+    }
+
     pub(super) fn recall(&mut self, region: &str, now: i64) -> Vec<OfferingEntry> {
         self.offerings.retain(|_, entry| entry.until_ms > now);
         self.offerings.iter().filter(|((of, ..), _)| of == region).map(|(_, entry)| entry.clone()).collect()

@@ -89,6 +89,34 @@ impl PostgresStore {
         Ok(read.collect())
     }
 
+    pub(super) async fn write_confirmation(&self, cluster: &str, by: &str, nonce: u128) -> Result<bool, StoreError> {
+        const WHAT: &str = "confirm removals";
+        let mut transaction = self.begin(WHAT).await?;
+        let confirmed = sqlx::query!(
+            "INSERT INTO removal_confirmations AS kept (scope, number, confirmed_at)
+             SELECT scope, 1, clock_timestamp() FROM leases WHERE scope = $1
+             ON CONFLICT (scope) DO UPDATE SET number = kept.number + 1, confirmed_at = excluded.confirmed_at",
+            Scope::cluster(cluster).key()
+        );
+        if confirmed.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
+            return Ok(false);
+        }
+        write_line(&mut transaction, &AuditEntry::confirmation(cluster, by, clock::now().0), nonce).await?;
+        raise(&mut transaction, Signal::Releases, WHAT).await?;
+        commit(transaction, WHAT).await?;
+        Ok(true)
+    }
+
+    pub(super) async fn read_confirmations(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        const WHAT: &str = "read where people have confirmed removals";
+        let rows = sqlx::query!(r#"SELECT scope, number FROM removal_confirmations ORDER BY scope COLLATE "C""#);
+        let rows = rows.fetch_all(&self.pool).await.map_err(database(WHAT))?;
+        let read = rows
+            .into_iter()
+            .filter_map(|row| Some((Scope::parse(&row.scope)?.cluster_name()?.to_owned(), row.number.unsigned_abs())));
+        Ok(read.collect())
+    }
+
     pub(super) async fn read_offerings(&self, region: &str) -> Result<Vec<OfferingEntry>, StoreError> {
         let rows = sqlx::query_as!(
             OfferingEntry,

@@ -42,6 +42,8 @@ function rails(held) {
     [held.brake, "bad", "Brake"],
     [held.heldLaunches, "busy", "Launches wait"],
     [held.heldRemovals, "busy", "Removals wait"],
+    [held.listingDoubted, "bad", "Listing doubted"],
+    [held.waitingBecause, "bad", "Removals held"],
     [held.podsWaiting ? `${held.podsWaiting} pods wait because machines were launched for them in vain` : null, "busy", "Back-off"],
   ];
   return lines.filter(([text]) => text).map(([text, kind, title]) => element("p", { text: `${title}: ${text}`, class: kind }));

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::cluster::PodKey;
 use crate::control::lifecycle::NO_CAPACITY;
 use crate::control::machine::Stage;
+use crate::control::rails::removal::Cause;
 use crate::control::status::{EventOrder, Subject};
 use crate::control::ward::{Desk, Ward};
 use crate::control::{Decision, Effect, Instruction, InstructionId};
@@ -20,6 +21,8 @@ const UNPLACED_REPEAT_MS: i64 = 300_000;
 const BURST: i64 = 10;
 /// Between two events at length, in milliseconds.
 const PACE_MS: i64 = 200;
+/// Removals that wait and that events tell of at one time.
+const WAITING_TOLD: usize = 5;
 /// Longest message that an API server takes (Kubernetes: events).
 const MOST_CHARS: usize = 1_000;
 
@@ -53,6 +56,7 @@ impl Ward {
         let mut events = self.machine_events();
         events.extend(self.drain_events(desk.now));
         events.extend(self.held_events());
+        events.extend(self.waiting_events());
         events.extend(self.class_events());
         events.extend(self.decision_events());
         for event in events {
@@ -113,6 +117,20 @@ impl Ward {
             normal(Subject::Pool(pool.clone()), "DisruptionBlocked", message)
         })
         .collect()
+    }
+
+    /// Removals that wait for a person, or for the cloud.
+    fn waiting_events(&self) -> Vec<EventOrder> {
+        let waiting = self.rails.waiting.all().take(WAITING_TOLD);
+        let told = waiting.map(|(cause, claim, held)| {
+            let reason = match cause {
+                Cause::Foreign => "ForeignInstance",
+                Cause::ByHand | Cause::NodeVanished | Cause::Missing => "RemovalHeld",
+            };
+            let message = format!("the removal of the machine waits {}: {}", held.release, held.reason);
+            warning(Subject::Claim(claim.clone()), reason, message)
+        });
+        told.collect()
     }
 
     fn class_events(&self) -> Vec<EventOrder> {

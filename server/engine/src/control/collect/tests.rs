@@ -1,13 +1,18 @@
 use super::super::testing::Planned;
 use super::super::tests::one_machine;
-use super::super::{Event, Instruction, LaunchState, OpenLaunch, Settings};
+use super::super::view::Astray;
+use super::super::{Event, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
 use super::*;
 use crate::cluster::testing::{claim, node, pool, text};
-use crate::cluster::{ClusterSnapshot, Observation};
+use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 
 /// One machine in service, `m0`, in a cluster that was taken over at 0 s; garbage is collected after 60 s.
 fn controller(collect: CollectSettings, ready: bool) -> Planned {
-    let mut controller = Planned::new(Settings { collect, ..Settings::default() }, one_machine);
+    controller_by(Settings { collect, ..Settings::default() }, ready)
+}
+
+fn controller_by(settings: Settings, ready: bool) -> Planned {
+    let mut controller = Planned::new(settings, one_machine);
     let mut node = node("m0");
     node.ready = ready;
     let snapshot = ClusterSnapshot {
@@ -92,30 +97,109 @@ fn another_clusters_machine_is_reported_once_and_left_alone() {
     assert!(ended(&later).is_empty() && !later.iter().any(|effect| matches!(effect, Effect::Report { .. })));
 }
 
-#[test]
-fn a_claim_whose_machine_two_listings_lack_is_removed() {
-    let mut controller = controller(CollectSettings::default(), false);
-    assert!(removed(&listed(&mut controller, 100, true, &[])).is_empty());
-    assert_eq!(removed(&listed(&mut controller, 160, true, &[])), ["m0"]);
+/// NodeClaims whose machines the cloud is asked about by id.
+fn asked(effects: &[Effect]) -> Vec<&str> {
+    let asked = effects.iter().filter_map(|effect| match effect {
+        Effect::Inspect { claim, .. } => Some(claim.as_ref()),
+        _ => None,
+    });
+    asked.collect()
+}
+
+/// The cloud answers about `m0`.
+fn answered(controller: &mut Planned, second: i64, found: Inspection) -> Vec<Effect> {
+    let told = Event::Inspected { cluster: text("c"), provider_id: known().provider_id, found };
+    controller.handle(told, Timestamp(second * 1_000))
+}
+
+/// Two listings lack `m0`, a minute apart, and the cloud answers this when it is asked by id.
+fn lacked(ready: bool, found: Inspection) -> (Planned, Vec<Effect>) {
+    let mut controller = controller(CollectSettings::default(), ready);
+    assert!(asked(&listed(&mut controller, 100, true, &[])).is_empty(), "listings lag");
+    let effects = listed(&mut controller, 160, true, &[]);
+    assert_eq!((asked(&effects), removed(&effects)), (vec!["m0"], Vec::new()));
+    let effects = answered(&mut controller, 161, found);
+    (controller, effects)
 }
 
 #[test]
-fn a_node_that_reports_ready_is_not_gone() {
+fn a_claim_whose_machine_two_listings_lack_is_removed_when_the_cloud_says_so_of_its_id() {
+    assert_eq!(removed(&lacked(false, Inspection::Ended).1), ["m0"]);
+    assert_eq!(removed(&lacked(false, Inspection::Unknown).1), ["m0"], "its Node is not ready");
+    assert!(removed(&lacked(false, Inspection::Runs).1).is_empty());
+    assert!(removed(&lacked(false, Inspection::Foreign).1).is_empty());
+}
+
+#[test]
+fn a_node_that_reports_ready_is_not_gone_until_it_does_not_any_more() {
+    let (mut controller, effects) = lacked(true, Inspection::Unknown);
+    assert!(removed(&effects).is_empty());
+    let held = controller.view("c").unwrap().rails.waiting;
+    assert_eq!(held.len(), 1);
+    assert!(held[0].reason.contains("its Node is ready: look whether they are of the right account"), "{held:?}");
+    let lost = NodeRecord { ready: false, ..node("m0") };
+    let seen = Observation::upsert(Object::Node(lost));
+    controller.handle(Event::Observed { cluster: text("c"), observation: seen }, Timestamp(170_000));
+    assert_eq!(asked(&listed(&mut controller, 200, true, &[])), ["m0"]);
+    assert_eq!(removed(&answered(&mut controller, 201, Inspection::Unknown)), ["m0"]);
+}
+
+#[test]
+fn a_machine_whose_tags_were_taken_off_is_counted_and_stays() {
+    let (mut controller, _) = lacked(true, Inspection::Foreign);
+    let view = controller.view("c").unwrap();
+    assert_eq!(view.astray, Astray { orphaned: 0, foreign: 1, refused: 0 });
+    assert!(view.rails.waiting[0].release.contains("fleetwright.dev/cluster=c"), "{:?}", view.rails.waiting);
+    // Somebody puts them on again.
+    listed(&mut controller, 220, true, &[known()]);
+    let view = controller.view("c").unwrap();
+    assert_eq!((view.astray, view.rails.waiting.len()), (Astray::default(), 0));
+}
+
+#[test]
+fn a_machine_that_the_cloud_will_not_give_back_keeps_its_claim_and_is_tried_again() {
     let mut controller = controller(CollectSettings::default(), true);
-    for second in [100, 160, 600] {
-        assert!(removed(&listed(&mut controller, second, true, &[])).is_empty());
+    // It has been empty for 30 s.
+    let mut effects = controller.handle(Event::Tick, Timestamp(40_000));
+    while let Some((event, at)) = effects.iter().find_map(|effect| match effect {
+        Effect::Record(decision) => Some((Event::Recorded { decision: decision.id }, 41_000)),
+        Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
+            Some((Event::InstructionAcked { cluster: text("c"), instruction: *id }, 42_000))
+        }
+        _ => None,
+    }) {
+        effects = controller.handle(event, Timestamp(at));
     }
+    assert_eq!(ended(&effects), ["aws:///z/i-m0"]);
+    let refused = Event::TerminateRefused { cluster: text("c"), claim: text("m0"), provider_id: known().provider_id };
+    let effects = controller.handle(refused, Timestamp(43_000));
+    assert!(removed(&effects).is_empty());
+    let told = effects.iter().any(|effect| match effect {
+        Effect::Instruct { instruction, .. } => match instruction.as_ref() {
+            Instruction::RecordEvent(event) => event.reason == "ForeignInstance" && event.warning,
+            _ => false,
+        },
+        _ => false,
+    });
+    assert!(told, "an Event says so: {effects:?}");
+    let view = controller.view("c").unwrap();
+    assert_eq!(view.astray, Astray { orphaned: 0, foreign: 1, refused: 1 });
+    assert!(ended(&controller.handle(Event::Tick, Timestamp(342_999))).is_empty());
+    assert_eq!(ended(&controller.handle(Event::Tick, Timestamp(343_000))), ["aws:///z/i-m0"]);
 }
 
 #[test]
 fn a_listing_that_is_not_complete_changes_nothing() {
     let mut guarded = controller(CollectSettings::default(), false);
     for second in [100, 160, 600] {
-        assert!(removed(&listed(&mut guarded, second, false, &[])).is_empty());
+        let effects = listed(&mut guarded, second, false, &[]);
+        assert!(removed(&effects).is_empty() && asked(&effects).is_empty());
     }
-    // Sabotage: half a listing is taken for a whole one, and a machine that lives is taken for gone.
-    let sabotaged = CollectSettings { believe_partial: true, ..CollectSettings::default() };
-    let mut sabotaged = controller(sabotaged, false);
+    // Sabotage: half a listing is taken for a whole one, nobody is asked, and a machine that lives is taken for gone.
+    let collect = CollectSettings { believe_partial: true, ..CollectSettings::default() };
+    let mut settings = Settings { collect, ..Settings::default() };
+    settings.rails.removal.second_witness = false;
+    let mut sabotaged = controller_by(settings, false);
     listed(&mut sabotaged, 100, false, &[]);
     assert_eq!(removed(&listed(&mut sabotaged, 160, false, &[])), ["m0"]);
 }

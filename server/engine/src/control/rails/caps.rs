@@ -13,6 +13,9 @@ use super::tally::Tally;
 use crate::control::ClusterId;
 use crate::model::{MicroUsd, Text, Timestamp};
 
+/// How reasons name the fleet.
+const FLEET: &str = "the fleet";
+
 /// What is counted: words for reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
@@ -31,7 +34,13 @@ pub struct Crowd<'c> {
     pub machines: usize,
     /// The machines of all clusters, whoever decides for them.
     pub fleet: usize,
+    /// How many clusters this process decides for.
+    pub clusters: usize,
 }
+
+/// Of the fleet's number of machines so much is kept for clusters that have used less than their share, in percent: a few clusters
+/// at their own bound do not use it up for all others.
+const KEPT_PERCENT: usize = 25;
 
 /// What happened lately, in each cluster and in all of them.
 #[derive(Debug, Clone, Default)]
@@ -150,12 +159,13 @@ impl Caps {
         let cluster_name = format!("cluster {}", crowd.cluster);
         let scopes = [
             (cluster_name.as_str(), own, rule.cluster, crowd.machines),
-            ("the fleet", self.fleet(), rule.fleet, crowd.fleet),
+            (FLEET, self.fleet(), rule.fleet, crowd.fleet),
         ];
         let (mut taken, mut cost) = (0, 0_i64);
         for price in prices {
             cost = cost.saturating_add(price.0);
             for (name, used, bound, machines) in scopes {
+                let bound = if name == FLEET { fair(bound, own.machines + taken + 1, crowd.clusters) } else { bound };
                 if let Some(limit) = exceeded(bound, used, machines, taken + 1, MicroUsd(cost)) {
                     let reason = sentence(counted, name, &limit, rule.window_ms);
                     let oldest = used.oldest.unwrap_or(now);
@@ -167,6 +177,13 @@ impl Caps {
         }
         (taken, None)
     }
+}
+
+/// The fleet's bound for a cluster that has used so many machines of it, with the next one.
+fn fair(bound: Bound, used: usize, clusters: usize) -> Bound {
+    let share = bound.machines.div_ceil(clusters.max(1));
+    let kept = if used > share { bound.machines * KEPT_PERCENT / 100 } else { 0 };
+    Bound { machines: bound.machines - kept, ..bound }
 }
 
 fn fleet_key(cluster: &ClusterId, claim: &Text) -> Text {

@@ -128,12 +128,12 @@ impl Ward {
     /// Whether a removal that is decided may still begin.
     pub fn may_remove(&self, claim: &Text, desk: &Desk<'_>) -> bool {
         self.rails.quarantine.is_none()
-            && desk.rails.brake.engaged_since().is_none()
+            && desk.rails.brake.engaged_since(&self.cluster).is_none()
             && self.freeze_of(claim, desk).is_none()
             && self.lost_pods_until(claim, desk).is_none()
     }
 
-    fn freeze_of(&self, claim: &Text, desk: &Desk<'_>) -> Option<Text> {
+    pub(in crate::control) fn freeze_of(&self, claim: &Text, desk: &Desk<'_>) -> Option<Text> {
         let pool = self.machines.get(claim).map(|machine| machine.pool.clone());
         let pool = pool.or_else(|| self.state.claim(claim).map(|claim| claim.pool.clone()))?;
         Some(desk.rails.freezes.of(&self.cluster, &pool)?.sentence())
@@ -146,7 +146,7 @@ impl Ward {
         if removals.is_empty() {
             return removals;
         }
-        if let Some(reason) = desk.rails.brake.reason(&desk.settings.rails.brake) {
+        if let Some(reason) = desk.rails.brake.reason(&desk.settings.rails.brake, &self.cluster) {
             self.rails.held_removals = Some(Held { reason, until: None });
             return Vec::new();
         }
@@ -173,16 +173,17 @@ impl Ward {
         }
     }
 
-    fn price_of(&self, claim: &Text) -> MicroUsd {
+    pub(in crate::control) fn price_of(&self, claim: &Text) -> MicroUsd {
         let bought = self.machines.get(claim).and_then(|machine| machine.bought.as_ref());
         bought.map_or(MicroUsd(0), |bought| bought.price)
     }
 
-    fn crowd(&self, desk: &Desk<'_>) -> Crowd<'_> {
+    pub(in crate::control) fn crowd(&self, desk: &Desk<'_>) -> Crowd<'_> {
         let own = self.standing();
         let others = desk.rails.machines.iter().filter(|(cluster, _)| **cluster != self.cluster);
         let others = others.map(|(_, count)| count).sum::<usize>() + desk.rails.machines_elsewhere;
-        Crowd { cluster: &self.cluster, machines: own, fleet: own + others }
+        let clusters = desk.rails.machines.len().max(1);
+        Crowd { cluster: &self.cluster, machines: own, fleet: own + others, clusters }
     }
 
     /// Machines that nobody has decided to remove.
@@ -214,7 +215,8 @@ impl Ward {
 
     /// What people see of the rails here.
     pub fn rails_view(&self, rails: &super::Rails, settings: &super::RailSettings) -> RailsView {
-        RailsView::of(rails, &self.rails, settings, &self.cluster)
+        let doubt = self.collection.doubted().map(|doubt| (doubt.reason.clone(), doubt.since));
+        RailsView { listing_doubted: doubt, ..RailsView::of(rails, &self.rails, settings, &self.cluster) }
     }
 }
 

@@ -2,7 +2,7 @@
 //! by one.
 //!
 //! Almost everything that ends in a cluster announces it: a pod is terminating or has ended before it is removed, its Node goes,
-//! or it had no Node; a Node or a NodeClaim has a deletion timestamp, is not ready, or is on its way out at our own request; a
+//! or it had no Node; a Node has a deletion timestamp or is not ready, a NodeClaim has one, or either is on its way out; a
 //! NodePool has a deletion timestamp when it waits for its NodeClaims. What is gone without that
 //! ([`ClusterState::unannounced`](crate::cluster::ClusterState::unannounced)) is counted for a while and remembered whole. When it
 //! is too much of what there was, it is put back and the agent is not believed ([`quarantine`](super::quarantine)). Until that is
@@ -62,7 +62,7 @@ impl Losses {
 pub fn one(object: &Object) -> Extent {
     let mut one = Extent::default();
     match object {
-        Object::Pod(_) => one.pods = 1,
+        Object::Pod(pod) => one.pods = usize::from(pod.is_workload()),
         Object::Node(_) => one.nodes = 1,
         Object::Claim(_) => one.claims = 1,
         Object::Pool(_) => one.pools = 1,

@@ -51,7 +51,8 @@ pub struct Extent {
     pub claims: usize,
     /// NodePools.
     pub pools: usize,
-    /// Pods that have not ended.
+    /// Pods that have not ended and are no DaemonSet's and not static: a list that is confined to namespaces loses all of
+    /// them and, where Nodes have many DaemonSets, less than half of all pods.
     pub pods: usize,
     /// Machines of ours that run: of a snapshot, those that it shows.
     pub machines: usize,
@@ -62,7 +63,7 @@ impl Extent {
     #[must_use]
     pub fn believed(state: &ClusterState, machines: usize) -> Self {
         let (nodes, claims, pools) = state.counts();
-        Self { nodes, claims, pools, pods: state.live_pods(), machines }
+        Self { nodes, claims, pools, pods: state.workload_pods(), machines }
     }
 
     /// Of a snapshot that shows `machines` of those known to run.
@@ -72,7 +73,7 @@ impl Extent {
             nodes: snapshot.nodes.len(),
             claims: snapshot.claims.len(),
             pools: snapshot.pools.len(),
-            pods: snapshot.pods.iter().filter(|pod| !pod.is_terminal()).count(),
+            pods: snapshot.pods.iter().filter(|pod| pod.is_workload()).count(),
             machines,
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Mode;
+use super::removal::RemovalRule;
 use crate::control::ClusterId;
 use crate::model::MicroUsd;
 
@@ -24,6 +25,8 @@ pub struct RailSettings {
     pub attempts: AttemptRule,
     /// When voluntary removals stop in the whole fleet.
     pub brake: BrakeRule,
+    /// What has to speak for a removal.
+    pub removal: RemovalRule,
     /// How long a drain waits at most for the plan that gives its pods room; 0 drains at once.
     pub replacement_wait_ms: i64,
     /// Whether the room of its pods is kept for as long as a drain takes. Off for tests that show what follows.
@@ -56,6 +59,7 @@ impl Default for RailSettings {
             },
             attempts: AttemptRule::default(),
             brake: BrakeRule::default(),
+            removal: RemovalRule::default(),
             replacement_wait_ms: 15_000,
             keep_replacements: true,
         }

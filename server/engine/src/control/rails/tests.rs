@@ -5,6 +5,7 @@ mod drains;
 mod freezes;
 mod pure;
 mod recall;
+mod removals;
 mod runs;
 mod share;
 mod world;

@@ -274,14 +274,47 @@ fn a_namespace_that_is_there_and_lost_all_its_pods_is_held_although_daemon_sets_
 #[test]
 fn after_a_restart_no_witness_counts_for_pods_since_nobody_knows_which_there_were() {
     let mut world = World::new(|_| {});
-    let extent = Extent { nodes: 10, claims: 10, pools: 1, pods: 110, machines: 0 };
+    let extent = Extent { nodes: 10, claims: 10, pools: 1, pods: 100, machines: 0 };
     world.tell(Event::Remembered { cluster: text("c"), extent });
     let few = || ClusterSnapshot { pods: daemon_pods(10).chain(running(10, 3)).collect(), ..whole(0) };
     world.connect("c", few());
     world.run_to(10 * MINUTE);
     world.show("c", few());
     let why = quarantine(&world).unwrap_or_default();
-    assert!(why.contains("lacks 70 of 110 pods") && why.contains("until a person releases it"), "{why}");
+    assert!(why.contains("lacks 70 of 100 pods") && why.contains("until a person releases it"), "{why}");
+}
+
+#[test]
+fn pods_lost_from_nodes_that_are_not_ready_are_doubted_as_well() {
+    let mut world = watched(MINUTE, 6, running(6, 5));
+    for n in 0..6 {
+        world.see("c", Object::Node(NodeRecord { ready: false, ..node(&format!("m{n}")) }));
+    }
+    for pod in running(6, 5) {
+        world.lose("c", Key::Pod(pod.key));
+    }
+    assert!(quarantine(&world).unwrap_or_default().contains("lacks 21 of 30 pods"));
+}
+
+#[test]
+fn a_list_that_lacks_all_but_daemon_sets_pods_is_doubted_where_those_are_the_most() {
+    // Thirty pods of workloads among forty of DaemonSets: of all pods, the list lacks less than half.
+    let daemons = || {
+        (0..4).flat_map(|set| {
+            daemon_pods(10).map(move |pod| {
+                let name = Text::from(format!("{}-{set}", pod.key.name));
+                PodRecord { key: crate::cluster::PodKey { name, ..pod.key.clone() }, ..pod }
+            })
+        })
+    };
+    let whole = ClusterSnapshot { pods: daemons().chain(running(10, 3)).collect(), ..whole(0) };
+    let mut world = World::new(|_| {});
+    world.connect("c", whole.clone());
+    world.run_to(MINUTE);
+    assert_eq!(quarantine(&world), None);
+    world.show("c", ClusterSnapshot { pods: daemons().collect(), ..whole });
+    let why = quarantine(&world).unwrap_or_default();
+    assert!(why.contains("lacks 30 of 30 pods"), "{why}");
 }
 
 #[test]

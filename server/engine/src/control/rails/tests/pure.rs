@@ -30,7 +30,7 @@ fn a_share_counts_the_machines_that_went_and_never_binds_below_its_free_ones() {
     let cluster = text("c");
     let mut caps = Caps::default();
     let room = |caps: &Caps, machines: usize| {
-        let crowd = Crowd { cluster: &cluster, machines, fleet: machines };
+        let crowd = Crowd { cluster: &cluster, machines, fleet: machines, clusters: 1 };
         caps.room(&rule, Counted::Removals, crowd, vec![MicroUsd(1); 20], Timestamp(0)).0
     };
     // Half of 11 is 5.5, rounded up 6; half of 4 is 2, but 3 are free.
@@ -50,21 +50,21 @@ fn the_brake_engages_at_one_share_and_releases_at_another() {
     let mut brake = Brake::default();
     let at = |millis: i64| Timestamp(millis);
     for moment in 0..3 {
-        brake.failed(at(moment));
+        brake.failed(&text(if moment == 0 { "a" } else { "b" }), at(moment));
     }
     assert!(!brake.settle(&rule, at(3)), "three outcomes say nothing");
-    brake.joined(at(4));
+    brake.joined(&text("a"), at(4));
     assert!(brake.settle(&rule, at(5)), "three of four failed");
     // Three of 10 is 30 %: less than half, more than a fifth.
-    (0..6).for_each(|n| brake.joined(at(10 + n)));
+    (0..6).for_each(|n| brake.joined(&text("a"), at(10 + n)));
     assert!(!brake.settle(&rule, at(20)));
     assert_eq!(brake.next_change(&rule), Some(at(600_000)));
     // Three of 15 is 20 %.
-    (0..5).for_each(|n| brake.joined(at(20 + n)));
+    (0..5).for_each(|n| brake.joined(&text("b"), at(20 + n)));
     assert!(brake.settle(&rule, at(30)));
-    assert_eq!(brake.engaged_since(), None);
+    assert_eq!(brake.engaged_since(&text("c")), None);
     // At 30 % again it stays released.
-    (0..2).for_each(|n| brake.failed(at(31 + n)));
+    (0..2).for_each(|n| brake.failed(&text("a"), at(31 + n)));
     assert!(!brake.settle(&rule, at(40)));
 }
 
@@ -73,7 +73,7 @@ fn what_was_recalled_counts_in_its_cluster_and_what_was_heard_counts_in_the_flee
     let rule =
         CapRule { window_ms: 600_000, cluster: Bound { machines: 4, ..OPEN }, fleet: Bound { machines: 9, ..OPEN } };
     let cluster = text("c");
-    let crowd = || Crowd { cluster: &cluster, machines: 100, fleet: 300 };
+    let crowd = || Crowd { cluster: &cluster, machines: 100, fleet: 300, clusters: 1 };
     let mut caps = Caps::default();
     let room = |caps: &Caps, now: i64| {
         let (room, held) = caps.room(&rule, Counted::Removals, crowd(), vec![MicroUsd(1); 20], Timestamp(now));
@@ -101,7 +101,7 @@ fn the_brake_counts_what_others_told_once_however_often_they_tell_it() {
     let rule = BrakeRule { window_ms: 600_000, least: 5, engage_percent: 50, release_percent: 20 };
     let mut brake = Brake::default();
     let at = |millis: i64| Timestamp(millis);
-    brake.failed(at(20_000));
+    brake.failed(&text("a"), at(20_000));
     let told = || [(at(10_000), 1, 1), (at(30_000), 0, 0)].into_iter();
     for moment in 30_000..30_005 {
         brake.hear(told());
@@ -151,4 +151,47 @@ fn what_may_be_missing_from_a_snapshot() {
     assert!(suspicion(&rule, small, Extent { pools: 1, ..Extent::default() }).is_some());
     assert!(suspicion(&rule, small, Extent { pools: 0, ..small }).is_some());
     assert_eq!(suspicion(&rule, Extent::default(), Extent::default()), None);
+}
+
+#[test]
+fn a_cluster_whose_launches_fail_is_braked_alone_and_several_brake_the_fleet() {
+    let rule = BrakeRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
+    let (noisy, calm) = (text("noisy"), text("calm"));
+    let mut brake = Brake::default();
+    (0..50).for_each(|n| brake.failed(&noisy, Timestamp(n)));
+    assert!(brake.settle(&rule, Timestamp(60)));
+    assert_eq!((brake.engaged_since(&noisy), brake.engaged_since(&calm)), (Some(Timestamp(60)), None));
+    assert!(brake.reason(&rule, &noisy).is_some_and(|why| why.starts_with("launches fail in cluster noisy:")));
+    // One failure in another cluster is enough, or one that another replica tells of.
+    let mut heard = brake.clone();
+    heard.hear([(Timestamp(61), 0, 1)].into_iter());
+    assert!(heard.settle(&rule, Timestamp(62)));
+    brake.failed(&text("third"), Timestamp(61));
+    assert!(brake.settle(&rule, Timestamp(62)));
+    for brake in [&heard, &brake] {
+        assert_eq!(brake.engaged_since(&calm), Some(Timestamp(62)));
+        assert!(brake.reason(&rule, &calm).is_some_and(|why| why.starts_with("launches fail in several clusters")));
+    }
+    // When the noisy one's are over, the rest is too little.
+    assert!(brake.settle(&rule, Timestamp(600_050)));
+    assert_eq!((brake.engaged_since(&noisy), brake.engaged_since(&calm)), (None, None));
+}
+
+#[test]
+fn clusters_at_their_bound_leave_room_in_the_fleet_s_for_others() {
+    let rule =
+        CapRule { window_ms: 600_000, cluster: Bound { machines: 50, ..OPEN }, fleet: Bound { machines: 100, ..OPEN } };
+    let mut caps = Caps::default();
+    let names = ["a", "b", "c", "d", "e"].map(text);
+    let room = |caps: &Caps, cluster| {
+        let crowd = Crowd { cluster, machines: 1_000, fleet: 5_000, clusters: 5 };
+        caps.room(&rule, Counted::Launches, crowd, vec![MicroUsd(1); 60], Timestamp(0)).0
+    };
+    let taken = names.each_ref().map(|cluster| {
+        let taken = room(&caps, cluster);
+        (0..taken).for_each(|n| caps.note(cluster, &text(&n.to_string()), MicroUsd(1), Timestamp(0)));
+        taken
+    });
+    // The first takes all of its own bound, the second up to three quarters of the fleet's, the next their fifth.
+    assert_eq!(taken, [50, 25, 20, 5, 0]);
 }

@@ -276,7 +276,7 @@ fn idle_while_launches_fail(engage_percent: usize) -> World {
     let mut world = World::with(6, Vec::new(), |settings| {
         settings.rails.brake = BrakeRule { engage_percent, ..BrakeRule::default() };
     });
-    world.no_capacity = true;
+    world.refused = true;
     for pod in pending(5) {
         world.see("c", Object::Pod(pod));
     }
@@ -289,8 +289,7 @@ fn nothing_is_removed_while_launches_fail() {
     let mut world = idle_while_launches_fail(50);
     assert_eq!(world.drained().len(), 0);
     let why = world.controller.view("c").and_then(|view| view.rails.brake);
-    let told = "launches fail in the fleet, in clusters of this replica or of others: nothing is removed until at most \
-                20 % of those of the last 10 min have failed";
+    let told = "launches fail in cluster c: nothing is removed there until at most 20 % of those of the last 10 min have failed";
     assert_eq!(why.as_deref(), Some(told));
     // Nobody wants anything any more; when the failures are ten minutes old the brake lets go by itself.
     for pod in pending(5) {
@@ -298,6 +297,24 @@ fn nothing_is_removed_while_launches_fail() {
     }
     world.run_to(700_000);
     assert_eq!(world.drained().len(), 5);
+}
+
+#[test]
+fn offerings_that_are_sold_out_and_launches_of_one_other_cluster_stop_no_removal() {
+    let mut world = World::with(6, Vec::new(), |_| {});
+    world.no_capacity = true;
+    for pod in pending(5) {
+        world.see("c", Object::Pod(pod));
+    }
+    world.run_to(60_000);
+    assert_eq!(world.drained().len(), 6, "what is sold out is planned elsewhere");
+
+    let mut world = World::with(6, Vec::new(), |_| {});
+    world.refused = true;
+    world.connect("noisy", snapshot(0, pending(20)));
+    world.run_to(60_000);
+    assert_eq!(world.drained().len(), 6, "one cluster is no fleet");
+    assert!(world.controller.view("noisy").is_some_and(|view| view.rails.brake.is_some() && view.rails.failed >= 20));
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn sum(world: &World) -> Share {
 /// Six machines stand empty here, while the launches of another process fail; what it tells is heard here, or not.
 fn idle_while_launches_fail_elsewhere(hears: bool, engage_percent: usize) -> World {
     let mut there = World::new(|_| {});
-    there.no_capacity = true;
+    there.refused = true;
     there.connect("there", snapshot(0, (0..5).map(|n| pod(&format!("p{n}"), 500)).collect()));
     let mut here = World::with(6, Vec::new(), |settings| {
         settings.rails.brake = BrakeRule { engage_percent, ..BrakeRule::default() };
@@ -53,7 +53,7 @@ fn nothing_is_removed_while_launches_fail_elsewhere() {
     assert_eq!(here.drained().len(), 0);
     let why = here.controller.view("c").and_then(|view| view.rails.brake);
     let why = why.as_deref().unwrap_or_default();
-    assert!(why.starts_with("launches fail in the fleet, in clusters of this replica or of others:"), "{why}");
+    assert!(why.starts_with("launches fail in several clusters, of this replica or of others:"), "{why}");
     // What failed until 20 s is ten minutes old by then.
     here.run_to(700_000);
     assert_eq!(here.drained().len(), 6);

@@ -9,8 +9,8 @@ use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Obse
 use crate::control::rails::quarantine::Extent;
 use crate::control::testing::Planned;
 use crate::control::{
-    ClaimOrder, Decision, DecisionKind, Effect, Event, Instruction, InstructionId, LaunchFailure, LaunchOrder,
-    Launched, Planner, Settings,
+    ClaimOrder, Decision, DecisionKind, Effect, Event, Inspection, Instruction, InstructionId, LaunchFailure,
+    LaunchOrder, Launched, Planner, Settings,
 };
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
@@ -55,6 +55,12 @@ pub(super) struct Done {
     pub launches: Vec<(Timestamp, LaunchOrder)>,
     /// NodeClaims, in the order in which their drains were ordered.
     pub drained: Vec<(Timestamp, Text)>,
+    /// NodeClaims whose machines were given back.
+    pub given_back: Vec<(Timestamp, Text)>,
+    /// NodeClaims that were removed, in that order.
+    pub removed: Vec<(Timestamp, Text)>,
+    /// NodeClaims whose machines the cloud was asked about by id.
+    pub asked: Vec<(Timestamp, Text)>,
     /// Clusters whose agents were asked for a snapshot.
     pub resyncs: Vec<(Timestamp, Text)>,
     /// How much there was in clusters, as it was written down.
@@ -70,10 +76,14 @@ pub(super) struct World {
     pub done: Done,
     /// Launches fail for lack of capacity.
     pub no_capacity: bool,
+    /// Launches are refused.
+    pub refused: bool,
     /// Machines are launched and never join.
     pub never_joins: bool,
     /// Drains of machines whose names begin so do not come to an end before they are let go.
     pub stuck: Option<&'static str>,
+    /// What the cloud says of a machine when it is asked by its id.
+    pub cloud: Inspection,
     /// Decisions are durable when the store is told to answer.
     pub slow_store: bool,
     waiting: Vec<Decision>,
@@ -98,8 +108,10 @@ impl World {
             now: 0,
             done: Done::default(),
             no_capacity: false,
+            refused: false,
             never_joins: false,
             stuck: None,
+            cloud: Inspection::Runs,
             slow_store: false,
             waiting,
             held,
@@ -199,6 +211,10 @@ impl World {
                 vec![self.launch(&decided.machine.launch)]
             }
             Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone { cluster, provider_id }],
+            Effect::Inspect { cluster, provider_id, claim, .. } => {
+                self.done.asked.push((now, claim));
+                vec![Event::Inspected { cluster, provider_id, found: self.cloud }]
+            }
             Effect::Resync { cluster, .. } => {
                 self.done.resyncs.push((now, cluster));
                 Vec::new()
@@ -215,13 +231,20 @@ impl World {
                 self.done.launches.push((now, *order.clone()));
                 vec![self.launch(&order)]
             }
-            Effect::Terminate { cluster, provider_id, .. } => vec![Event::InstanceGone { cluster, provider_id }],
+            Effect::Terminate { cluster, provider_id, claim, .. } => {
+                self.done.given_back.push((now, claim));
+                vec![Event::InstanceGone { cluster, provider_id }]
+            }
             Effect::Instruct { cluster, id, instruction } => self.instruct(cluster, id, *instruction),
         }
     }
 
     fn launch(&self, order: &LaunchOrder) -> Event {
         let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
+        if self.refused {
+            let failure = LaunchFailure::Refused { code: text("No"), message: "no".to_owned(), retryable: false };
+            return Event::LaunchFailed { cluster, claim, attempt, failure };
+        }
         if self.no_capacity {
             let sold_out = vec![(text("t.none"), text("z"))];
             return Event::LaunchFailed { cluster, claim, attempt, failure: LaunchFailure::NoCapacity { sold_out } };
@@ -265,6 +288,7 @@ impl World {
                 }
             }
             Instruction::DeleteClaim { claim, node, .. } => {
+                self.done.removed.push((Timestamp(self.now), claim.clone()));
                 seen.push(Observation::Delete(Key::Claim(claim)));
                 seen.extend(node.map(|node| Observation::Delete(Key::Node(node))));
             }
