@@ -325,7 +325,7 @@ fn machines_that_went_are_believed_when_the_cloud_does_not_list_them() {
         let (claims, nodes) = (whole.claims[..claims].to_vec(), whole.nodes[..nodes].to_vec());
         let gone = |pod: &PodRecord| pod.node.as_ref().is_some_and(|node| !nodes.iter().any(|n| n.name == *node));
         let pods = whole.pods.iter().filter(|pod| !gone(pod)).cloned().collect();
-        ClusterSnapshot { claims, nodes: nodes.clone(), pods, ..whole.clone() }
+        ClusterSnapshot { claims, nodes: nodes.clone(), pods, ..whole }
     };
     let gone = without_six(4, 4);
     assert!(quarantine(&twice(rule, &gone, &ALL[..4], 160_000)).is_none());
