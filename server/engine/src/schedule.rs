@@ -2,7 +2,7 @@
 //!
 //! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
 //! `problem` compiles the input (`axis`, `stall`, `variety`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `nodes`, `worth`); `packing` places
-//! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, `rules` for what pools opt
+//! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, with `eligible`, `rules` for what pools opt
 //! into, by the `ledger`); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
 
 mod axis;
@@ -11,6 +11,7 @@ mod bits;
 mod classes;
 mod cohorts;
 mod domains;
+mod eligible;
 mod finish;
 mod fits;
 mod foresight;

@@ -17,6 +17,7 @@ use std::hash::{Hash, Hasher};
 use anyhow::{Result, bail};
 use engine::decide;
 use engine::input::PlanningInput;
+use engine::model::MicroUsd;
 
 use self::scene::{Growth, Scene};
 use crate::proc;
@@ -62,6 +63,8 @@ struct Sample {
     plain: f64,
     unplaced: usize,
     nodes: usize,
+    /// Dollars per hour of what the plan buys.
+    cost: MicroUsd,
     /// Equal for equal plans.
     mark: u64,
 }
@@ -76,7 +79,7 @@ pub fn report(only: &str, runs: u32, small: bool) -> Result<()> {
     println!("Noise: a figure within a fifth of a bound is measured again on a quieter machine before it is believed.");
     let rest =
         if small { " schedule    check    bound  explain" } else { " 20k ms: replicas, exponent  workloads, exponent" };
-    println!("{:<46} {:>8} {:>7} {rest}  unplaced nodes plan", "feature, 1,000 pods", "CPU ms", "times");
+    println!("{:<46} {:>8} {:>7} {rest}  unplaced nodes    $/hour plan", "feature, 1,000 pods", "CPU ms", "times");
     let mut beyond = Vec::new();
     for feature in all().iter().filter(|feature| feature.name.contains(only)) {
         match row(feature, runs, small) {
@@ -118,7 +121,8 @@ fn row(feature: &Feature, runs: u32, small: bool) -> Result<(String, bool)> {
         }
     }
     let marks: Vec<String> = marks.iter().map(|mark| format!("{:04x}", mark & 0xffff)).collect();
-    line.push_str(&format!(" {:10} {:5} {}", first.unplaced, first.nodes, marks.join(" ")));
+    let dollars = first.cost.0 as f64 / 1e6;
+    line.push_str(&format!(" {:10} {:5} {dollars:9.3} {}", first.unplaced, first.nodes, marks.join(" ")));
     Ok((line, within))
 }
 
@@ -139,6 +143,7 @@ fn sample(feature: &Feature, pods: usize, growth: Growth, runs: u32) -> Result<S
         plain: median(plains),
         unplaced: first.plan.unschedulable.len(),
         nodes: first.plan.nodes.len(),
+        cost: first.report.new_cost,
         mark: hasher.finish(),
     })
 }

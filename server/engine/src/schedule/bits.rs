@@ -14,10 +14,11 @@ impl BitSet {
 
     /// Every index below `size`.
     pub(super) fn full(size: usize) -> Self {
-        (0..size).fold(Self::empty(size), |mut set, at| {
-            set.insert(at);
-            set
-        })
+        let mut words = SmallVec::from_elem(u64::MAX, size.div_ceil(64));
+        if let Some(last) = words.last_mut().filter(|_| !size.is_multiple_of(64)) {
+            *last = (1 << (size % 64)) - 1;
+        }
+        Self(words)
     }
 
     pub(super) fn insert(&mut self, at: usize) {
@@ -80,6 +81,8 @@ mod tests {
         set.remove(63);
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 64, 129]);
         assert!(set.meets(&BitSet::full(130)) && !BitSet::empty(130).meets(&set));
-        assert_eq!(BitSet::full(65).iter().count(), 65);
+        for size in [0, 1, 63, 64, 65, 128] {
+            assert!(BitSet::full(size).iter().eq(0..size), "all of {size}");
+        }
     }
 }

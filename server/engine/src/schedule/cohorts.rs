@@ -352,24 +352,7 @@ impl<'i> Packing<'_, 'i> {
     /// Whether machines with these options may count for `group`.
     pub(super) fn fit_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
         let Some(market) = &self.problem.markets[at as usize] else { return false };
-        self.fits_that_pass(group, at).into_iter().any(|theirs| self.fits.intersect(fit, theirs, market).is_some())
-    }
-
-    /// What pool `at` offers that counts for `group`, one fit per alternative of its filter.
-    pub(super) fn fits_that_pass(&mut self, group: u32, at: u32) -> Vec<FitId> {
-        let problem = self.problem;
-        let pool = &problem.input.pools[at as usize];
-        let filter = self.topology.groups[group as usize].filter.clone();
-        if filter.tolerations.as_ref().is_some_and(|own| first_barring(&pool.taints, own).is_some()) {
-            return Vec::new();
-        }
-        let Some(market) = &problem.markets[at as usize] else { return Vec::new() };
-        let mut fits: Vec<FitId> = match &filter.any_of {
-            Some(any_of) => any_of.iter().filter_map(|id| self.fits.compile(*id, at, pool, market)).collect(),
-            None => self.any_fit(at).to_vec(),
-        };
-        fits.retain(|fit| filter.keys.iter().all(|key| !self.domains_of_fit(*fit, at, *key).is_empty()));
-        fits
+        self.fits_that_pass(group, at).iter().any(|theirs| self.fits.intersect(fit, *theirs, market).is_some())
     }
 
     /// Gives pods of `class` room by choosing a larger machine for one that is to be bought anyway: what is left when no

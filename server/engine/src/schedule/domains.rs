@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::classes::{Owned, Rule};
 use super::fits::FitId;
 use super::machines::Place;
-use super::nodes::passes;
 use super::packing::{Packing, Pin, Reach, Softs, in_force};
 use super::stall::is_slot_key;
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Topology};
@@ -101,23 +100,24 @@ impl Packing<'_, '_> {
     /// How many pods the domain of `pins` gets when `left` are spread evenly over the universe of `rule`.
     fn level_share(&mut self, class: u32, rule: &WideRule, left: u32, pins: &Pins, targets: &[Pins]) -> u32 {
         let Some(own) = rule.own else { return 0 };
-        let universe = self.universe(class, own);
+        let universe = self.universe(rule.group);
         if let Rule::Spread { min_domains, .. } = self.problem.classes[class as usize].owned[own].rule
             && universe.len() < min_domains as usize
         {
             // Too few domains: the least counts as zero however full they are, so nothing can be levelled.
             return 0;
         }
-        let reachable: BTreeSet<DomainId> = targets.iter().map(|pins| pins[0].domain).collect();
-        // Domains that are not among the targets stand still, so they would be left behind: no share beyond the rule.
-        if universe.iter().any(|domain| !reachable.contains(domain)) {
-            return 0;
-        }
-        let mut counts: Vec<u64> =
-            universe.iter().map(|domain| u64::from(self.topology.tally(rule.group, *domain).matched)).collect();
+        let count_in = |domain: DomainId| u64::from(self.topology.tally(rule.group, domain).matched);
+        let mut counts: Vec<u64> = universe.iter().map(|domain| count_in(*domain)).collect();
         counts.sort_unstable();
         let level = water_level(&counts, u64::from(left));
-        let own_count = u64::from(self.topology.tally(rule.group, pins[0].domain).matched);
+        // Domains that are not among the targets stand still. Those below the level would be left behind: no share beyond
+        // the rule. Those that reach it have had their share before.
+        let stands_still = |domain: &DomainId| !targets.iter().any(|pins| pins[0].domain == *domain);
+        if universe.iter().any(|domain| stands_still(domain) && count_in(*domain) < level) {
+            return 0;
+        }
+        let own_count = count_in(pins[0].domain);
         u32::try_from(level.saturating_sub(own_count)).unwrap_or(u32::MAX)
     }
 
@@ -150,7 +150,7 @@ impl Packing<'_, '_> {
         let over: Vec<&WideRule> = rules.iter().filter(|rule| rule.key == key).collect();
         let reachable = self.reachable(class, softs, key);
         let mut ranked: Vec<(u32, i64, crate::model::Text, DomainId)> = Vec::new();
-        for domain in reachable {
+        for domain in reachable.iter().copied() {
             self.steps.take(over.len());
             if over.iter().all(|rule| self.rule_cap(class, rule, domain) > 0) {
                 // Only rules of its own say that emptier is better; what others impose says yes or no.
@@ -165,16 +165,6 @@ impl Packing<'_, '_> {
         }
         ranked.sort();
         ranked.into_iter().map(|(_, _, _, domain)| domain).collect()
-    }
-
-    /// Whether pods of `class` could be put on machines without the label `key`.
-    fn may_lack(&mut self, class: u32, softs: Softs, key: KeyId) -> bool {
-        let problem = self.problem;
-        self.rooms.iter().any(|room| room.domains[usize::from(key) - 1].is_none())
-            || problem.tiers.iter().flatten().any(|pool| {
-                let fits = self.class_fits(class, softs, *pool);
-                fits.iter().any(|fit| self.domains_of_fit(*fit, *pool, key).is_empty())
-            })
     }
 
     /// The most pods that all rules allow in the domains `pins` at this moment.
@@ -197,7 +187,7 @@ impl Packing<'_, '_> {
         }
         match self.problem.classes[class as usize].owned[own].rule {
             Rule::Spread { max_skew, min_domains, selfish, .. } => {
-                let top = max_skew + self.least(class, own, rule.group, min_domains);
+                let top = max_skew + self.least(rule.group, min_domains);
                 match selfish {
                     true => top.saturating_sub(tally.matched),
                     false if tally.matched <= top => u32::MAX,
@@ -219,11 +209,11 @@ impl Packing<'_, '_> {
     }
 
     /// The count of the least filled eligible domain; zero when there are fewer domains than `min_domains`.
-    fn least(&mut self, class: u32, own: usize, group: GroupId, min_domains: u32) -> u32 {
+    fn least(&mut self, group: GroupId, min_domains: u32) -> u32 {
         let (universe, certain) = if self.present_domains_only {
-            self.present(class, own)
+            self.present(group)
         } else {
-            let universe = self.universe(class, own);
+            let universe = self.universe(group);
             let all = universe.len();
             (universe, all)
         };
@@ -231,83 +221,6 @@ impl Packing<'_, '_> {
             return 0;
         }
         universe.iter().map(|domain| self.topology.tally(group, *domain).matched).min().unwrap_or(0)
-    }
-
-    /// Domains that a machine which counts for the rule may be in, and how many of them have one for sure. They stay the
-    /// same until a pod is placed.
-    fn present(&mut self, class: u32, own: usize) -> (Rc<[DomainId]>, usize) {
-        let asked = (class, own, self.events.len());
-        if let Some((known, found)) = &self.present
-            && *known == asked
-        {
-            return found.clone();
-        }
-        let found = self.find_present(class, own);
-        self.present = Some((asked, found.clone()));
-        found
-    }
-
-    fn find_present(&mut self, class: u32, own: usize) -> (Rc<[DomainId]>, usize) {
-        let owned = self.problem.classes[class as usize].owned[own].clone();
-        let mut certain: BTreeSet<DomainId> = self.domains_of_rooms(&owned).collect();
-        let mut possible: BTreeSet<DomainId> = BTreeSet::new();
-        for at in 0..self.cohorts.len() {
-            let (own, pool) = (self.cohorts[at].fit, self.cohorts[at].pool);
-            let Some(market) = &self.problem.markets[pool as usize] else { continue };
-            // Where the rule looks at some of the options only, it sees the domains of those.
-            let (mut domains, mut surely) = (BTreeSet::new(), false);
-            for passing in self.fits_that_pass(owned.group, pool) {
-                if let Some(both) = self.fits.intersect(own, passing, market) {
-                    surely |= both == own;
-                    domains.extend(self.domains_of_cohort(at, both, owned.key).iter().copied());
-                }
-            }
-            if surely && domains.len() == 1 {
-                certain.extend(&domains);
-            }
-            possible.extend(domains);
-        }
-        (certain.union(&possible).copied().collect(), certain.len())
-    }
-
-    fn domains_of_rooms(&self, owned: &Owned) -> impl Iterator<Item = DomainId> {
-        let filter = &self.topology.groups[owned.group as usize].filter;
-        let nodes = &self.problem.input.nodes;
-        let counts =
-            move |room: &&super::machines::Room| passes(filter, &nodes[room.node as usize], &self.fits, &self.topology);
-        self.rooms.iter().filter(counts).filter_map(move |room| room.domains[usize::from(owned.key) - 1])
-    }
-
-    /// Every domain that counts for rule `own` of `class`: of machines that are there, and of those that could be bought,
-    /// be it for others.
-    fn universe(&mut self, class: u32, own: usize) -> Rc<[DomainId]> {
-        if let Some(known) = self.universes.get(&(class, own)) {
-            return known.clone();
-        }
-        let problem = self.problem;
-        let owned = &problem.classes[class as usize].owned[own];
-        let mut domains: BTreeSet<DomainId> = self.domains_of_rooms(owned).collect();
-        for pool in problem.tiers.iter().flatten().copied() {
-            for fit in self.fits_that_pass(owned.group, pool) {
-                domains.extend(self.domains_of_fit(fit, pool, owned.key).iter());
-            }
-        }
-        let domains: Rc<[DomainId]> = domains.into_iter().collect();
-        self.universes.insert((class, own), domains.clone());
-        domains
-    }
-
-    /// Domains of `key` in which pods of `class` could be put.
-    fn reachable(&mut self, class: u32, softs: Softs, key: KeyId) -> BTreeSet<DomainId> {
-        let problem = self.problem;
-        let mut domains: BTreeSet<DomainId> =
-            self.rooms.iter().filter_map(|room| room.domains[usize::from(key) - 1]).collect();
-        for pool in problem.tiers.iter().flatten().copied() {
-            for fit in self.class_fits(class, softs, pool).iter() {
-                domains.extend(self.domains_of_fit(*fit, pool, key).iter());
-            }
-        }
-        domains
     }
 
     /// The domains of `key` that the options of `fit` could be in.

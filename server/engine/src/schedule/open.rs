@@ -62,9 +62,9 @@ impl Packing<'_, '_> {
     /// them and no limit is near.
     pub(super) fn can_always_buy(&mut self, class: u32, count: u32, softs: Softs, pins: &[Pin]) -> bool {
         let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
-        pools.into_iter().any(|pool| {
-            self.limits_are_far(pool, class, count) && self.choice_in(pool, class, 1, pins, softs).is_some()
-        })
+        pools
+            .into_iter()
+            .any(|pool| self.limits_are_far(pool, class, count) && self.sells_one(pool, class, pins, softs))
     }
 
     fn limits_are_far(&self, pool: u32, class: u32, count: u32) -> bool {
@@ -81,6 +81,36 @@ impl Packing<'_, '_> {
         limits
             .into_iter()
             .all(|(at, (left, name))| left - largest(at) > asked(name).saturating_mul(2 * i64::from(count)))
+    }
+
+    /// Whether [`Packing::choice_in`] finds a machine for one pod of `class` in a pool that is not stateful.
+    fn sells_one(&mut self, pool: u32, class: u32, pins: &[Pin], softs: Softs) -> bool {
+        let problem = self.problem;
+        let Some(market) = problem.markets[pool as usize].as_ref() else { return false };
+        if self.nodes_left[pool as usize] < 1 || self.fresh_cap(class, softs).0 == 0 {
+            return false;
+        }
+        let nothing = problem.axis.zero();
+        let request = &problem.classes[class as usize].request;
+        self.settled_fits(class, softs, pool, pins).into_iter().any(|fit| {
+            let mut slots = self.slots_by_capacity(class, fit, pool);
+            if self.ledger.wants_min_values(pool) {
+                slots = apart(slots);
+            }
+            slots.into_iter().any(|(_, slots)| {
+                let Some(fit) = self.fits.within_slots(fit, &slots, market) else { return false };
+                let options = self.fits.fit(fit);
+                let suits = |at: &usize| {
+                    self.steps.take(1);
+                    let machine = &market.machines[*at];
+                    axis::times(request, &market.rooms[*at], 1) > 0
+                        && self.within_limits(pool, machine)
+                        && machine.slots.meets(&options.slots)
+                };
+                let found = options.types.iter().find(suits).and_then(|at| u32::try_from(at).ok());
+                found.is_some_and(|at| self.flexible_count(pool, (fit, at), (&nothing, &[]), request, 1) > 0)
+            })
+        })
     }
 
     /// The best machine that pool `pool` has for `class`.
@@ -309,9 +339,8 @@ impl Packing<'_, '_> {
         })
     }
 
-    /// The least price of anything with room for a pod of `class` in the domain `pin`: a rank for domains that are filled
-    /// alike.
-    pub(super) fn domain_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
+    /// [`Packing::domain_price`], looked for.
+    pub(super) fn find_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
         let problem = self.problem;
         let mut least = i64::MAX;
         for pool in problem.tiers.iter().flatten().copied() {

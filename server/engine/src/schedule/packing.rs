@@ -12,11 +12,13 @@ use smallvec::SmallVec;
 
 use super::bits::BitSet;
 use super::classes::{Class, Owned, Rule};
+use super::eligible::Known;
 use super::fits::{FitId, FitTable, ReqId};
 use super::ledger::Ledger;
 use super::machines::{Cohort, Event, HostTallies, Room};
 use super::nodes::passes;
 use super::problem::{Problem, Start};
+use super::rules::KnownZones;
 use super::steps::Steps;
 use super::topology::{DomainId, KeyId, Topology};
 use crate::model::{Text, Toleration};
@@ -63,8 +65,6 @@ pub(super) enum Reach {
 
 type OpenRooms<'i> = FxHashMap<(SmallVec<[ReqId; 1]>, &'i [Toleration]), Rc<BitSet>>;
 type ClassFits = Rc<[FitId]>;
-/// Class, rule and number of events; domains that are possible, and how many of them are certain.
-type Present = ((u32, usize, usize), (Rc<[DomainId]>, usize));
 
 /// The state of one packing.
 #[derive(Debug)]
@@ -97,9 +97,8 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) open_rooms: OpenRooms<'i>,
     pub(super) class_fits: FxHashMap<(u32, Softs, u32, bool), ClassFits>,
     pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
-    pub(super) universes: FxHashMap<(u32, usize), Rc<[DomainId]>>,
-    /// The domains that were present for a rule of a class when there were so many events.
-    pub(super) present: Option<Present>,
+    pub(super) known: Known,
+    pub(super) zones: KnownZones,
     /// Cohorts that may have room for somebody, by index.
     pub(super) live: Vec<u32>,
     /// Classes in the order in which they are served, with the pods that wait; those from `line_at` on are still to come.
@@ -143,8 +142,8 @@ impl<'p, 'i> Packing<'p, 'i> {
             open_rooms: FxHashMap::default(),
             class_fits: FxHashMap::default(),
             fit_domains: FxHashMap::default(),
-            universes: FxHashMap::default(),
-            present: None,
+            known: Known::default(),
+            zones: KnownZones::default(),
             live: Vec::new(),
             line: Vec::new(),
             line_at: 0,

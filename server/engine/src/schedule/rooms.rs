@@ -5,7 +5,6 @@ use super::bits::BitSet;
 use super::machines::{Event, Place, ports_free};
 use super::nodes::{node_satisfies, tolerates_cordon};
 use super::packing::{Packing, Pin, Softs};
-use super::topology::ABSENT;
 use crate::model::Node;
 use crate::model::taints::{discouraged, first_barring};
 
@@ -40,15 +39,18 @@ impl Packing<'_, '_> {
         if self.rooms.is_empty() {
             return 0;
         }
-        let open = self.open_rooms(class);
-        let each = self.problem.classes[class as usize].constraints();
+        let needs = &self.problem.classes[class as usize];
         let mut left = most;
-        for at in open.iter() {
+        for at in self.roomy(class, pins).iter() {
             if left == 0 {
                 break;
             }
-            self.steps.take(each);
-            let count = self.room_for(class, at, left, pins, softs);
+            self.steps.take(needs.constraints());
+            if axis::times(&needs.request, &self.rooms[at].free, 1) == 0 {
+                self.note_full(class, at);
+                continue;
+            }
+            let count = self.room_for(class, at, left, softs);
             if count > 0 {
                 self.put_in_room(class, at, count);
                 left -= count;
@@ -58,13 +60,12 @@ impl Packing<'_, '_> {
     }
 
     /// How many pods of `class` room `at` takes.
-    fn room_for(&self, class: u32, at: usize, most: u32, pins: &[Pin], softs: Softs) -> u32 {
+    fn room_for(&self, class: u32, at: usize, most: u32, softs: Softs) -> u32 {
         let problem = self.problem;
         let needs = &problem.classes[class as usize];
         let room = &self.rooms[at];
         let count = axis::times(&needs.request, &room.free, most);
-        let there = |pin: &Pin| room.domains[usize::from(pin.key) - 1] == (pin.domain != ABSENT).then_some(pin.domain);
-        if count == 0 || !pins.iter().all(there) {
+        if count == 0 {
             return 0;
         }
         let shape = &problem.input.shapes[needs.shape as usize];

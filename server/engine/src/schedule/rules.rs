@@ -1,6 +1,9 @@
 //! Rules beyond resources and labels that decide what a pool may open: capacity types, opt-in annotations, `minValues`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use super::axis;
 use super::bits::BitSet;
@@ -12,6 +15,17 @@ use super::variety::Flexibility;
 use crate::input::MinValuesPolicy;
 use crate::model::labels::{ARCH, CAPACITY_TYPE};
 use crate::model::{CapacityType, MicroUsd, Operator, Requirement, Text};
+
+/// Zones by name, each with a price.
+type Zones = Rc<[(Text, MicroUsd)]>;
+
+/// Zones that were looked for before; pods that are placed change none.
+#[derive(Debug, Default)]
+pub(super) struct KnownZones {
+    /// By class and fit, and whether `PreferNoSchedule` taints are kept clear of.
+    usable: FxHashMap<(u32, FitId, bool), Zones>,
+    with_room: FxHashMap<(u32, FitId), Zones>,
+}
 
 impl Packing<'_, '_> {
     /// `fit` under the opt-in rules that depend on the pod alone: safe architectures.
@@ -121,16 +135,13 @@ impl Packing<'_, '_> {
         }
         let market = problem.markets[at as usize].as_ref()?;
         let offered = self.zones_with_room(class, fit, market);
-        let usable = if self.looks_beyond(class) {
-            offered.keys().cloned().collect()
-        } else {
-            self.usable_zones(class, fit, at, market)
-        };
-        let least = usable.iter().map(|zone| self.ledger.in_zone(at, zone)).min().unwrap_or(0);
-        let level = offered.into_iter().filter(|(zone, _)| self.ledger.in_zone(at, zone) <= least);
-        let (zone, _) = level.min_by_key(|(zone, price)| (self.ledger.in_zone(at, zone), *price, zone.clone()))?;
+        let usable = if self.looks_beyond(class) { offered.clone() } else { self.usable_zones(class, fit, at, market) };
+        let count = |zone: &Text| self.ledger.in_zone(at, zone);
+        let least = usable.iter().map(|(zone, _)| count(zone)).min().unwrap_or(0);
+        let level = offered.iter().filter(|(zone, _)| count(zone) <= least);
+        let (zone, _) = level.min_by_key(|(zone, price)| (count(zone), *price, zone))?;
         let mut slots = BitSet::empty(market.slots.len());
-        market.slots.iter().enumerate().filter(|(_, slot)| slot.zone == zone).for_each(|(slot, _)| slots.insert(slot));
+        market.slots.iter().enumerate().filter(|(_, slot)| slot.zone == *zone).for_each(|(slot, _)| slots.insert(slot));
         self.fits.within_slots(fit, &slots, market)
     }
 
@@ -141,34 +152,48 @@ impl Packing<'_, '_> {
     }
 
     /// Zones in which pods of `class` could run on machines of the pool bought as those of `fit` are, whatever other pods
-    /// say.
-    fn usable_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> BTreeSet<Text> {
+    /// say, each with some price.
+    fn usable_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> Zones {
+        let asked = (class, fit, self.avoid_discouraged);
+        if let Some(known) = self.zones.usable.get(&asked) {
+            return known.clone();
+        }
         let kinds: BTreeSet<CapacityType> =
             self.slots_of_fit(fit).iter().map(|slot| market.slots[slot].capacity_type).collect();
         let mut slots = BitSet::empty(market.slots.len());
         let same = |slot: &usize| kinds.contains(&market.slots[*slot].capacity_type);
         (0..market.slots.len()).filter(same).for_each(|slot| slots.insert(slot));
-        let mut zones = BTreeSet::new();
+        let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
         for fit in self.class_fits(class, super::packing::Softs::default(), at).iter() {
             if let Some(fit) = self.fits.within_slots(*fit, &slots, market) {
-                zones.extend(self.zones_with_room(class, fit, market).into_keys());
+                zones.extend(self.zones_with_room(class, fit, market).iter().cloned());
             }
         }
+        let zones: Zones = zones.into_iter().collect();
+        self.zones.usable.insert(asked, zones.clone());
         zones
     }
 
     /// Zones in which some option of `fit` with room for a pod of `class` is offered, each with the least price.
-    fn zones_with_room(&self, class: u32, fit: FitId, market: &Market) -> BTreeMap<Text, MicroUsd> {
+    fn zones_with_room(&mut self, class: u32, fit: FitId, market: &Market) -> Zones {
+        if let Some(known) = self.zones.with_room.get(&(class, fit)) {
+            return known.clone();
+        }
         let options = self.fits.fit(fit);
         let request = &self.problem.classes[class as usize].request;
-        let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
+        let mut least: Vec<Option<MicroUsd>> = vec![None; market.slots.len()];
         let roomy = options.types.iter().filter(|kind| axis::fits(request, &market.rooms[*kind]));
-        for machine in roomy.map(|kind| &market.machines[kind]) {
-            for (slot, price) in machine.prices.iter().filter(|(slot, _)| options.slots.contains(usize::from(*slot))) {
-                let least = zones.entry(market.slots[usize::from(*slot)].zone.clone()).or_insert(*price);
-                *least = (*least).min(*price);
-            }
+        for (slot, price) in roomy.flat_map(|kind| &market.machines[kind].prices) {
+            let known = &mut least[usize::from(*slot)];
+            *known = Some(known.map_or(*price, |known| known.min(*price)));
         }
+        let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
+        for (slot, price) in options.slots.iter().filter_map(|slot| Some((slot, least[slot]?))) {
+            let known = zones.entry(market.slots[slot].zone.clone()).or_insert(price);
+            *known = (*known).min(price);
+        }
+        let zones: Zones = zones.into_iter().collect();
+        self.zones.with_room.insert((class, fit), zones.clone());
         zones
     }
 

@@ -13,6 +13,8 @@ use crate::model::{Text, Toleration};
 pub(super) type GroupId = u32;
 pub(super) type KeyId = u16;
 pub(super) type DomainId = u32;
+/// A key and a [`NodeFilter`]: groups that have both in common count over the same machines and domains.
+pub(super) type ScopeId = u32;
 
 /// The domain of machines that lack the label: anti-affinity bars nobody there, and no other rule lets anybody in.
 pub(super) const ABSENT: DomainId = DomainId::MAX;
@@ -64,6 +66,9 @@ pub(super) struct Topology {
     totals: Vec<u32>,
     /// For each group, whether a hard rule looks at it.
     hard: Vec<bool>,
+    /// For each group, which machines count under which key.
+    scopes: Vec<ScopeId>,
+    scope_ids: FxHashMap<(KeyId, NodeFilter), ScopeId>,
 }
 
 impl Topology {
@@ -121,11 +126,18 @@ impl Topology {
             self.meant_by[subject as usize].push(id);
         }
         self.group_ids.insert(spec.clone(), id);
+        let next = u32::try_from(self.scope_ids.len()).unwrap_or(u32::MAX);
+        self.scopes.push(*self.scope_ids.entry((spec.key, spec.filter.clone())).or_insert(next));
         self.groups.push(spec);
         self.tallies.push(Vec::new());
         self.totals.push(0);
         self.hard.push(false);
         id
+    }
+
+    /// The scope of `group`.
+    pub(super) fn scope(&self, group: GroupId) -> ScopeId {
+        self.scopes[group as usize]
     }
 
     /// Notes that a hard rule looks at `group`.

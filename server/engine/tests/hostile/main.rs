@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::collections::BTreeMap;
+
 use engine::decide;
 use engine::input::STEP_LIMIT;
 use engine::plan::ReasonCode;
@@ -65,4 +67,18 @@ fn the_default_limit_is_far_from_ordinary_inputs() {
         assert!(scheduled.not_reached.is_empty() && scheduled.cut_off.is_empty());
         assert!(scheduled.plan.unschedulable.is_empty());
     }
+}
+
+/// Filled one pod at a time in turns, the zones would take some 60 steps for each pod: every kind of machine is looked at.
+#[test]
+fn a_spread_over_zones_takes_steps_for_its_domains_and_not_for_its_pods() {
+    let mut input = world::spread_over_zones(6_000);
+    input.policy.step_limit = 10_000;
+    let scheduled = schedule_within(&input, &mut Memo::default());
+    assert!(scheduled.not_reached.is_empty() && scheduled.cut_off.is_empty(), "the steps suffice");
+    let mut by_zone: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in &scheduled.plan.nodes {
+        *by_zone.entry(&node.zones[0]).or_default() += node.pods.len();
+    }
+    assert_eq!(by_zone, BTreeMap::from([("a", 2_000), ("b", 2_000), ("c", 2_000)]));
 }

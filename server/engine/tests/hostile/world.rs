@@ -7,7 +7,7 @@ use engine::model::resources::{CPU, MEMORY, PODS};
 use engine::model::{
     CapacityType, Catalogue, InstanceType, LabelSelector, Labels, MicroUsd, NodePool, NodeSelectorTerm, Offering,
     Operator, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Resources, SelectorOperator,
-    SelectorTerm, Text, Weighted,
+    SelectorTerm, SpreadConstraint, Text, Weighted,
 };
 
 const GIB: i64 = 1 << 30;
@@ -24,6 +24,24 @@ pub fn input(pods: usize, terms: usize) -> PlanningInput {
         pools: vec![pool()],
         ..PlanningInput::default()
     }
+}
+
+/// So many replicas of one workload, spread over the zones with a `maxSkew` of 1.
+pub fn spread_over_zones(pods: usize) -> PlanningInput {
+    let mut input = input(pods, 0);
+    input.shapes.truncate(1);
+    input.label_sets.truncate(1);
+    input.pods.iter_mut().for_each(|pod| (pod.shape, pod.labels) = (0, 0));
+    input.shapes[0].spread.push(SpreadConstraint {
+        topology_key: ZONE.into(),
+        max_skew: 1,
+        min_domains: None,
+        hard: true,
+        selector: near("a0", ZONE).selector,
+        honor_node_affinity: true,
+        honor_node_taints: false,
+    });
+    input
 }
 
 fn pod(at: usize, name: &str) -> Pod {
