@@ -41,10 +41,14 @@ pub(super) fn shortage(asked: &Resources, room: &Resources) -> Vec<(Text, i64)> 
 
 /// How far `room` is from `asked`: the largest share of any amount that is missing, in millionths.
 pub(super) fn distance(asked: &Resources, room: &Resources) -> i64 {
-    let share = |(name, amount): (&Text, i64)| {
-        let missing = amount - room.get(name).max(0);
-        let share = i128::from(missing) * 1_000_000 / i128::from(amount.max(1));
-        if amount > 0 && missing > 0 { i64::try_from(share).unwrap_or(i64::MAX) } else { 0 }
-    };
-    asked.iter().map(share).max().unwrap_or(0)
+    asked.iter().map(|(name, amount)| missing_share(amount, room.get(name))).max().unwrap_or(0)
+}
+
+/// The share of `asked` that is missing where there is `room`, in millionths.
+pub(super) fn missing_share(asked: i64, room: i64) -> i64 {
+    let missing = asked - room.max(0);
+    if asked <= 0 || missing <= 0 {
+        return 0;
+    }
+    i64::try_from(i128::from(missing) * 1_000_000 / i128::from(asked)).unwrap_or(i64::MAX)
 }

@@ -13,7 +13,7 @@ use crate::model::resources::NODES;
 use crate::model::{HostPort, MicroUsd, NotReady, Requirement, Requirements, Taint, Text};
 
 use super::ask::{Ask, Waiver};
-use super::catalogue::{distance, shortage};
+use super::catalogue::shortage;
 use super::market::Market;
 use super::topology::{Barrier, Site, Topology};
 use super::world::World;
@@ -162,14 +162,6 @@ pub(super) fn excess(world: &World<'_>, pool: u32, t: u32) -> Vec<(Text, i64)> {
     over.filter(|(_, over)| *over > 0).collect()
 }
 
-/// Whether a machine of the type keeps the limits of `pool`.
-pub(super) fn keeps_limits(world: &World<'_>, pool: u32, t: u32) -> bool {
-    let nodepool = &world.input.pools[pool as usize];
-    let capacity = &nodepool.catalogue.types[t as usize].capacity;
-    let mut limited = nodepool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
-    limited.all(|(name, _)| capacity.get(name) <= world.left(pool, name).unwrap_or(0))
-}
-
 /// The type of `types` that comes nearest to carrying `ask`, and what it misses.
 pub(super) fn nearest_type(
     world: &World<'_>,
@@ -177,8 +169,8 @@ pub(super) fn nearest_type(
     pool: u32,
     types: &[u32],
 ) -> Option<(u32, Vec<(Text, i64)>)> {
-    let freed = world.freed(pool);
-    let asked = &ask.shape.requests;
-    let nearest = types.iter().copied().min_by_key(|&t| distance(asked, &freed[t as usize].room))?;
-    Some((nearest, shortage(asked, &freed[nearest as usize].room)))
+    let (free, requests) = (world.free_room(pool), &ask.shape.requests);
+    let asked = free.asked(requests);
+    let nearest = types.iter().copied().min_by_key(|&t| asked.distance(t))?;
+    Some((nearest, shortage(requests, &free.types[nearest as usize].room)))
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
-use crate::model::{CapacityType, InstanceType, MicroUsd, NodePool, Offering, Requirements, Text};
+use crate::model::{CapacityType, InstanceType, MicroUsd, NodePool, Offering, Requirement, Requirements, Text};
 use crate::plan::PlannedNode;
 
 use super::ask::{Ask, Waiver};
@@ -41,6 +41,18 @@ pub(super) struct Manner {
     share: bool,
     waits: bool,
     joins: bool,
+}
+
+/// What requirements say about offerings, looked up once for all of them.
+#[derive(Debug)]
+pub(super) struct Wanted<'m> {
+    merged: &'m Requirements,
+    zone: Option<&'m Requirement>,
+    kind: Option<&'m Requirement>,
+    /// Labels of offerings that must be there.
+    present: Vec<&'m Text>,
+    /// Whether spot is allowed.
+    spot: bool,
 }
 
 /// How a pod meets the offerings of one pool.
@@ -84,16 +96,28 @@ impl<'w> Market<'w> {
         self.ceilings && most.is_some_and(|most| instance.capacity.get(CPU) > most.saturating_mul(1000))
     }
 
-    /// Why `offering` is not open under `merged`; `None` when it is.
-    pub(super) fn closed(&self, instance: &InstanceType, offering: &Offering, merged: &Requirements) -> Option<Closed> {
-        let allowed = |key: &str, value: &str| merged.get(key).is_none_or(|r| r.has(value));
-        if !allowed(ZONE, &offering.zone) {
+    /// What `merged` says about the offerings of this pool.
+    pub(super) fn wanted<'m>(&self, merged: &'m Requirements) -> Wanted<'m>
+    where
+        'w: 'm,
+    {
+        let (zone, kind) = (merged.get(ZONE), merged.get(CAPACITY_TYPE));
+        let present = |key: &&Text| merged.get(key).is_some_and(|r| !r.allows_absence());
+        let present = self.pool().catalogue.offering_keys.iter().filter(present).collect();
+        let spot = kind.is_none_or(|r| r.has(CapacityType::Spot.as_str()));
+        Wanted { merged, zone, kind, present, spot }
+    }
+
+    /// Why `offering` is not open to those who want `wanted`; `None` when it is.
+    pub(super) fn closed(&self, instance: &InstanceType, offering: &Offering, wanted: &Wanted<'_>) -> Option<Closed> {
+        let allowed = |requirement: Option<&Requirement>, value: &str| requirement.is_none_or(|r| r.has(value));
+        if !allowed(wanted.zone, &offering.zone) {
             return Some(Closed::Zone);
         }
-        if !allowed(CAPACITY_TYPE, offering.capacity_type.as_str()) {
+        if !allowed(wanted.kind, offering.capacity_type.as_str()) {
             return Some(Closed::CapacityType);
         }
-        if !self.labels_agree(instance, offering, merged) {
+        if !labels_agree(instance, offering, wanted) {
             return Some(Closed::Label);
         }
         if self.stock && !offering.available {
@@ -106,14 +130,7 @@ impl<'w> Market<'w> {
         if self.ceilings && self.too_dear(instance, offering.price) {
             return Some(Closed::Price);
         }
-        self.closed_by_share(instance, offering.capacity_type, merged)
-    }
-
-    fn labels_agree(&self, instance: &InstanceType, offering: &Offering, merged: &Requirements) -> bool {
-        let stated = offering.labels.iter().all(|(key, value)| merged.get(key).is_none_or(|r| r.has(value)));
-        let unstated = |key: &Text| !offering.labels.contains_key(key) && instance.labels.get(key).is_none();
-        let keys = &self.pool().catalogue.offering_keys;
-        stated && keys.iter().filter(|key| unstated(key)).all(|key| merged.get(key).is_none_or(|r| r.allows_absence()))
+        self.closed_by_share(instance, offering.capacity_type, wanted.spot)
     }
 
     fn too_dear(&self, instance: &InstanceType, price: MicroUsd) -> bool {
@@ -123,9 +140,8 @@ impl<'w> Market<'w> {
         rules.max_node_price.is_some_and(|most| price > most) || rules.max_price_per_vcpu.is_some_and(per_vcpu)
     }
 
-    fn closed_by_share(&self, instance: &InstanceType, kind: CapacityType, merged: &Requirements) -> Option<Closed> {
+    fn closed_by_share(&self, instance: &InstanceType, kind: CapacityType, spot: bool) -> Option<Closed> {
         let kept_off = self.share && !self.joins && self.fleet.refuses_spot(self.pool(), instance.capacity.get(CPU));
-        let spot = merged.get(CAPACITY_TYPE).is_none_or(|r| r.has(CapacityType::Spot.as_str()));
         match kind {
             CapacityType::Spot if kept_off => Some(Closed::SpotShare),
             CapacityType::OnDemand if self.wait.is_some() && spot && !kept_off => Some(Closed::SpotWait),
@@ -137,20 +153,28 @@ impl<'w> Market<'w> {
     pub(super) fn open(&self, merged: &Requirements) -> Rc<[Vec<u32>]> {
         let Self { stock, ceilings, share, joins, .. } = *self;
         let manner = Manner { stock, ceilings, share, waits: self.wait.is_some(), joins };
-        let open = |instance: &InstanceType, offering: &Offering| self.closed(instance, offering, merged).is_none();
+        let wanted = self.wanted(merged);
+        let open = |instance: &InstanceType, offering: &Offering| self.closed(instance, offering, &wanted).is_none();
         self.world.sales((self.pool, merged, manner), open)
     }
 
     /// Why none of the offerings of these types is open, counted.
     pub(super) fn why_closed(&self, types: &[u32], merged: &Requirements) -> BTreeMap<Closed, usize> {
+        let wanted = self.wanted(merged);
         let mut counts = BTreeMap::new();
         for instance in types.iter().map(|&at| &self.pool().catalogue.types[at as usize]) {
-            for closed in instance.offerings.iter().filter_map(|offering| self.closed(instance, offering, merged)) {
+            for closed in instance.offerings.iter().filter_map(|offering| self.closed(instance, offering, &wanted)) {
                 *counts.entry(closed).or_insert(0) += 1;
             }
         }
         counts
     }
+}
+
+fn labels_agree(instance: &InstanceType, offering: &Offering, wanted: &Wanted<'_>) -> bool {
+    let stated = offering.labels.iter().all(|(key, value)| wanted.merged.get(key).is_none_or(|r| r.has(value)));
+    let there = |key: &&Text| offering.labels.contains_key(*key) || instance.labels.get(key).is_some();
+    stated && wanted.present.iter().all(there)
 }
 
 /// Milliseconds for which on-demand stays closed to `ask` in `pool` (`spot-fallback-after`); `None` when it is open.

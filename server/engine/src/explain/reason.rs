@@ -223,8 +223,8 @@ impl Speaker<'_> {
     /// The smallest type that would be large enough but is refused by labels, and who refuses it.
     fn larger_elsewhere(&self, types: &[u32]) -> Option<String> {
         let catalogue = &self.nodepool().catalogue;
-        let freed = self.world.freed(self.pool);
-        let enough = |t: &u32| self.ask.shape.requests.fits(&freed[*t as usize].room) && !types.contains(t);
+        let asked = self.world.free_room(self.pool).asked(&self.ask.shape.requests);
+        let enough = |t: &u32| asked.fits(*t) && !types.contains(t);
         let all = 0..u32::try_from(catalogue.types.len()).unwrap_or(u32::MAX);
         let t = all.filter(enough).min_by_key(|&t| (catalogue.types[t as usize].capacity.get(CPU), t))?;
         let labels = &catalogue.types[t as usize].labels;
@@ -303,7 +303,7 @@ impl Speaker<'_> {
     }
 
     fn limits(&self, types: &[u32]) -> String {
-        let Some(&smallest) = types.iter().min_by_key(|&&t| (over(self.world, self.pool, t), t)) else {
+        let Some(&smallest) = types.iter().min_by_key(|&&t| (self.world.over(self.pool, t), t)) else {
             return "its limits are used up".to_owned();
         };
         let pool = self.nodepool();
@@ -324,13 +324,6 @@ impl Speaker<'_> {
         let nodes = living(self.world.input, pool).count();
         format!("{} (it has {} and {} planned)", parts.join("; "), count(nodes, "node"), planned)
     }
-}
-
-/// Sum of what a machine of the type would exceed the limits by, as a share of each limit in millionths.
-pub(super) fn over(world: &World<'_>, pool: u32, t: u32) -> i128 {
-    let limits = &world.input.pools[pool as usize].limits;
-    let share = |(name, by): &(Text, i64)| i128::from(*by) * 1_000_000 / i128::from(limits.get(name).max(1));
-    excess(world, pool, t).iter().map(share).sum()
 }
 
 /// A term without expressions matches nothing.

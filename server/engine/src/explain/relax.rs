@@ -2,6 +2,7 @@
 
 mod sentence;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use crate::model::resources::PODS;
@@ -63,7 +64,51 @@ fn fits_by(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> bool {
     let requests = &ask.shape.requests;
     world.open_pools().any(|(pool, _)| could_launch(world, ask, topology, pool))
         || nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, topology, at).is_none())
-        || planned.any(|at| requests.fits(world.most_room(at)) && planned_takes(world, ask, topology, at))
+        || planned.any(|at| joins_planned(world, ask, topology, at))
+}
+
+/// Where `ask` finds a place as it is: what need not be asked again when one pool alone changes.
+#[derive(Debug)]
+struct Before {
+    /// Pools that would launch for it.
+    pools: Vec<u32>,
+    /// Whether an existing node takes it.
+    node: bool,
+    /// Pools of which a planned node takes it.
+    planned: BTreeSet<u32>,
+}
+
+impl Before {
+    fn of(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, obstacles: &[(u32, Blocked)]) -> Self {
+        let free = |pool: &u32| !obstacles.iter().any(|(of, _)| of == pool);
+        let mut nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
+        let requests = &ask.shape.requests;
+        let mut planned = BTreeSet::new();
+        for (at, node) in (0_u32..).zip(&world.plan.nodes) {
+            if !planned.contains(&node.pool) && joins_planned(world, ask, topology, at) {
+                planned.insert(node.pool);
+            }
+        }
+        Self {
+            pools: world.open_pools().map(|(pool, _)| pool).filter(free).collect(),
+            node: nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, topology, at).is_none()),
+            planned,
+        }
+    }
+
+    /// Whether `relaxed`, which differs from the ask in what it waives of `pool` alone, finds a place.
+    fn fits_with(&self, world: &World<'_>, relaxed: &Ask<'_>, topology: &Topology, pool: u32) -> bool {
+        let mut planned = (0_u32..).zip(&world.plan.nodes).filter(|(_, node)| node.pool == pool);
+        self.node
+            || self.pools.iter().any(|of| *of != pool)
+            || self.planned.iter().any(|of| *of != pool)
+            || could_launch(world, relaxed, topology, pool)
+            || planned.any(|(at, _)| joins_planned(world, relaxed, topology, at))
+    }
+}
+
+fn joins_planned(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> bool {
+    ask.shape.requests.fits(world.most_room(at)) && planned_takes(world, ask, topology, at)
 }
 
 /// What bars `ask` from each pool that would not launch for it.
@@ -80,10 +125,17 @@ pub(super) fn fits_if(
     obstacles: &[(u32, Blocked)],
 ) -> Vec<String> {
     let singles = candidates(world, ask, topology, obstacles);
+    let before = OnceCell::new();
     let mut sentences = Vec::new();
     for one in &singles {
         let Some(relaxed) = one.apply(world, ask) else { continue };
-        if fits(world, &relaxed) {
+        let fits = match one.only_pool() {
+            Some(pool) => before
+                .get_or_init(|| Before::of(world, ask, topology, obstacles))
+                .fits_with(world, &relaxed, topology, pool),
+            None => fits(world, &relaxed),
+        };
+        if fits {
             sentences.extend(one.sentence(world, ask).map(|what| format!("fits if {what}")));
         }
     }
@@ -102,13 +154,22 @@ fn pairs(world: &World<'_>, ask: &Ask<'_>, singles: &BTreeSet<Relaxation>) -> Ve
     for one in singles {
         let Some(without_one) = one.apply(world, ask) else { continue };
         let topology = Topology::of(world, &without_one);
-        for other in candidates(world, &without_one, &topology, &obstacles(world, &without_one, &topology)) {
+        let obstacles = obstacles(world, &without_one, &topology);
+        let before = OnceCell::new();
+        for other in candidates(world, &without_one, &topology, &obstacles) {
             let pair = if *one < other { (one.clone(), other.clone()) } else { (other.clone(), one.clone()) };
             if tried.len() >= MOST_IN_PAIRS * MOST_IN_PAIRS || !tried.insert(pair.clone()) {
                 continue;
             }
             let Some(without_both) = other.apply(world, &without_one) else { continue };
-            if !fits(world, &without_both) {
+            let fits =
+                match other.only_pool() {
+                    Some(pool) => before
+                        .get_or_init(|| Before::of(world, &without_one, &topology, &obstacles))
+                        .fits_with(world, &without_both, &topology, pool),
+                    None => fits(world, &without_both),
+                };
+            if !fits {
                 continue;
             }
             let Some(without_second) = pair.1.apply(world, ask) else { continue };
@@ -231,6 +292,24 @@ fn suited(
 }
 
 impl Relaxation {
+    /// The pool that it changes, where it changes nothing else: no count of a topology rule, no other pool, no existing
+    /// node.
+    fn only_pool(&self) -> Option<u32> {
+        match self {
+            Self::Waive(
+                Waiver::Ready(pool)
+                | Waiver::Limits(pool)
+                | Waiver::MinValues(pool)
+                | Waiver::Ceilings(pool)
+                | Waiver::SpotWait(pool)
+                | Waiver::SpotShare(pool)
+                | Waiver::Stock(pool)
+                | Waiver::Label(pool, _),
+            ) => Some(*pool),
+            _ => None,
+        }
+    }
+
     /// `ask` without it; `None` when nothing would change.
     fn apply<'a>(&self, world: &World<'_>, ask: &Ask<'a>) -> Option<Ask<'a>> {
         let mut relaxed = ask.clone();

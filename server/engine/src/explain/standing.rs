@@ -4,7 +4,9 @@ use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, ZONE};
 use crate::model::requirements::label_satisfies;
 use crate::model::resources::ATTACHABLE_VOLUMES_PREFIX;
 use crate::model::taints::first_barring;
-use crate::model::{Effect, HostPort, Node, NodeStage, Operator, Requirement, Requirements, Resources, Taint, Text};
+use crate::model::{
+    Effect, HostPort, InstanceType, Node, NodeStage, Operator, Requirement, Requirements, Resources, Taint, Text,
+};
 use crate::plan::{PlannedNode, ReasonCode};
 
 use super::ask::{Alternative, Ask};
@@ -113,7 +115,7 @@ fn option_takes(market: &Market<'_>, ask: &Ask<'_>, at: u32, t: u32, merged: &Re
     ask.shape.requests.iter().all(enough)
         && !ask.shape.host_ports.iter().any(|own| freed.ports.iter().any(|(port, _)| own.conflicts_with(port)))
         && attaches_planned(&instance.allocatable, load, ask)
-        && instance.offerings.iter().any(|offering| market.closed(instance, offering, merged).is_none())
+        && any_open(market, instance, merged)
 }
 
 fn zone_admitted(world: &World<'_>, topology: &Topology, at: u32, zone: &Text) -> bool {
@@ -160,4 +162,9 @@ fn attaches_planned(allocatable: &Resources, load: &Load, ask: &Ask<'_>) -> bool
         let all = load.attached.union(&ask.volumes.attachments.iter().cloned().collect()).filter(of_driver).count();
         !allocatable.contains(&limit) || i64::try_from(all).unwrap_or(i64::MAX) <= allocatable.get(&limit)
     })
+}
+
+fn any_open(market: &Market<'_>, instance: &InstanceType, merged: &Requirements) -> bool {
+    let wanted = market.wanted(merged);
+    instance.offerings.iter().any(|offering| market.closed(instance, offering, &wanted).is_none())
 }

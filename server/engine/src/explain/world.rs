@@ -3,18 +3,20 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
+use crate::model::offering::SharedCatalogue;
 use crate::model::resources::NODES;
 use crate::model::{
     HostPort, InstanceType, Node, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements, Resources, Text,
 };
 use crate::plan::{Plan, PlannedNode};
 
-use super::daemons;
+use super::daemons::{self, FreeRoom};
 use super::market::Manner;
 
 /// A machine that pods live on.
@@ -59,9 +61,15 @@ pub(super) struct PoolView {
     pub base: Requirements,
     /// What its nodes use of its limits, planned ones by their largest option.
     pub used: Resources,
-    /// Whether each type satisfies the pool, and what pods find free on it. Computed when first asked for.
-    pub free: OnceCell<Vec<daemons::Freed>>,
+    /// What pods find free on each type. Computed when first asked for, as all that follows.
+    free: OnceCell<Rc<FreeRoom>>,
+    /// By type, whether a machine keeps the limits, and the sum of what it would exceed them by, as a share of each limit in
+    /// millionths.
+    over: OnceCell<Vec<(bool, i128)>>,
 }
+
+/// Pools that sell one catalogue and get the same DaemonSets share what is free.
+type FreeRooms = Vec<(SharedCatalogue, daemons::Ways, Rc<FreeRoom>)>;
 
 /// Open offerings, by type, of a pool under requirements as a pod of some kind meets them; looked up, never walked through.
 type Sales = FxHashMap<(u32, Requirements, Manner), Rc<[Vec<u32>]>>;
@@ -90,6 +98,8 @@ pub(super) struct World<'a> {
     most: OnceCell<Vec<Resources>>,
     matches: RefCell<Matches>,
     sales: RefCell<Sales>,
+    free: RefCell<FreeRooms>,
+    amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
 }
 
 impl<'a> World<'a> {
@@ -112,6 +122,8 @@ impl<'a> World<'a> {
             most: OnceCell::new(),
             matches: RefCell::default(),
             sales: RefCell::default(),
+            free: RefCell::default(),
+            amounts: RefCell::default(),
         };
         for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
             *world.drawn.entry(reservation).or_insert(0) += 1;
@@ -182,10 +194,75 @@ impl<'a> World<'a> {
         &self.most.get_or_init(|| self.plan.nodes.iter().zip(&self.planned).map(most).collect())[planned as usize]
     }
 
-    /// What the type offers to pods of `pool`, its DaemonSets taken off.
+    /// What each type offers to pods of `pool`, its DaemonSets taken off.
     pub(super) fn freed(&self, pool: u32) -> &[daemons::Freed] {
-        let view = &self.pools[pool as usize];
-        view.free.get_or_init(|| daemons::free_of_daemons(self.input, &self.input.pools[pool as usize], &view.base))
+        &self.free_room(pool).types
+    }
+
+    /// The same, ready for comparisons.
+    pub(super) fn free_room(&self, pool: u32) -> &Rc<FreeRoom> {
+        self.pools[pool as usize].free.get_or_init(|| self.find_free_room(pool))
+    }
+
+    fn find_free_room(&self, at: u32) -> Rc<FreeRoom> {
+        let pool = &self.input.pools[at as usize];
+        let ways = daemons::ways_onto(self.input, pool, &self.pools[at as usize].base);
+        let mut known = self.free.borrow_mut();
+        let mut alike = known.iter().filter(|(of, by, _)| Arc::ptr_eq(of, &pool.catalogue) && *by == ways);
+        if let Some((_, _, free)) = alike.next() {
+            return Rc::clone(free);
+        }
+        let free = Rc::new(daemons::free_of_daemons(self.input, &pool.catalogue, &ways));
+        known.push((Arc::clone(&pool.catalogue), ways, Rc::clone(&free)));
+        free
+    }
+
+    /// Every amount of `name` that is free on a type, a node or a planned node, and 0; ascending.
+    pub(super) fn free_amounts(&self, name: &Text) -> Rc<[i64]> {
+        if let Some(known) = self.amounts.borrow().get(name) {
+            return Rc::clone(known);
+        }
+        // Machines of pools that share what is free are looked at once.
+        let mut seen: Vec<*const FreeRoom> = Vec::new();
+        let mut amounts: BTreeSet<i64> = BTreeSet::from([0]);
+        for free in self.open_pools().map(|(pool, _)| self.free_room(pool)) {
+            if !seen.contains(&Rc::as_ptr(free)) {
+                seen.push(Rc::as_ptr(free));
+                amounts.extend(free.types.iter().map(|freed| freed.room.get(name)));
+            }
+        }
+        amounts.extend((0_u32..).zip(&self.input.nodes).map(|(at, _)| self.room(at).get(name)));
+        amounts.extend((0_u32..).zip(&self.plan.nodes).map(|(at, _)| self.most_room(at).get(name)));
+        let amounts: Rc<[i64]> = amounts.into_iter().collect();
+        self.amounts.borrow_mut().insert(name.clone(), Rc::clone(&amounts));
+        amounts
+    }
+
+    /// Sum of what a machine of type `t` would exceed the limits of `pool` by, as a share of each limit in millionths.
+    pub(super) fn over(&self, pool: u32, t: u32) -> i128 {
+        self.excesses(pool)[t as usize].1
+    }
+
+    /// Whether a machine of type `t` keeps the limits of `pool`.
+    pub(super) fn keeps_limits(&self, pool: u32, t: u32) -> bool {
+        self.excesses(pool)[t as usize].0
+    }
+
+    fn excesses(&self, pool: u32) -> &[(bool, i128)] {
+        self.pools[pool as usize].over.get_or_init(|| self.find_excesses(pool))
+    }
+
+    fn find_excesses(&self, at: u32) -> Vec<(bool, i128)> {
+        let pool = &self.input.pools[at as usize];
+        let limited = pool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
+        let limits: Vec<(&Text, i64, i64)> =
+            limited.map(|(name, limit)| (name, limit, self.left(at, name).unwrap_or(0))).collect();
+        let of_type = |instance: &InstanceType| {
+            let over = limits.iter().map(|(name, limit, left)| (instance.capacity.get(name) - left, *limit));
+            let share = |(by, limit): (i64, i64)| i128::from(by) * 1_000_000 / i128::from(limit.max(1));
+            (over.clone().all(|(by, _)| by <= 0), over.filter(|(by, _)| *by > 0).map(share).sum())
+        };
+        pool.catalogue.types.iter().map(of_type).collect()
     }
 
     /// Types of `pool` that agree with `merged`, offerings apart.
@@ -301,7 +378,7 @@ impl Census {
 }
 
 fn view(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> PoolView {
-    PoolView { base: base(pool), used: used(input, plan, pool), free: OnceCell::new() }
+    PoolView { base: base(pool), used: used(input, plan, pool), free: OnceCell::new(), over: OnceCell::new() }
 }
 
 /// What every node of `pool` satisfies: its requirements, its labels, its own name and its NodeClass.

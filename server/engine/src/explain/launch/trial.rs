@@ -1,6 +1,6 @@
 //! The tests of one pod before one pool, each as a step that either leaves something or names the obstacle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::explain::ask::{Alternative, Ask, Waiver};
 use crate::explain::catalogue::may_be_defined;
-use crate::explain::market::{Closed, Market};
+use crate::explain::market::{Closed, Market, Wanted};
 use crate::explain::topology::{Barrier, Site, Topology};
 use crate::explain::world::World;
 use crate::input::MinValuesPolicy;
@@ -17,7 +17,7 @@ use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, NODES};
 use crate::model::taints::first_barring;
 use crate::model::{HostPort, InstanceType, NodePool, Operator, Requirement, Requirements, Text};
 
-use super::{Blocked, Launch, keeps_limits};
+use super::{Blocked, Launch};
 
 /// A pod before a pool.
 pub(super) struct Trial<'t> {
@@ -124,22 +124,18 @@ impl Trial<'_> {
     /// Types that attach the volumes, are large enough beside their DaemonSets, and have the ports free.
     fn roomy(&self, market: &Market<'_>, merged: &Requirements) -> Result<Vec<u32>, Blocked> {
         let all = self.types(merged);
-        let freed = self.world.freed(self.index);
-        if let Some(driver) =
-            self.ask.drivers().into_iter().find(|driver| !all.iter().any(|&t| self.attaches(t, driver)))
-        {
-            return Err(Blocked::Attach(driver.clone()));
+        let free = self.world.free_room(self.index);
+        let (freed, asked) = (&free.types, free.asked(&self.ask.shape.requests));
+        let drivers = self.ask.drivers();
+        if let Some(driver) = drivers.iter().find(|driver| !all.iter().any(|&t| self.attaches(t, driver))) {
+            return Err(Blocked::Attach((*driver).clone()));
         }
-        let attaches = |t: &u32| self.ask.drivers().into_iter().all(|driver| self.attaches(*t, driver));
-        let large: Vec<u32> = all
-            .iter()
-            .copied()
-            .filter(attaches)
-            .filter(|&t| self.ask.shape.requests.fits(&freed[t as usize].room))
-            .collect();
-        let small_enough: Vec<u32> = large.iter().copied().filter(|&t| !self.capped(market, t, merged)).collect();
-        if small_enough.is_empty() {
-            let within: Rc<[u32]> = all.iter().copied().filter(|&t| !self.capped(market, t, merged)).collect();
+        let attaches = |t: &u32| drivers.iter().all(|driver| self.attaches(*t, driver));
+        let large: Vec<u32> = all.iter().copied().filter(|t| asked.fits(*t)).filter(attaches).collect();
+        let wanted = market.wanted(merged);
+        let capped = |t: u32| self.capped(market, t, &wanted);
+        if large.iter().all(|t| capped(*t)) {
+            let within: Rc<[u32]> = all.iter().copied().filter(|&t| !capped(t)).collect();
             if large.is_empty() || !within.is_empty() {
                 let types = if within.is_empty() { all } else { within };
                 return Err(Blocked::Room { types, capped: !large.is_empty() });
@@ -159,12 +155,12 @@ impl Trial<'_> {
     }
 
     /// Whether the pool's ceilings leave no way to buy the type that would else be open.
-    fn capped(&self, market: &Market<'_>, t: u32, merged: &Requirements) -> bool {
+    fn capped(&self, market: &Market<'_>, t: u32, wanted: &Wanted<'_>) -> bool {
         let instance = self.instance(t);
         let rules = &self.pool.rules;
         let priced = rules.max_node_price.is_some() || rules.max_price_per_vcpu.is_some();
         let too_dear = || {
-            let mut closed = instance.offerings.iter().map(|offering| market.closed(instance, offering, merged));
+            let mut closed = instance.offerings.iter().map(|offering| market.closed(instance, offering, wanted));
             closed.clone().any(|why| why == Some(Closed::Price)) && closed.all(|why| why.is_some())
         };
         market.oversized(instance) || (priced && too_dear())
@@ -236,18 +232,13 @@ impl Trial<'_> {
         if self.has_no_node_left() {
             return Err(Blocked::NodeLimit);
         }
-        let mut within: BTreeMap<u32, bool> = BTreeMap::new();
-        let mut keeps = |t: u32| *within.entry(t).or_insert_with(|| self.keeps_limits(t));
-        let kept: Vec<Launch> = launches.iter().copied().filter(|launch| keeps(launch.instance)).collect();
+        let keeps = |launch: &Launch| self.world.keeps_limits(self.index, launch.instance);
+        let kept: Vec<Launch> = launches.iter().copied().filter(keeps).collect();
         if kept.is_empty() {
             let types: BTreeSet<u32> = launches.iter().map(|launch| launch.instance).collect();
             return Err(Blocked::Limits(types.into_iter().collect()));
         }
         Ok(kept)
-    }
-
-    fn keeps_limits(&self, t: u32) -> bool {
-        keeps_limits(self.world, self.index, t)
     }
 
     pub(super) fn has_no_node_left(&self) -> bool {
@@ -260,26 +251,28 @@ impl Trial<'_> {
 
     /// Whether one machine of `types` passes all tests from room on.
     pub(super) fn would_do(&self, market: &Market<'_>, merged: &Requirements, types: &[u32]) -> bool {
+        let asked = self.world.free_room(self.index).asked(&self.ask.shape.requests);
+        let mut roomy = types.iter().copied().filter(|t| asked.fits(*t)).peekable();
+        if roomy.peek().is_none() {
+            return false;
+        }
         let open = market.open(merged);
         let mut sites = Sites::new(self, merged);
-        types.iter().any(|&t| {
+        roomy.any(|t| {
             self.has_room(market, t) && open[t as usize].iter().any(|at| sites.barrier(&self.launch(t, *at)).is_none())
         })
     }
 
-    /// Whether a machine of type `t` is large enough, has the ports free, attaches the volumes and keeps the limits.
+    /// Whether a machine of type `t`, which is large enough, has the ports free, attaches the volumes and keeps the limits.
     fn has_room(&self, market: &Market<'_>, t: u32) -> bool {
         let freed = &self.world.freed(self.index)[t as usize];
-        if !self.ask.shape.requests.fits(&freed.room) {
-            return false;
-        }
         let instance = self.instance(t);
         let conflicts = |own: &HostPort| freed.ports.iter().any(|(port, _)| own.conflicts_with(port));
         let limits = self.ask.waives(&Waiver::Limits(self.index));
         !market.oversized(instance)
             && !self.ask.shape.host_ports.iter().any(conflicts)
             && self.ask.drivers().into_iter().all(|driver| self.attaches(t, driver))
-            && (limits || self.keeps_limits(t))
+            && (limits || self.world.keeps_limits(self.index, t))
     }
 
     /// Keeps the launches that no topology rule bars.

@@ -1,11 +1,8 @@
 //! Relaxations in words, each tightened to what is really needed: the largest amount, the least skew, the lowest limit.
 
-use std::collections::BTreeSet;
-
 use crate::explain::ask::{Ask, Waiver};
 use crate::explain::launch::{Blocked, Launch, excess, launches};
 use crate::explain::market::time_left;
-use crate::explain::reason::over;
 use crate::explain::topology::Topology;
 use crate::explain::wording::{amount, and, count, duration, needed, selector, taint};
 use crate::explain::world::World;
@@ -53,13 +50,8 @@ fn tolerate(world: &World<'_>, ask: &Ask<'_>, pool: u32) -> String {
 /// The most of `name` that finds room somewhere: a smaller request fits wherever a larger one does, so it can be bisected.
 fn less(world: &World<'_>, ask: &Ask<'_>, name: &Text) -> Option<String> {
     let asked = ask.shape.requests.get(name);
-    let mut amounts: BTreeSet<i64> = BTreeSet::from([0]);
-    for (pool, _) in world.open_pools() {
-        amounts.extend(world.freed(pool).iter().map(|freed| freed.room.get(name)));
-    }
-    amounts.extend((0_u32..).zip(&world.input.nodes).map(|(at, _)| world.room(at).get(name)));
-    amounts.extend((0_u32..).zip(&world.plan.nodes).map(|(at, _)| world.most_room(at).get(name)));
-    let amounts: Vec<i64> = amounts.into_iter().filter(|amount| (0..asked).contains(amount)).collect();
+    let free = world.free_amounts(name);
+    let amounts: Vec<i64> = free.iter().copied().filter(|amount| (0..asked).contains(amount)).collect();
     // The amount changes no count.
     let topology = Topology::of(world, ask);
     let with = |amount: i64| {
@@ -162,7 +154,7 @@ fn waived(world: &World<'_>, ask: &Ask<'_>, waiver: &Waiver) -> Option<String> {
 /// By how much the limits must be raised for the machine that needs least.
 fn raised_limits(world: &World<'_>, pool: u32, launches: &[Launch]) -> Option<String> {
     let nodepool = &world.input.pools[pool as usize];
-    let cheapest = launches.iter().min_by_key(|launch| (over(world, pool, launch.instance), **launch))?;
+    let cheapest = launches.iter().min_by_key(|launch| (world.over(pool, launch.instance), **launch))?;
     let capacity = &nodepool.catalogue.types[cheapest.instance as usize].capacity;
     let used = &world.pools[pool as usize].used;
     let mut raised = Vec::new();

@@ -199,7 +199,11 @@ fn funnel(world: &World<'_>, node: &PlannedNode, needs: &Needs) -> Vec<FunnelSte
     });
     let open = |t: u32, merged: &Requirements| {
         let instance = &types[t as usize];
-        market.as_ref().is_none_or(|m| instance.offerings.iter().any(|o| m.closed(instance, o, merged).is_none()))
+        let open = |m: &Market<'_>| {
+            let wanted = m.wanted(merged);
+            instance.offerings.iter().any(|o| m.closed(instance, o, &wanted).is_none())
+        };
+        market.as_ref().is_none_or(open)
     };
     let mut paid = needs.merged.clone();
     paid.add(Requirement::new(CAPACITY_TYPE, Operator::In, [node.capacity_type.as_str().into()]));
