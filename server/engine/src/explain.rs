@@ -13,6 +13,7 @@ mod market;
 mod notes;
 mod reason;
 mod relax;
+mod residents;
 mod standing;
 mod story;
 mod topology;

@@ -82,7 +82,7 @@ impl Topology {
         }
         topology.count_affinity(world, ask);
         for (index, term) in ask.shape.pod_anti_affinity.iter().enumerate() {
-            let matching = world.residents.iter().filter(|r| selects(world, term, ask.namespace, r));
+            let matching = world.candidates(term.selector.as_ref()).filter(|r| selects(world, term, ask.namespace, r));
             topology.anti.push(neighbours(world, index, &term.topology_key, matching));
         }
         if !ask.waives(&Waiver::ForeignAntiAffinity) {
@@ -98,7 +98,11 @@ impl Topology {
     fn count_affinity(&mut self, world: &World<'_>, ask: &Ask<'_>) {
         let terms = &ask.shape.pod_affinity;
         let all = |r: &&Resident| terms.iter().all(|term| selects(world, term, ask.namespace, r));
-        let matching: Vec<&Resident> = world.residents.iter().filter(all).collect();
+        // Only the residents that the first term selects can be selected by all; without terms, all are.
+        let matching: Vec<&Resident> = match terms.first() {
+            Some(first) => world.candidates(first.selector.as_ref()).filter(all).collect(),
+            None => Vec::new(),
+        };
         self.first_of_its_kind = matching.is_empty()
             && terms.iter().all(|term| selects_pod(world, term, ask.namespace, ask.namespace, ask.labels));
         for (index, term) in terms.iter().enumerate() {
@@ -223,7 +227,7 @@ fn tally(
             counts.entry(value).or_insert(0);
         }
     }
-    for resident in world.residents.iter().filter(|r| r.namespace == *ask.namespace) {
+    for resident in world.candidates(constraint.selector.as_ref()).filter(|r| r.namespace == *ask.namespace) {
         if !selects(&world.input.label_sets[resident.labels as usize]) {
             continue;
         }

@@ -12,12 +12,14 @@ use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
 use crate::model::offering::SharedCatalogue;
 use crate::model::resources::NODES;
 use crate::model::{
-    HostPort, InstanceType, Node, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements, Resources, Text,
+    HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements,
+    Resources, Text,
 };
 use crate::plan::{Plan, PlannedNode};
 
 use super::daemons::{self, FreeRoom};
 use super::market::Manner;
+use super::residents::ByLabel;
 
 /// A machine that pods live on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +102,7 @@ pub(super) struct World<'a> {
     sales: RefCell<Sales>,
     free: RefCell<FreeRooms>,
     amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
+    by_label: OnceCell<ByLabel>,
 }
 
 impl<'a> World<'a> {
@@ -124,6 +127,7 @@ impl<'a> World<'a> {
             sales: RefCell::default(),
             free: RefCell::default(),
             amounts: RefCell::default(),
+            by_label: OnceCell::new(),
         };
         for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
             *world.drawn.entry(reservation).or_insert(0) += 1;
@@ -171,6 +175,14 @@ impl<'a> World<'a> {
         (0_u32..).zip(&self.input.pools).filter(|(_, pool)| pool.replicas.is_none())
     }
 
+    /// Residents among whom all are that `selector` selects, in their order. A selector that is missing selects nobody.
+    pub(super) fn candidates(&self, selector: Option<&LabelSelector>) -> impl Iterator<Item = &Resident> {
+        let by_label = self.by_label.get_or_init(|| ByLabel::of(self.input, &self.residents));
+        let some = by_label.candidates(selector);
+        let all = if some.is_none() { self.residents.as_slice() } else { &[] };
+        some.into_iter().flatten().map(|at| &self.residents[at]).chain(all)
+    }
+
     /// What pods can still use of an existing node.
     pub(super) fn room(&self, node: u32) -> &Resources {
         let room = |(node, load): (&Node, &Load)| {
@@ -183,15 +195,22 @@ impl<'a> World<'a> {
 
     /// The most of each resource that some option of a planned node has left; a bound that is quick to look at.
     pub(super) fn most_room(&self, planned: u32) -> &Resources {
-        let most = |(node, load): (&PlannedNode, &Load)| {
+        let largest = |node: &PlannedNode| {
             let mut most = Resources::new();
             for &option in node.types.iter() {
                 most.raise_to(&self.freed(node.pool)[option as usize].room);
             }
+            most
+        };
+        // Machines that are alike share their options. The options live as long as the plan, so their address names them.
+        let mut known: FxHashMap<(u32, *const u32), Resources> = FxHashMap::default();
+        let mut most = |(node, load): (&PlannedNode, &Load)| {
+            let key = (node.pool, node.types.as_ptr());
+            let mut most = known.entry(key).or_insert_with(|| largest(node)).clone();
             most.subtract(&load.requests);
             most
         };
-        &self.most.get_or_init(|| self.plan.nodes.iter().zip(&self.planned).map(most).collect())[planned as usize]
+        &self.most.get_or_init(|| self.plan.nodes.iter().zip(&self.planned).map(&mut most).collect())[planned as usize]
     }
 
     /// What each type offers to pods of `pool`, its DaemonSets taken off.
@@ -398,15 +417,23 @@ fn used(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> Resources {
         used.add(&Resources::from_iter([(NODES, 1 - node.capacity.get(NODES))]));
     }
     let ours = |node: &&PlannedNode| input.pools[node.pool as usize].name == pool.name;
+    // Machines that are alike share their options. The options live as long as the plan, so their address names them.
+    let mut known: FxHashMap<*const u32, Resources> = FxHashMap::default();
     for node in plan.nodes.iter().chain(&plan.static_nodes).filter(ours) {
-        let mut largest = Resources::new();
-        for &option in node.types.iter() {
-            largest.raise_to(&pool.catalogue.types[option as usize].capacity);
-        }
-        largest.set(NODES, 1);
-        used.add(&largest);
+        let largest = known.entry(node.types.as_ptr()).or_insert_with(|| largest_of(pool, &node.types));
+        used.add(largest);
     }
     used
+}
+
+/// One machine, as large in every resource as any of `options`.
+fn largest_of(pool: &NodePool, options: &[u32]) -> Resources {
+    let mut largest = Resources::new();
+    for option in options {
+        largest.raise_to(&pool.catalogue.types[*option as usize].capacity);
+    }
+    largest.set(NODES, 1);
+    largest
 }
 
 /// Nodes of `pool` that are not on their way out.

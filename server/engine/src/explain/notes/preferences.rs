@@ -48,7 +48,7 @@ pub(super) fn tell<'w>(world: &'w World<'w>, workloads: &Workloads<'_>, notes: &
     if world.input.policy.preferences == PreferencePolicy::Ignore {
         return;
     }
-    let mut judge = Judge { world, counts: BTreeMap::new(), grounds: BTreeMap::new() };
+    let mut judge = Judge { world, counts: BTreeMap::new(), spreads: BTreeMap::new(), grounds: BTreeMap::new() };
     let kinds: [(&str, Verdict<'w>); 5] = [
         ("preferred node affinity could not be kept", Judge::breaks_node_affinity),
         ("preferred pod affinity could not be kept", Judge::breaks_affinity),
@@ -95,7 +95,9 @@ struct Ground {
 /// constraints that decide which nodes count.
 struct Judge<'w> {
     world: &'w World<'w>,
-    counts: BTreeMap<(PodAffinityTerm, Text, Option<u32>), Counts<'w>>,
+    counts: BTreeMap<(PodAffinityTerm, Text), Counts<'w>>,
+    /// The same for spread constraints, by shape, place in the shape, and namespace.
+    spreads: BTreeMap<(u32, usize, Text), Counts<'w>>,
     grounds: BTreeMap<(&'w Text, Scope<'w>), Rc<Ground>>,
 }
 
@@ -129,7 +131,7 @@ impl<'w> Judge<'w> {
         let [domain] = own.as_slice() else { return 0 };
         let labels = &world.input.label_sets[pod.labels as usize];
         let itself = i64::from(selects_pod(world, term, &pod.namespace, &pod.namespace, labels));
-        let counts = self.counts.entry((term.clone(), pod.namespace.clone(), None));
+        let counts = self.counts.entry((term.clone(), pod.namespace.clone()));
         let counts = counts.or_insert_with(|| counts_of(world, term, &pod.namespace, None));
         counts.pods.get(*domain).copied().unwrap_or(0) - itself
     }
@@ -137,11 +139,23 @@ impl<'w> Judge<'w> {
     /// Whether the pod's own domain has more than `maxSkew` pods more than another domain that has nodes.
     fn breaks_spread(&mut self, pod: &Pod, place: Place) -> bool {
         let shape = self.shape(pod);
-        shape.spread.iter().filter(|constraint| !constraint.hard).any(|constraint| self.skewed(constraint, pod, place))
+        let mut soft = shape.spread.iter().enumerate().filter(|(_, constraint)| !constraint.hard);
+        soft.any(|(at, constraint)| self.skewed(at, constraint, pod, place))
     }
 
-    fn skewed(&mut self, constraint: &'w SpreadConstraint, pod: &Pod, place: Place) -> bool {
-        let (world, shape) = (self.world, self.shape(pod));
+    fn skewed(&mut self, at: usize, constraint: &'w SpreadConstraint, pod: &Pod, place: Place) -> bool {
+        let own = self.world.domains(place, &constraint.topology_key);
+        let [domain] = own.as_slice() else { return false };
+        let key = (pod.shape, at, pod.namespace.clone());
+        if !self.spreads.contains_key(&key) {
+            let counts = self.count_spread(constraint, pod);
+            self.spreads.insert(key.clone(), counts);
+        }
+        let counts = &self.spreads[&key];
+        counts.pods.get(*domain).copied().unwrap_or(0) - counts.least > i64::from(constraint.max_skew)
+    }
+
+    fn count_spread(&mut self, constraint: &'w SpreadConstraint, pod: &Pod) -> Counts<'w> {
         // A spread constraint counts as a term that selects pods of its own namespace.
         let term = PodAffinityTerm {
             topology_key: constraint.topology_key.clone(),
@@ -149,17 +163,9 @@ impl<'w> Judge<'w> {
             namespaces: Vec::new(),
             namespace_selector: None,
         };
-        let own = world.domains(place, &constraint.topology_key);
-        let [domain] = own.as_slice() else { return false };
         // Nodes that the pod's own selector and affinity refuse are no domains of its spread.
-        let key = (term, pod.namespace.clone(), Some(pod.shape));
-        if !self.counts.contains_key(&key) {
-            let ground = self.ground(&constraint.topology_key, shape);
-            let counts = counts_of(world, &key.0, &pod.namespace, Some(&ground));
-            self.counts.insert(key.clone(), counts);
-        }
-        let counts = &self.counts[&key];
-        counts.pods.get(*domain).copied().unwrap_or(0) - counts.least > i64::from(constraint.max_skew)
+        let ground = self.ground(&constraint.topology_key, self.shape(pod));
+        counts_of(self.world, &term, &pod.namespace, Some(&ground))
     }
 
     /// The nodes that the selector, affinity and tolerations of `shape` admit.
@@ -186,7 +192,7 @@ fn counts_of<'w>(
     ground: Option<&Ground>,
 ) -> Counts<'w> {
     let mut counts = Counts::default();
-    for resident in &world.residents {
+    for resident in world.candidates(term.selector.as_ref()) {
         let labels = &world.input.label_sets[resident.labels as usize];
         if !selects_pod(world, term, namespace, &resident.namespace, labels) {
             continue;
