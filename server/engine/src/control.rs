@@ -230,7 +230,7 @@ impl Controller {
             ward.state.hold_after_foreign_scale_up(desk.settings.hold_after_foreign_scale_up_ms);
             let shadow = ward.is_shadow(&desk);
             ward.state.decide_in_shadow(shadow);
-            let before = (ward.outline(), ward.rails.outline());
+            let before = (ward.outline(), ward.rails.outline(), ward.collection.outline());
             let woke = ward.wake;
             if stirred {
                 ward.stir(now);
@@ -245,7 +245,7 @@ impl Controller {
                 self.wakes.extend(ward.wake.map(|at| (at, ward.cluster.clone())));
             }
             self.rails.machines.insert(ward.cluster.clone(), ward.standing());
-            if stirred || (ward.outline(), ward.rails.outline()) != before {
+            if stirred || (ward.outline(), ward.rails.outline(), ward.collection.outline()) != before {
                 effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
             }
             if planned && !stirred {

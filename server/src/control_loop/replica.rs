@@ -408,7 +408,12 @@ impl Replica {
             Err(error) => {
                 error!(%cluster, %error, "the lease of a cluster could not be taken");
                 self.gone(&cluster);
-                vec![Output::Refuse { cluster, reason: "its lease could not be taken; connect again later".to_owned() }]
+                let reason = match error {
+                    // What its own cluster can do about it.
+                    StoreError::NameTaken { .. } => error.to_string(),
+                    _ => "its lease could not be taken; connect again later".to_owned(),
+                };
+                vec![Output::Refuse { cluster, reason }]
             }
         }
     }

@@ -9,6 +9,7 @@ mod deploy;
 mod freeze;
 mod hostile;
 mod impostor;
+mod incidents;
 mod load;
 mod own_database;
 mod plan;

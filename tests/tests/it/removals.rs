@@ -140,7 +140,8 @@ impl World {
                 return seen;
             }
             let logged = self.server.process.read_lines().join("\n");
-            assert!(Instant::now() < end, "waited for {what}; the cluster is\n{seen:#}\n{logged}");
+            let calls = if Instant::now() < end { None } else { Some(self.book().calls) };
+            assert!(calls.is_none(), "waited for {what}; calls {calls:?}; the cluster is\n{seen:#}\n{logged}");
             std::thread::park_timeout(LOOK);
         }
     }
@@ -229,7 +230,7 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
     for percent in [100, 70] {
         let lacking = Some(percent);
         world.weather(v1::WeatherRequest { lacking_lists_percent: lacking, ..v1::WeatherRequest::default() });
-        let shop = world.until("the doubt", |shop| !shop["rails"]["listingDoubted"].is_null());
+        let shop = world.until(&format!("the doubt at {percent} %"), |shop| !shop["rails"]["listingDoubted"].is_null());
         let told = shop["rails"]["listingDoubted"].as_str().unwrap_or_default();
         assert!(told.contains("fleetwright removals confirm shop"), "{told}");
         let metrics = get(&world.server.http, "/metrics");

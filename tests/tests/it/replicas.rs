@@ -121,10 +121,9 @@ fn what_the_cloud_refuses_one_server_the_other_does_not_ask_for() {
     world.until_fleet(&world.first, "offerings that are sold out", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|shop| shop["soldOut"].as_u64() > Some(0))
     });
-    // A frozen cluster asks for nothing, so whatever its server knows it has from the other one.
+    // A frozen fleet asks for nothing, so what the other server knows of offerings it has from the first.
     let second = format!("http://{}", world.second.grpc);
-    let frozen =
-        fleetwright(&["freeze", "--server", &second, "--cluster", "bank", "--reason", "it is to ask for nothing"]);
+    let frozen = fleetwright(&["freeze", "--server", &second, "--reason", "it is to ask for nothing"]);
     assert_eq!(frozen.status, 0, "{}", frozen.stderr);
     world.board.lead_to(world.second.grpc);
     let bank = world.agent("bank");

@@ -170,6 +170,11 @@ impl Collection {
         self.missing.remove(claim);
     }
 
+    /// Changes whenever what people see of listings does.
+    pub fn outline(&self) -> (Option<Text>, (usize, usize)) {
+        (self.doubted().map(|doubt| doubt.reason.clone()), self.counts())
+    }
+
     /// Machines that nobody has, and machines whose tags are not this cluster's.
     pub fn counts(&self) -> (usize, usize) {
         (self.orphans.len(), self.foreign.len())

@@ -255,6 +255,18 @@ fn launched(order: &LaunchOrder, instance_type: &str, sold_out: &[&str]) -> Even
 }
 
 #[test]
+fn a_machine_whose_pool_went_before_it_was_launched_has_the_capacity_that_was_ordered() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    observe(&mut controller, 5_500, Observation::Delete(Key::Pool(text("p"))));
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
+    let told = instructions(&effects);
+    let [(_, Instruction::MarkLaunched { facts, .. })] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(facts.capacity.get("cpu"), 2_000, "a NodeClaim without capacity is never initialized");
+    assert!(facts.allocatable.get("cpu") > 0, "{facts:?}");
+}
+
+#[test]
 fn what_a_launch_could_not_get_before_it_succeeded_is_sold_out_as_well() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);

@@ -1,7 +1,7 @@
 //! Runs that broke an invariant once, by seed and with the faults that were enough for it.
 
 use crate::rehearsal::Rehearsal;
-use crate::rehearsal::fault::{Fault, Timed};
+use crate::rehearsal::fault::{Fault, Lacks, Timed};
 use crate::rehearsal::setup::Setup;
 
 #[track_caller]
@@ -101,4 +101,32 @@ fn a_nodeclaim_that_is_not_shown_is_not_forgotten_because_its_machine_is_gone() 
         (396_528, Fault::Kill { process: 0, after_steps: 11, away_ms: 1_367 }),
     ];
     holds(5_788, &faults);
+}
+
+#[test]
+fn a_refusal_of_a_launch_that_was_asked_for_before_does_not_cost_its_nodeclaim() {
+    let faults = [
+        (159_539, Fault::Freeze { for_ms: 88_771 }),
+        (225_704, Fault::CloudLost { for_ms: 48_936, percent: 42 }),
+        (251_218, Fault::LaunchesRefused { for_ms: 1_086 }),
+    ];
+    holds(70, &faults);
+}
+
+#[test]
+fn half_of_all_pods_is_too_many_to_lose_when_the_others_are_daemon_sets() {
+    let faults = [
+        (427_593, Fault::Relist { cluster: 0, lacks: Lacks::Workloads, for_ms: 128_898 }),
+        (475_914, Fault::Pause { process: 1, after_steps: 33, for_ms: 28_674 }),
+    ];
+    holds(261, &faults);
+}
+
+#[test]
+fn pods_that_a_list_lacks_are_missed_on_nodes_that_are_not_ready_too() {
+    let faults = [
+        (262_288, Fault::Partition { cluster: 0, for_ms: 184_938 }),
+        (383_467, Fault::Relist { cluster: 0, lacks: Lacks::Workloads, for_ms: 93_199 }),
+    ];
+    holds(289, &faults);
 }
