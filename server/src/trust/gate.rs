@@ -182,6 +182,9 @@ async fn pass(book: &Book, request: &mut Request<Body>) -> Result<Lasts, Status>
     }
 }
 
+/// What an agent hears whose stream is ended because it may not speak for its cluster any more.
+pub(crate) const AGENT_NO_LONGER: &str = "what opened this stream does not prove the cluster any more, because it has expired or \
+    the trust file has changed; connect again with a fresh token or certificate";
 /// What everybody hears who may not speak for a cluster: the same for clusters that exist and for others.
 pub(crate) const NOT_AN_AGENT: &str =
     "not trusted to speak for cluster: what was shown does not prove it, and the server's log says why";

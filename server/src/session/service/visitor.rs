@@ -55,7 +55,7 @@ impl Visitor {
             book.may_have_changed(&mut changes, until).await;
             match self.judge(book, cluster).await {
                 Ok(again) => until = again,
-                Err(refused) => return refused,
+                Err(_) => return Status::unauthenticated(gate::AGENT_NO_LONGER),
             }
         }
         std::future::pending().await

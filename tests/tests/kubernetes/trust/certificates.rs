@@ -91,21 +91,22 @@ impl Play {
         let only_ca = self.files.with_token("").into_iter().take(1).collect();
         let cases = [
             ("forged", self.files.with_certificate("forged"), "a connection is refused: its handshake failed"),
-            ("namesake", self.files.with_certificate("namesake"), "the certificate is not for"),
-            ("empty-handed", only_ca, "shows no certificate"),
+            ("namesake", self.files.with_certificate("namesake"), "names no agent with this certificate"),
+            ("empty-handed", only_ca, "neither a bearer token nor a certificate was shown"),
         ];
         let names = cases.each_ref().map(|(name, ..)| *name).join(", ");
         for (name, shown, said) in cases {
             let at = (&self.world, kubeconfig.as_path());
             let mut impostor = self.files.impostor(&self.stage, (name, CLUSTER), at, shown)?;
-            let words = if said.contains("handshake") { vec![said] } else { vec![REFUSED, CLUSTER, said] };
+            let words = if said.contains("handshake") { vec![said] } else { vec![REFUSED, said] };
             until_said(&self.world, &words, 1).await?;
             impostor.line_with(&["no conversation with the server"], PATIENCE).await?;
         }
         Ok(names)
     }
 
-    /// A certificate of the former authority opens no new stream, and the agent reads its certificate when it connects again.
+    /// A certificate of the former authority opens no new stream and keeps none open, and the agent reads its certificate when it
+    /// connects again.
     async fn replace_the_agents(&mut self) -> anyhow::Result<()> {
         let authority = Authority::new("agents, second")?;
         self.files.write("agents-ca.crt", authority.pem())?;
@@ -117,10 +118,9 @@ impl Play {
         let mut former = self.files.impostor(&self.stage, ("former", CLUSTER), at, former)?;
         until_said(&self.world, &refused, before + 1).await?;
         former.kill()?;
-        self.never_parted()?;
+        // It ends the stream that it opened, too.
+        self.world.agent.line_with(&["does not prove the cluster any more"], PATIENCE).await?;
         self.files.certify("agent", &authority, AGENTS_NAME)?;
-        self.world.server.kill()?;
-        self.world.server.start()?;
         until_said(&self.world, &[LET_IN, CLUSTER], 2).await
     }
 }
