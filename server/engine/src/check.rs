@@ -32,8 +32,8 @@ mod topology;
 use std::fmt;
 
 use crate::input::PlanningInput;
-use crate::model::Text;
-use crate::plan::Plan;
+use crate::model::{Resources, Text};
+use crate::plan::{Plan, PlannedNode};
 
 /// What a plan must keep, one value per invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,6 +151,18 @@ pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
     rules::check(input, plan, &launches, &mut found);
     statics::check(input, plan, &launches, &mut found);
     found.violations
+}
+
+/// What DaemonSets ask for on each of `nodes` when its first option launches in its first zone.
+pub(crate) fn daemon_requests(input: &PlanningInput, nodes: Vec<PlannedNode>) -> Vec<Resources> {
+    let plan = Plan { nodes, ..Plan::default() };
+    let launches = launch::Launches::of(input, &plan, &mut Findings { input, violations: Vec::new() });
+    let daemons = room::Daemons::new(input, &launches);
+    let of = |number: &Option<u32>| {
+        let number = number.map(|number| number as usize)?;
+        Some(daemons.requests_of_first(number, launches.list.get(number)?))
+    };
+    launches.of_node.iter().map(|number| of(number).unwrap_or_default()).collect()
 }
 
 /// Where the rooms of this check write down what they find.

@@ -1,6 +1,7 @@
-//! One decision, whole: schedule, doubt, mend, bound, explain.
+//! One decision, whole: schedule, check, mend, try what is left once more, bound, explain.
 
 mod repair;
+mod retry;
 
 pub use repair::FailedChecks;
 
@@ -49,13 +50,17 @@ pub fn plan_packed_by(
     input: &PlanningInput,
     pack: impl FnMut(Method) -> Scheduled,
 ) -> Result<Decision, Vec<Violation>> {
-    let (Scheduled { plan, not_reached, cut_off }, failed_checks) = repair::sound_plan(input, pack);
+    let (Scheduled { plan, not_reached, cut_off }, mut failed_checks) = repair::sound_plan(input, pack);
     if failed_checks.count > 0 {
         let violations = check(input, &plan);
         if !violations.is_empty() {
             return Err(violations);
         }
     }
+    // Pods that no steps were left for are planned next, and cost nothing more now.
+    let complete = not_reached.is_empty() && cut_off.is_empty();
+    let plan = if complete { retry::place_left(input, plan, retry::MOST_WORK) } else { plan };
+    failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
         new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),

@@ -123,17 +123,22 @@ fn pack(input: &PlanningInput, order: Order, method: Method, memo: &mut Memo, st
     let full = method == Method::Full;
     packing.level_by_level = full;
     let mut queue = queue_of(&problem, order);
-    serve(&mut packing, &mut queue);
-    if !queue.is_empty() {
-        packing.give_back();
-        serve(&mut packing, &mut queue);
-    }
+    serve_all(&mut packing, &mut queue);
     if full && !queue.is_empty() {
         packing.present_domains_only = true;
-        serve(&mut packing, &mut queue);
+        serve_all(&mut packing, &mut queue);
     }
-    if full {
-        packing.merge();
+    if full && !queue.is_empty() {
+        packing.present_hosts_only = true;
+        serve_all(&mut packing, &mut queue);
+    }
+    for _ in 0..MOST_REVISIONS {
+        let merged = full && packing.merge();
+        let moved = packing.balance_zones();
+        // What was merged or moved may have made room for pods without a place.
+        if !(merged || moved) || queue.is_empty() || !serve_all(&mut packing, &mut queue) {
+            break;
+        }
     }
     packing.balance_zones();
     let (begun, last) = (std::mem::take(&mut packing.begun), packing.last);
@@ -164,6 +169,28 @@ fn left_out(
         pods
     };
     (of(&|at| !begun.contains(at as usize)), of(&|at| Some(at) == last))
+}
+
+/// Times that a packing is revised for pods that still wait; each may make room for some, and hardly ever more than one does.
+const MOST_REVISIONS: u32 = 4;
+
+/// Serves the queue, and again for as long as smaller machines give limits back that somebody can use; whether anybody got
+/// a place.
+fn serve_all(packing: &mut Packing<'_, '_>, queue: &mut Queue) -> bool {
+    let waiting = |queue: &Queue| queue.iter().map(|(_, left)| u64::from(*left)).sum::<u64>();
+    let first = waiting(queue);
+    serve(packing, queue);
+    for _ in 0..MOST_REVISIONS {
+        let before = waiting(queue);
+        if before == 0 || !packing.give_back() {
+            break;
+        }
+        serve(packing, queue);
+        if waiting(queue) == before {
+            break;
+        }
+    }
+    waiting(queue) < first
 }
 
 /// (class, pods without a place), in the order in which they are to be served.

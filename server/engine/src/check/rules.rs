@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::launch::{Launch, Launches};
 use super::{Findings, Rule};
-use crate::input::PlanningInput;
+use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
-use crate::model::{CapacityType, Node, NodePool, NodeStage, Pod, PodShape, Requirement, Text};
+use crate::model::{CapacityType, InstanceType, Node, NodePool, NodeStage, Pod, PodShape, Requirement, Text};
 use crate::plan::{Plan, PlannedNode};
 
 /// The nodes of one pool with opt-in rules.
@@ -50,7 +50,8 @@ fn pods_of<'i>(input: &'i PlanningInput, node: &PlannedNode) -> impl Iterator<It
 }
 
 /// No machine stands in a zone where the pool has two or more nodes more than in another zone where the machine's options
-/// are on sale and its pods could run. Machines whose pods look at each other's zones are left out: those rules decide.
+/// are on sale and its pods could run. Machines whose pods look at each other's zones, or are counted by pods that do, are
+/// left out: those rules decide.
 fn zone_balance(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findings<'_>) {
     if !fleet.pool.rules.zone_balance {
         return;
@@ -61,14 +62,19 @@ fn zone_balance(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findin
     for zone in standing.chain(launched.filter_map(|launch| launch.node.zones.first())) {
         *counts.entry(zone).or_insert(0) += 1;
     }
+    let counted = super::topology::counted_beyond_nodes(input);
     for (node, launch) in &fleet.new {
         let [zone] = &*node.zones else {
             found.node(Rule::ZoneBalance, &node.name, "its pool balances zones, but its zone is open".to_owned());
             continue;
         };
         let here = counts.get(zone).copied().unwrap_or(0);
+        if node.pods.iter().any(|pod| counted.get(*pod as usize).copied().unwrap_or(false)) {
+            continue;
+        }
         let emptier = zones_on_sale(launch)
             .into_iter()
+            .filter(|other| is_varied_in(input, launch, other))
             .find(|other| here >= counts.get(*other).copied().unwrap_or(0) + 2 && could_run_in(input, node, other));
         if let Some(other) = emptier {
             let there = counts.get(other).copied().unwrap_or(0);
@@ -77,6 +83,19 @@ fn zone_balance(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findin
             found.node(Rule::ZoneBalance, &node.name, message);
         }
     }
+}
+
+/// Whether those options of a machine that are sold in `zone` are as varied as the pool wants.
+fn is_varied_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) -> bool {
+    let kind = launch.node.capacity_type;
+    let sold = |machine: &&InstanceType| {
+        machine.offerings.iter().any(|o| o.available && o.capacity_type == kind && o.zone == *zone)
+    };
+    input.policy.min_values == MinValuesPolicy::BestEffort
+        || launch.pool.requirements.iter().all(|requirement| {
+            let wanted = requirement.min_values().unwrap_or(0) as usize;
+            wanted == 0 || super::offer::different_values(launch.machines().filter(sold), requirement) >= wanted
+        })
 }
 
 fn zones_on_sale<'a>(launch: &Launch<'a>) -> BTreeSet<&'a Text> {

@@ -75,6 +75,19 @@ pub(super) fn check(
     }
 }
 
+/// For each pod to place, whether some pod's hard rule over domains wider than nodes counts it.
+pub(super) fn counted_beyond_nodes(input: &PlanningInput) -> Vec<bool> {
+    let (mut classes, class_of) = Classes::of_pods(input);
+    let planned = class_of.iter().copied().max().map_or(0, |last| last + 1);
+    drop(standing(input, &mut classes));
+    let book = Rulebook::write(input, &classes, planned);
+    let wide = |question: &u32| {
+        let key = book.questions[*question as usize].key;
+        book.keys[key as usize] != crate::model::labels::HOSTNAME
+    };
+    class_of.iter().map(|class| book.selecting[*class as usize].iter().any(wide)).collect()
+}
+
 /// Class and host of each pod that counts from the start: neither terminating nor about to leave.
 fn standing<'a>(input: &'a PlanningInput, classes: &mut Classes<'a>) -> Vec<(u32, u32)> {
     let hosted = (0_u32..).zip(&input.nodes).flat_map(|(host, node)| node.pods.iter().map(move |pod| (host, pod)));

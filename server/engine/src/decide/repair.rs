@@ -1,7 +1,8 @@
 //! When a packing fails its check: the plainest packing instead, and without the pods that still offend.
 //!
 //! A packing that fails is a fault of the scheduler, and the check exists because such faults happen. One faulty rule must
-//! not leave a whole cluster without machines, so what is sound of a packing is kept. Taking pods away breaks other rules
+//! not leave a whole cluster without machines, so what is sound of a packing is kept; pods that were taken away may get
+//! another place afterwards (`retry`). Taking pods away breaks other rules
 //! at times (a pod that wants to stand beside one of them), so the check is asked again after each round. A plan without
 //! any pod is sound, and after [`MOST_ROUNDS`] rounds that is the answer.
 

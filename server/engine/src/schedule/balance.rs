@@ -18,14 +18,15 @@ use crate::model::Text;
 const MOST_FITS: usize = 16;
 
 impl Packing<'_, '_> {
-    /// Moves machines of pools that balance zones, for as long as that brings the zones closer.
-    pub(super) fn balance_zones(&mut self) {
+    /// Moves machines of pools that balance zones, for as long as that brings the zones closer; whether any moved.
+    pub(super) fn balance_zones(&mut self) -> bool {
         let input = self.problem.input;
         let pools = (0_u32..).zip(&input.pools).filter(|(_, pool)| pool.rules.zone_balance).map(|(at, _)| at);
         let pools: Vec<u32> = pools.filter(|at| self.problem.markets[*at as usize].is_some()).collect();
         if pools.is_empty() {
-            return;
+            return false;
         }
+        let mut any = false;
         self.avoid_discouraged = false;
         let classes = self.classes_by_machine();
         for pool in pools {
@@ -34,8 +35,10 @@ impl Packing<'_, '_> {
                 if !self.move_one(pool, &classes) {
                     break;
                 }
+                any = true;
             }
         }
+        any
     }
 
     /// For each machine, by number, the classes of the pods on it.
@@ -86,8 +89,7 @@ impl Packing<'_, '_> {
     /// The options of cohort `at`, on which pods of `classes` stand, in another zone; `None` when it cannot stand there.
     fn elsewhere(&mut self, at: usize, classes: &[u32], zone: &Text, market: &Market) -> Option<(FitId, u32)> {
         let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
-        let settled = |class: &u32| self.looks_beyond(*class) || self.counted_keys(*class).iter().any(|key| key.hard);
-        if classes.iter().any(settled) {
+        if classes.iter().any(|class| self.looks_beyond(*class) || self.is_counted_beyond(*class)) {
             return None;
         }
         let bought = &market.slots[self.slots_of_fit(own).iter().next()?];

@@ -15,7 +15,7 @@ pub(super) struct CountedKey {
     pub(super) key: KeyId,
     pub(super) group: GroupId,
     /// Whether a hard rule looks at it.
-    pub(super) hard: bool,
+    hard: bool,
 }
 
 pub(super) type Counted = smallvec::SmallVec<[CountedKey; 2]>;
@@ -270,6 +270,10 @@ impl<'i> Packing<'_, 'i> {
         let machines = u32::try_from(cohort.ids.len()).unwrap_or(u32::MAX);
         self.charge_anew(at);
         self.tally_on_cohort(class, at, each, machines);
+        if self.present_domains_only {
+            let host = self.cohorts[at].host.clone();
+            self.note_relied(class, &host);
+        }
         each * machines
     }
 
@@ -365,6 +369,9 @@ impl<'i> Packing<'_, 'i> {
                 break;
             }
             self.steps.take(1);
+            if self.cohorts[at].ids.is_empty() {
+                continue;
+            }
             let Some((fit, target, each)) = self.larger_target(class, at, pins, softs, &counted, left) else {
                 continue;
             };
@@ -502,21 +509,26 @@ impl<'i> Packing<'_, 'i> {
 impl Packing<'_, '_> {
     /// Lets every cohort be asked again.
     pub(super) fn revive(&mut self) {
-        self.live = (0..u32::try_from(self.cohorts.len()).unwrap_or(u32::MAX)).collect();
+        self.forget_present();
+        let cohorts = (0_u32..).zip(&self.cohorts).filter(|(_, cohort)| !cohort.ids.is_empty());
+        self.live = cohorts.map(|(at, _)| at).collect();
     }
 
     /// Chooses the smallest machine that holds what stands on it, in pools with limits, so that what a machine was opened
-    /// with and does not use is there for pods that wait (L17).
-    pub(super) fn give_back(&mut self) {
+    /// with and does not use is there for pods that wait (L17). Whether any machine was changed.
+    pub(super) fn give_back(&mut self) -> bool {
+        let mut any = false;
         for at in 0..self.cohorts.len() {
             let pool = self.cohorts[at].pool;
             if self.limits[pool as usize].is_empty() || self.ledger.is_fixed(pool) {
                 continue;
             }
             if let Some(target) = self.smallest_target(at) {
+                any |= target != self.cohorts[at].target;
                 self.retarget(at, target);
             }
         }
+        any
     }
 
     fn smallest_target(&self, at: usize) -> Option<u32> {

@@ -107,6 +107,10 @@ impl Packing<'_, '_> {
             // Too few domains: the least counts as zero however full they are, so nothing can be levelled.
             return 0;
         }
+        // A domain that only a preference made has no share.
+        if self.topology.filled(rule.group).any(|(domain, _)| !universe.contains(&domain)) {
+            return 0;
+        }
         let count_in = |domain: DomainId| u64::from(self.topology.tally(rule.group, domain).matched);
         let mut counts: Vec<u64> = universe.iter().map(|domain| count_in(*domain)).collect();
         counts.sort_unstable();
@@ -220,7 +224,9 @@ impl Packing<'_, '_> {
         if certain < min_domains as usize {
             return 0;
         }
-        universe.iter().map(|domain| self.topology.tally(group, *domain).matched).min().unwrap_or(0)
+        // A preference may have made a domain that no machine has to be in.
+        let filled = self.topology.filled(group).map(|(_, matched)| matched);
+        universe.iter().map(|domain| self.topology.tally(group, *domain).matched).chain(filled).min().unwrap_or(0)
     }
 
     /// The domains of `key` that the options of `fit` could be in.

@@ -76,11 +76,19 @@ impl Packing<'_, '_> {
         found
     }
 
+    /// Forgets which domains are present, when machines were merged or moved.
+    pub(super) fn forget_present(&mut self) {
+        self.known.present = None;
+    }
+
     fn find_present(&mut self, group: GroupId) -> (Rc<[DomainId]>, usize) {
         let key = self.topology.groups[group as usize].key;
         let mut certain: BTreeSet<DomainId> = self.domains_of_rooms(group).collect();
         let mut possible: BTreeSet<DomainId> = BTreeSet::new();
         for at in 0..self.cohorts.len() {
+            if self.cohorts[at].ids.is_empty() {
+                continue;
+            }
             let (own, pool) = (self.cohorts[at].fit, self.cohorts[at].pool);
             let Some(market) = &self.problem.markets[pool as usize] else { continue };
             // Where the rule looks at some of the options only, it sees the domains of those.

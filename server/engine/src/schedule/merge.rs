@@ -25,16 +25,19 @@ struct Merger {
 }
 
 impl Packing<'_, '_> {
-    /// Merges machines for as long as that saves money.
-    pub(super) fn merge(&mut self) {
+    /// Merges machines for as long as that saves money; whether it did.
+    pub(super) fn merge(&mut self) -> bool {
         if self.home.len() > MOST_MACHINES {
-            return;
+            return false;
         }
         self.separate();
         let divisive = self.divisive_groups();
+        let mut any = false;
         while let Some(merger) = self.best_merger(&divisive) {
             self.carry_out(&merger);
+            any = true;
         }
+        any
     }
 
     /// Hostname groups by which some class keeps its distance. Their members may not come closer than they stand.

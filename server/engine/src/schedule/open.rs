@@ -62,9 +62,24 @@ impl Packing<'_, '_> {
     /// them and no limit is near.
     pub(super) fn can_always_buy(&mut self, class: u32, count: u32, softs: Softs, pins: &[Pin]) -> bool {
         let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
-        pools
-            .into_iter()
-            .any(|pool| self.limits_are_far(pool, class, count) && self.sells_one(pool, class, pins, softs))
+        pools.into_iter().any(|pool| {
+            if !self.limits_are_far(pool, class, count) {
+                return false;
+            }
+            if self.limits[pool as usize].is_empty() {
+                return self.sells_one(pool, class, pins, softs);
+            }
+            let Some(choice) = self.choice_in(pool, class, count, pins, softs) else { return false };
+            self.limits_hold(pool, count.div_ceil(choice.each.max(1)))
+        })
+    }
+
+    /// Whether the limits of `pool` leave room for so many machines, whichever they are, and as many again.
+    fn limits_hold(&self, pool: u32, machines: u32) -> bool {
+        let Some(market) = &self.problem.markets[pool as usize] else { return false };
+        let largest = |at: usize| market.machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
+        let limits = self.limits[pool as usize].iter().enumerate();
+        limits.into_iter().all(|(at, left)| largest(at).saturating_mul(2 * i64::from(machines)) <= *left)
     }
 
     fn limits_are_far(&self, pool: u32, class: u32, count: u32) -> bool {
@@ -175,6 +190,9 @@ impl Packing<'_, '_> {
         let market = problem.markets[pool as usize].as_ref()?;
         let fit = self.fits.within_slots(fit, slots, market)?;
         let fit = self.balanced(class, fit, pool)?;
+        if self.adds_domain(fit, pool) {
+            return None;
+        }
         let (cap, most) = self.fresh_cap(class, softs);
         let cap = cap.min(count).min(self.ledger.share_of(pool, count));
         if cap == 0 || (self.whole_only && cap < count) {

@@ -4,7 +4,7 @@
 //! are to be bought anyway, then buys. Preferences narrow the choice and are given up lightest first; they never make a
 //! pod pass by room that is there (L21).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -20,7 +20,7 @@ use super::nodes::passes;
 use super::problem::{Problem, Start};
 use super::rules::KnownZones;
 use super::steps::Steps;
-use super::topology::{DomainId, KeyId, Topology};
+use super::topology::{DomainId, GroupId, KeyId, Topology};
 use crate::model::{Text, Toleration};
 
 /// A machine must be in this domain.
@@ -85,13 +85,18 @@ pub(super) struct Packing<'p, 'i> {
     /// Whether the minimum of a spread constraint is taken over the domains that have a machine, as kube-scheduler takes
     /// it, instead of over all domains that could have one. The narrower reading serves pods that nothing else places.
     pub(super) present_domains_only: bool,
+    /// The same for hostnames: only pods that get no machine of their own look at the machines that are there.
+    pub(super) present_hosts_only: bool,
+    /// Groups of which a domain holds more pods than it could if there were an empty one: no further domain is opened, because
+    /// it would have been there, empty, when those pods were placed.
+    pub(super) relied: BTreeSet<GroupId>,
     /// Whether an even spread that no limit can disturb is filled domain by domain.
     pub(super) level_by_level: bool,
     /// Whether `PreferNoSchedule` taints are kept clear of.
     pub(super) avoid_discouraged: bool,
     /// Whether a machine must take all the pods that are asked about, because they must stand together.
     pub(super) whole_only: bool,
-    /// While [`Packing::present_domains_only`]: the least count over the machines that could carry the class being
+    /// While [`Packing::present_hosts_only`]: the least count over the machines that could carry the class being
     /// placed, per hostname group.
     least_on_hosts: SmallVec<[(u32, u32); 1]>,
     pub(super) open_rooms: OpenRooms<'i>,
@@ -135,6 +140,8 @@ impl<'p, 'i> Packing<'p, 'i> {
             home: Vec::new(),
             rest,
             present_domains_only: false,
+            present_hosts_only: false,
+            relied: BTreeSet::new(),
             level_by_level: true,
             avoid_discouraged: true,
             whole_only: false,
@@ -163,7 +170,7 @@ impl<'p, 'i> Packing<'p, 'i> {
         if !needs.possible || needs.alternatives.is_empty() {
             return 0;
         }
-        if self.present_domains_only {
+        if self.present_hosts_only {
             self.least_on_hosts = self.find_least_on_hosts(class);
         }
         let mut left = count;
@@ -183,6 +190,33 @@ impl<'p, 'i> Packing<'p, 'i> {
         }
         self.forget_demand(class, count - left);
         count - left
+    }
+
+    /// Notes which spread rules of `class`, placed on a machine with these tallies, an empty domain more would break.
+    pub(super) fn note_relied(&mut self, class: u32, host: &HostTallies) {
+        for owned in self.problem.classes[class as usize].owned.iter().filter(|owned| owned.soft.is_none()) {
+            let Rule::Spread { max_skew, .. } = owned.rule else { continue };
+            let fullest = match owned.key {
+                Topology::HOST => host.get(owned.group).matched,
+                _ => self.topology.filled(owned.group).map(|(_, matched)| matched).max().unwrap_or(0),
+            };
+            if fullest > max_skew {
+                self.relied.insert(owned.group);
+            }
+        }
+    }
+
+    /// Whether a machine with these options may be a domain that was not there when pods were placed that relied on that.
+    pub(super) fn adds_domain(&mut self, fit: FitId, pool: u32) -> bool {
+        let relied: SmallVec<[GroupId; 4]> = self.relied.iter().copied().collect();
+        relied.into_iter().any(|group| {
+            let key = self.topology.groups[group as usize].key;
+            let known = |packing: &mut Self| {
+                let domains = packing.domains_of_fit(fit, pool, key);
+                domains.iter().all(|domain| packing.topology.tally(group, *domain).matched > 0)
+            };
+            self.fit_passes(group, fit, pool) && (key == Topology::HOST || !known(self))
+        })
     }
 
     /// Places under as many preferences as can be kept, giving them up lightest first.
@@ -382,7 +416,7 @@ impl<'p, 'i> Packing<'p, 'i> {
         let mut hosts = tallies.len();
         for at in 0..self.cohorts.len() {
             let (pool, fit) = (self.cohorts[at].pool, self.cohorts[at].fit);
-            if self.fit_passes(owned.group, fit, pool) {
+            if !self.cohorts[at].ids.is_empty() && self.fit_passes(owned.group, fit, pool) {
                 tallies.push(self.cohorts[at].host.get(owned.group).matched);
                 hosts += self.cohorts[at].ids.len();
             }

@@ -99,5 +99,9 @@ impl Packing<'_, '_> {
         let (node, domains) = (room.node, room.domains.clone());
         self.tally_on_room(class, at, node, count, &domains);
         self.events.push(Event { class, place: Place::Room(u32::try_from(at).unwrap_or(u32::MAX)), count });
+        if self.present_domains_only {
+            let host = self.rooms[at].host.clone();
+            self.note_relied(class, &host);
+        }
     }
 }

@@ -67,14 +67,14 @@ impl Packing<'_, '_> {
             order.push((CapacityType::OnDemand, on_demand));
         }
         order.retain(|(_, slots)| !slots.is_empty());
-        self.drop_dear_spot(class, fit, market, &mut order);
+        self.defer_dear_spot(class, fit, market, &mut order);
         order
     }
 
-    /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6). Only machines
-    /// with room for the pod are compared.
-    fn drop_dear_spot(&self, class: u32, fit: FitId, market: &Market, order: &mut Vec<(CapacityType, BitSet)>) {
-        let [.., (CapacityType::Spot, spot), (CapacityType::OnDemand, on_demand)] = order.as_slice() else { return };
+    /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6), so it comes
+    /// last: for pods that nothing on demand carries. Only machines with room for the pod are compared.
+    fn defer_dear_spot(&self, class: u32, fit: FitId, market: &Market, order: &mut [(CapacityType, BitSet)]) {
+        let [.., (CapacityType::Spot, spot), (CapacityType::OnDemand, on_demand)] = &*order else { return };
         let options = self.fits.fit(fit);
         let request = &self.problem.classes[class as usize].request;
         let cheapest = |slots: &BitSet| {
@@ -82,7 +82,8 @@ impl Packing<'_, '_> {
             roomy.filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
         };
         if cheapest(on_demand).is_some_and(|on_demand| cheapest(spot).is_none_or(|spot| spot > on_demand)) {
-            order.retain(|(kind, _)| *kind != CapacityType::Spot);
+            let last = order.len() - 1;
+            order.swap(last - 1, last);
         }
     }
 
@@ -134,8 +135,12 @@ impl Packing<'_, '_> {
             return Some(fit);
         }
         let market = problem.markets[at as usize].as_ref()?;
-        let offered = self.zones_with_room(class, fit, market);
-        let usable = if self.looks_beyond(class) { offered.clone() } else { self.usable_zones(class, fit, at, market) };
+        let offered = self.varied_zones(class, fit, at, market);
+        let usable = if self.looks_beyond(class) || self.is_counted_beyond(class) {
+            offered.clone()
+        } else {
+            self.usable_zones(class, fit, at, market)
+        };
         let count = |zone: &Text| self.ledger.in_zone(at, zone);
         let least = usable.iter().map(|(zone, _)| count(zone)).min().unwrap_or(0);
         let level = offered.iter().filter(|(zone, _)| count(zone) <= least);
@@ -151,11 +156,20 @@ impl Packing<'_, '_> {
         owned.iter().any(|owned| owned.soft.is_none() && owned.key != Topology::HOST)
     }
 
+    /// Whether some hard rule over domains wider than nodes counts pods of `class`: that rule then decides the zone.
+    pub(super) fn is_counted_beyond(&self, class: u32) -> bool {
+        self.problem.classes[class as usize]
+            .meant_by
+            .iter()
+            .any(|group| self.topology.is_hard(*group) && self.topology.groups[*group as usize].key != Topology::HOST)
+    }
+
     /// Zones in which pods of `class` could run on machines of the pool bought as those of `fit` are, whatever other pods
     /// say, each with some price.
     fn usable_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> Zones {
         let asked = (class, fit, self.avoid_discouraged);
-        if let Some(known) = self.zones.usable.get(&asked) {
+        // Which zones are varied enough for `minValues` depends on what the limits leave.
+        if let Some(known) = self.zones.usable.get(&asked).filter(|_| !self.ledger.wants_min_values(at)) {
             return known.clone();
         }
         let kinds: BTreeSet<CapacityType> =
@@ -166,12 +180,36 @@ impl Packing<'_, '_> {
         let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
         for fit in self.class_fits(class, super::packing::Softs::default(), at).iter() {
             if let Some(fit) = self.fits.within_slots(*fit, &slots, market) {
-                zones.extend(self.zones_with_room(class, fit, market).iter().cloned());
+                zones.extend(self.varied_zones(class, fit, at, market).iter().cloned());
             }
         }
         let zones: Zones = zones.into_iter().collect();
         self.zones.usable.insert(asked, zones.clone());
         zones
+    }
+
+    /// [`Packing::zones_with_room`] that sell enough different options.
+    fn varied_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> Zones {
+        let zones = self.zones_with_room(class, fit, market);
+        if !self.ledger.wants_min_values(at) {
+            return zones;
+        }
+        zones.iter().filter(|(zone, _)| self.is_varied_in(class, fit, at, zone)).cloned().collect()
+    }
+
+    /// Whether `zone` alone sells the options of `fit` that `minValues` want for a pod of `class`.
+    fn is_varied_in(&mut self, class: u32, fit: FitId, at: u32, zone: &Text) -> bool {
+        let Some(market) = &self.problem.markets[at as usize] else { return false };
+        let mut slots = BitSet::empty(market.slots.len());
+        market.slots.iter().enumerate().filter(|(_, slot)| slot.zone == *zone).for_each(|(slot, _)| slots.insert(slot));
+        let Some(fit) = self.fits.within_slots(fit, &slots, market) else { return false };
+        let nothing = self.problem.axis.zero();
+        let request = &self.problem.classes[class as usize].request;
+        let kinds: Vec<usize> = self.fits.fit(fit).types.iter().collect();
+        kinds
+            .into_iter()
+            .filter_map(|kind| u32::try_from(kind).ok())
+            .any(|kind| self.flexible_count(at, (fit, kind), (&nothing, &[]), request, 1) > 0)
     }
 
     /// Zones in which some option of `fit` with room for a pod of `class` is offered, each with the least price.

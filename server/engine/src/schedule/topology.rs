@@ -162,6 +162,12 @@ impl Topology {
         self.tallies[group as usize].get(domain as usize).copied().unwrap_or_default()
     }
 
+    /// The domains in which pods stand that `group` means, and how many.
+    pub(super) fn filled(&self, group: GroupId) -> impl Iterator<Item = (DomainId, u32)> {
+        let tallies = (0_u32..).zip(&self.tallies[group as usize]);
+        tallies.filter(|(_, tally)| tally.matched > 0).map(|(domain, tally)| (domain, tally.matched))
+    }
+
     /// How many pods in any domain are meant by `group`.
     pub(super) fn total(&self, group: GroupId) -> u32 {
         self.totals[group as usize]

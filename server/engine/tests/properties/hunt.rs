@@ -1,8 +1,10 @@
-//! Random captured clusters: every plan keeps every rule, and no pod is given up that fits on top of the finished plan.
+//! Random captured clusters: the first packing and the decision keep every rule, and the decision gives up no pod that fits on
+//! top of it.
 //!
 //! `RANDOM_CLUSTERS=1..2000` chooses the seeds; without it a few dozen are planned.
 
 use engine::check::{Rule, check};
+use engine::decide;
 use engine::input::PlanningInput;
 use engine::plan::Plan;
 use engine::schedule::schedule;
@@ -38,12 +40,18 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 
 fn fault_of(case: &Case) -> Option<Fault> {
     let input = case.input();
-    let plan = schedule(&input);
-    if let Some(violation) = check(&input, &plan).first() {
-        return Some(Fault::Check(violation.rule, violation.to_string()));
+    let decision = match decide::plan(&input) {
+        Ok(decision) => decision,
+        Err(violations) => return Some(Fault::Check(violations[0].rule, format!("no decision: {}", violations[0]))),
+    };
+    if let Some(violation) = check(&input, &decision.plan).first() {
+        return Some(Fault::Check(violation.rule, format!("decided: {violation}")));
     }
-    let (pod, place) = given_up(&input, &plan).into_iter().next()?;
-    Some(Fault::GivenUp(format!("pod {} of shape {} fits {place}", pod, input.pods[pod as usize].shape)))
+    if let Some((pod, place)) = given_up(&input, &decision.plan).into_iter().next() {
+        return Some(Fault::GivenUp(format!("pod {} of shape {} fits {place}", pod, input.pods[pod as usize].shape)));
+    }
+    let violation = decision.failed_checks.violations.first()?;
+    Some(Fault::Check(violation.rule, format!("first packing: {violation}")))
 }
 
 /// The simplest case with such a fault that shrinking finds.

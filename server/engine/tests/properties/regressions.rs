@@ -1,6 +1,7 @@
 //! Shrunk inputs that once broke a property, each with the plan that they must have.
 
 mod clusters;
+mod given_up;
 mod launches;
 mod opt_in;
 mod prices;

@@ -67,11 +67,13 @@ fn crowded(good: &Plan, input: &PlanningInput) -> Plan {
 
 #[test]
 fn only_the_pod_that_does_not_fit_stays_out_of_a_crowded_machine() {
-    // Five half CPUs on machines of one CPU; the first machine has two pods already.
+    // Five half CPUs on machines of one CPU; the first machine has two pods already. Two machines are the limit, so that the
+    // pod finds no other place.
     let mut case = five_pods();
     case.shapes[0].apart.clear();
+    let mut broken = schedule(&case.input());
+    case.pools[0].node_limit = Some(2);
     let input = case.input();
-    let mut broken = schedule(&input);
     let (first, last) = (broken.order[0], *broken.order.last().expect("pods"));
     assert!(broken.nodes.iter().any(|node| node.pods.contains(&first) && node.pods.len() == 2), "{broken:#?}");
     broken = crowded(&broken, &input);
@@ -83,8 +85,9 @@ fn only_the_pod_that_does_not_fit_stays_out_of_a_crowded_machine() {
 
 #[test]
 fn only_the_later_of_two_pods_that_refuse_each_other_stays_out() {
-    // Two web pods on one node of four CPUs, which has room for ten.
+    // Three web pods on one node of four CPUs, which has room for ten, and nothing for sale.
     let mut case = five_pods();
+    case.pools.clear();
     case.nodes = vec![node("a", 4, vec![])];
     let input = case.input();
     let web: Vec<u32> = (0..5).filter(|at| input.pods[*at as usize].shape == 0).collect();
@@ -114,7 +117,7 @@ fn machines_beyond_a_limit_are_not_bought_and_the_others_are() {
 }
 
 #[test]
-fn a_packing_of_nonsense_ends_in_a_plan_without_it() {
+fn a_packing_of_nonsense_ends_in_a_plan_without_the_nonsense() {
     let input = five_pods().input();
     let mut broken = schedule(&input);
     broken.placements.push((0, 7));
@@ -122,7 +125,19 @@ fn a_packing_of_nonsense_ends_in_a_plan_without_it() {
     broken.order.extend([0, 9]);
     broken.nodes.iter_mut().for_each(|node| node.types = [40].into());
     let decision = repaired(&input, &broken);
-    assert_eq!(decision.plan.unschedulable.len(), 5);
+    assert_eq!((decision.plan.placements.len(), decision.failed_checks.left_out.len()), (0, 0));
+    assert_eq!(decision.plan.order.len(), 5);
+}
+
+#[test]
+fn a_pod_that_offends_where_it_is_gets_another_place() {
+    // As before, but a third machine may be bought.
+    let mut case = five_pods();
+    case.shapes[0].apart.clear();
+    let input = case.input();
+    let decision = repaired(&input, &crowded(&schedule(&input), &input));
+    assert_eq!((decision.plan.nodes.len(), decision.plan.unschedulable.len()), (3, 0));
+    assert!(decision.failed_checks.left_out.is_empty() && decision.failed_checks.count == 2);
 }
 
 /// `plan` with its pods shifted by `by` places along its own list of places.

@@ -1,13 +1,13 @@
 //! What random clusters showed: plans that failed their check, and pods that were given up although they fitted.
 
 use engine::check::{Rule, check};
-use engine::model::CapacityType::OnDemand;
-use engine::model::MicroUsd;
+use engine::model::CapacityType::{OnDemand, Spot};
 use engine::model::labels::{HOSTNAME, ZONE};
+use engine::model::{MicroUsd, Operator};
 use engine::plan::Plan;
 
-use super::{DB, WEB, about, kind, node, pod, small, spread, world};
-use crate::cases::{Case, DaemonCase, NodeCase, PodCase, RACK, ShapeCase};
+use super::{DB, JOB, WEB, about, kind, node, pod, small, spread, world};
+use crate::cases::{Case, DaemonCase, NodeCase, PodCase, RACK, ShapeCase, TIER};
 use crate::judge::given_up;
 use crate::sound_plan;
 
@@ -120,4 +120,91 @@ fn a_price_ceiling_excuses_nobody_from_waiting_where_no_spot_is_for_sale() {
     let (input, plan) = (case.input(), sound_plan(&case));
     assert_eq!(plan.unschedulable, [0]);
     assert_eq!(given_up(&input, &plan), []);
+}
+
+#[test]
+fn spot_that_is_dearer_serves_pods_that_nothing_on_demand_carries() {
+    // Both types must be possible. In b only one of them is sold on demand, and both as spot, which is dearer.
+    let types = vec![
+        kind(1, 4, &[("a", OnDemand, 10), ("b", OnDemand, 40), ("b", Spot, 44)]),
+        kind(1, 4, &[("a", OnDemand, 10), ("b", Spot, 44)]),
+    ];
+    let bound = ShapeCase { selector: Some((ZONE, "b")), ..small() };
+    let mut case = world(types, vec![bound], vec![pod(0, WEB)]);
+    case.pools[0].min_types = Some(2);
+    let plan = sound_plan(&case);
+    assert_eq!((plan.nodes.len(), plan.nodes.first().map(|node| node.capacity_type)), (1, Some(Spot)));
+}
+
+#[test]
+fn zones_that_pods_elsewhere_refuse_are_not_balanced() {
+    // A db pod in a refuses web pods in its zone. Each web pod fills a machine, and all three stand in b.
+    let web = ShapeCase { half_cpus: 4, ..small() };
+    let db = ShapeCase { apart: vec![about(ZONE, WEB)], ..small() };
+    let types = vec![kind(2, 4, &[("a", OnDemand, 10), ("b", OnDemand, 10)])];
+    let mut case = world(types, vec![web, db], vec![pod(0, WEB); 3]);
+    case.nodes = vec![node("a", 1, vec![pod(1, DB)])];
+    case.pools[0].rules.zone_balance = true;
+    let plan = sound_plan(&case);
+    assert_eq!((plan.nodes.len(), plan.unschedulable.len()), (3, 0));
+    assert!(plan.nodes.iter().all(|node| node.zones[0].as_ref() == "b"));
+}
+
+#[test]
+fn zones_without_enough_types_are_not_balanced() {
+    // Machines must be able to be of either type, and b has one of them.
+    let types = vec![kind(2, 8, &[("a", OnDemand, 20), ("b", OnDemand, 20)]), kind(2, 8, &[("a", OnDemand, 10)])];
+    let apart = ShapeCase { apart: vec![about(HOSTNAME, WEB)], ..small() };
+    let mut case = world(types, vec![apart], vec![pod(0, WEB); 3]);
+    (case.pools[0].min_types, case.pools[0].rules.zone_balance) = (Some(2), true);
+    let plan = sound_plan(&case);
+    assert_eq!((plan.nodes.len(), plan.unschedulable.len()), (3, 0));
+}
+
+#[test]
+fn machines_whose_zone_others_look_at_need_not_give_way() {
+    // As in `machines_that_can_stand_elsewhere_give_way_to_those_that_cannot`, but a job wants to be in a zone with web pods:
+    // their machines stay where it found them, and so does its own.
+    let web = ShapeCase { apart: vec![about(HOSTNAME, WEB)], ..large() };
+    let db = ShapeCase { half_cpus: 4, ..small() };
+    let job = ShapeCase { near: vec![about(ZONE, WEB)], half_cpus: 4, ..small() };
+    let in_a = PodCase { volumes: Some(0), ..pod(1, DB) };
+    let pods = vec![pod(0, WEB), pod(0, WEB), in_a.clone(), in_a.clone(), in_a, pod(2, JOB)];
+    let mut case = world(vec![kind(2, 4, &[("a", OnDemand, 10), ("b", OnDemand, 10)])], vec![web, db, job], pods);
+    case.pools[0].rules.zone_balance = true;
+    let plan = sound_plan(&case);
+    assert_eq!((plan.nodes.len(), plan.unschedulable.len()), (6, 0));
+}
+
+#[test]
+fn a_spread_is_not_filled_zone_by_zone_when_the_machines_use_up_the_limit() {
+    // One pod a machine of eight CPUs, and the limit is four machines: two in each zone, and not three in the first. When all
+    // have one pod, two of them take the last two.
+    let web = ShapeCase { spread: vec![spread(ZONE, WEB), spread(HOSTNAME, WEB)], ..small() };
+    let types = vec![kind(8, 8, &[("a", OnDemand, 10)]), kind(8, 8, &[("b", OnDemand, 10)])];
+    let mut case = world(types, vec![web], vec![pod(0, WEB); 6]);
+    case.pools[0].cpu_limit = Some(32);
+    let plan = sound_plan(&case);
+    assert_eq!((plan.nodes.len(), plan.unschedulable.len()), (4, 0));
+}
+
+#[test]
+fn pods_that_no_zone_is_left_for_get_machines_before_they_share_one() {
+    // Web pods spread over zones and machines. In b only a machine that is too small is sold, so all three go to a, and there
+    // each to a machine of its own: were two of them on one, the third machine would be two emptier.
+    let web = ShapeCase { spread: vec![spread(ZONE, WEB), spread(HOSTNAME, WEB)], gib: 4, ..small() };
+    let types = vec![kind(4, 16, &[("a", OnDemand, 40)]), kind(1, 1, &[("b", OnDemand, 10)])];
+    let plan = sound_plan(&world(types, vec![web], vec![pod(0, WEB); 3]));
+    assert_eq!((plan.nodes.len(), plan.unschedulable.len()), (3, 0));
+}
+
+#[test]
+fn a_domain_that_only_a_preference_made_counts() {
+    // The pool leaves the tier open. The first web pod gets the tier that it prefers, which no machine has to be of; the others
+    // are spread over that tier and the one that machines get when nobody asks.
+    let web =
+        ShapeCase { preferred: vec![(1, (TIER, Operator::Gt, &["1"]))], spread: vec![spread(TIER, WEB)], ..small() };
+    let mut case = world(vec![kind(4, 8, &[("a", OnDemand, 40)])], vec![web], vec![pod(0, WEB); 9]);
+    case.pools[0].wishes = vec![(TIER, Operator::Exists, &[])];
+    assert!(sound_plan(&case).unschedulable.is_empty());
 }

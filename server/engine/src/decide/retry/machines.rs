@@ -1,0 +1,324 @@
+//! Machines that a pod without a place may be tried on: those of the plan with fewer launch options, and further ones.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::check::daemon_requests;
+use crate::input::PlanningInput;
+use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
+use crate::model::resources::{CPU, NODES};
+use crate::model::taints::first_barring;
+use crate::model::{
+    CapacityType, InstanceType, Labels, MicroUsd, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements,
+    Resources, Text,
+};
+use crate::plan::{Plan, PlannedNode};
+
+/// Launch options that a machine may have at most.
+const MOST_OPTIONS: usize = 60;
+/// Options of a machine beyond which not each number of them is tried, but half, a quarter, and so on.
+const FEW_OPTIONS: usize = 16;
+
+/// What pools can buy, as far as trials need to know.
+pub(super) struct Machines<'i> {
+    input: &'i PlanningInput,
+    /// For each pool, the most of each resource that any type has.
+    largest: Vec<Resources>,
+    /// Whether some DaemonSet may run on some launch options only.
+    daemons_vary: bool,
+}
+
+impl<'i> Machines<'i> {
+    pub(super) fn new(input: &'i PlanningInput) -> Self {
+        let largest = |pool: &NodePool| {
+            let mut most = Resources::new();
+            pool.catalogue.types.iter().for_each(|kind| most.raise_to(&kind.allocatable));
+            most
+        };
+        let chooses = |shape: &PodShape| !shape.node_selector.is_empty() || !shape.node_affinity.is_empty();
+        let daemons_vary = input.daemons.iter().any(|daemon| chooses(&input.shapes[daemon.shape as usize]));
+        Self { input, largest: input.pools.iter().map(largest).collect(), daemons_vary }
+    }
+
+    /// Options and zones that `node` may be narrowed to so that each option is large enough for its pods: all of them, and those
+    /// of each zone; or else, `narrow`, the cheapest few of each zone, and each one alone. Widest first.
+    pub(super) fn ways(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Text>)> {
+        let pool = &self.input.pools[node.pool as usize];
+        let asked = self.asked(node);
+        let holds =
+            |kind: &u32| pool.catalogue.types.get(*kind as usize).is_some_and(|kind| asked.fits(&kind.allocatable));
+        let roomy: Vec<u32> = node.types.iter().copied().filter(holds).collect();
+        if roomy.is_empty() {
+            return Vec::new();
+        }
+        let sold_in = |zone: &Text| -> Vec<u32> {
+            let sold = |kind: &u32| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some();
+            let sold = roomy.iter().copied().filter(sold).collect();
+            ordinary(pool, self.with_room_for_daemons(node, &asked, zone, sold))
+        };
+        let zones: Vec<(&Text, Vec<u32>)> = node.zones.iter().map(|zone| (zone, sold_in(zone))).collect();
+        let roomy: Vec<u32> =
+            roomy.iter().copied().filter(|kind| zones.iter().any(|(_, here)| here.contains(kind))).collect();
+        let roomy = ordinary(pool, roomy);
+        if !narrow {
+            let each =
+                zones.iter().filter(|_| zones.len() > 1).map(|(zone, here)| (here.clone(), vec![(*zone).clone()]));
+            return [(roomy, node.zones.to_vec())].into_iter().chain(each).collect();
+        }
+        let mut ways = Vec::new();
+        for (zone, here) in &zones {
+            let counts = fewer_than(here.len()).into_iter();
+            ways.extend(counts.map(|count| (here[..count].to_vec(), vec![(*zone).clone()])));
+        }
+        for (zone, here) in &zones {
+            ways.extend(here.iter().skip(1).take(FEW_OPTIONS).map(|kind| (vec![*kind], vec![(*zone).clone()])));
+        }
+        ways
+    }
+
+    /// Those of `kinds` that hold in `zone` what is `asked` and what DaemonSets take there.
+    fn with_room_for_daemons(&self, node: &PlannedNode, asked: &Resources, zone: &Text, kinds: Vec<u32>) -> Vec<u32> {
+        if !self.daemons_vary {
+            return kinds;
+        }
+        let pool = &self.input.pools[node.pool as usize];
+        let zones: Arc<[Text]> = [zone.clone()].into();
+        let single = |kind: &u32| PlannedNode { types: [*kind].into(), zones: zones.clone(), ..node.clone() };
+        let daemons = daemon_requests(self.input, kinds.iter().map(single).collect());
+        let holds = |(kind, daemons): &(u32, Resources)| {
+            let mut all = asked.clone();
+            all.add(daemons);
+            all.fits(&pool.catalogue.types[*kind as usize].allocatable)
+        };
+        kinds.into_iter().zip(daemons).filter(holds).map(|(kind, _)| kind).collect()
+    }
+
+    /// What the pods of `node` ask for.
+    fn asked(&self, node: &PlannedNode) -> Resources {
+        let mut asked = Resources::new();
+        for pod in &node.pods {
+            asked.add(&self.input.shapes[self.input.pods[*pod as usize].shape as usize].requests);
+        }
+        asked
+    }
+
+    /// `node` with these options, cheapest first, in those of `zones` where they are sold; `None` when none is.
+    pub(super) fn launch(&self, node: &PlannedNode, types: &[u32], zones: &[Text]) -> Option<PlannedNode> {
+        let pool = &self.input.pools[node.pool as usize];
+        let priced = |kind: &u32| cheapest(pool, *kind, node, zones).map(|(price, zone)| (price, *kind, zone));
+        let mut ranked: Vec<(MicroUsd, u32, Text)> = types.iter().filter_map(priced).collect();
+        ranked.sort();
+        ranked.truncate(MOST_OPTIONS);
+        let (price, _, first) = ranked.first()?.clone();
+        let sold = |zone: &&Text| {
+            ranked.iter().any(|(_, kind, _)| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some())
+        };
+        let mut others: Vec<Text> = zones.iter().filter(|zone| **zone != first).filter(sold).cloned().collect();
+        others.sort();
+        let zones: Arc<[Text]> = [first].into_iter().chain(others).collect();
+        let machines: Vec<&InstanceType> =
+            ranked.iter().map(|(_, kind, _)| &pool.catalogue.types[*kind as usize]).collect();
+        let mut labels = (*node.labels).clone();
+        if let [only] = &*zones {
+            labels.insert(ZONE.into(), only.clone());
+        }
+        labels.extend(common(&machines));
+        let types = ranked.iter().map(|(_, kind, _)| *kind).collect();
+        let mut narrowed = PlannedNode { zones, types, price, labels: Arc::new(labels), ..node.clone() };
+        narrowed.requests = self.asked(node);
+        daemon_requests(self.input, vec![narrowed.clone()]).iter().for_each(|daemons| narrowed.requests.add(daemons));
+        Some(narrowed)
+    }
+
+    /// Pools that may buy for pods of `shape`, by index, in the order in which they are asked; and how many types and nodes of
+    /// the input are looked at then.
+    pub(super) fn pools_for(&self, shape: &PodShape) -> Vec<(u32, usize)> {
+        let usable = |at: usize, pool: &NodePool| {
+            pool.not_ready.is_none()
+                && pool.replicas.is_none()
+                && shape.requests.fits(&self.largest[at])
+                && first_barring(&pool.taints, &shape.tolerations).is_none()
+                && suits_labels(shape, &pool.labels)
+        };
+        let looks = |pool: &NodePool| {
+            let nodes = if pool.limits.is_empty() { 0 } else { self.input.nodes.len() };
+            pool.catalogue.types.len() + nodes
+        };
+        let pools = self.input.pools.iter().enumerate().filter(|(at, pool)| usable(*at, pool));
+        let mut ranked: Vec<_> = pools.map(|(at, pool)| ((pool.unhealthy, -pool.weight, at), looks(pool))).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().filter_map(|((_, _, at), looks)| Some((u32::try_from(at).ok()?, looks))).collect()
+    }
+
+    /// A machine of pool `at` for `pod` alone for each way to pay, in the order in which those are asked, with all the options
+    /// that could carry it.
+    pub(super) fn for_sale(&self, plan: &Plan, at: u32, pod: u32) -> Vec<PlannedNode> {
+        let pool = &self.input.pools[at as usize];
+        let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
+        let left = self.limits_left(plan, at, pool);
+        let wanted = selected(shape);
+        let suits = |kind: &InstanceType| {
+            shape.requests.fits(&kind.allocatable)
+                && left
+                    .iter()
+                    .all(|(name, left)| (if name.as_ref() == NODES { 1 } else { kind.capacity.get(name) }) <= left)
+                && kind.labels.first_conflict(&pool.requirements).is_none()
+                && pool.rules.max_node_vcpu.is_none_or(|most| kind.capacity.get(CPU) <= most.saturating_mul(1000))
+                && kind.labels.first_conflict(&wanted).is_none()
+        };
+        let kinds: Vec<u32> =
+            (0..).zip(&pool.catalogue.types).filter(|(_, kind)| suits(kind)).map(|(at, _)| at).collect();
+        if kinds.is_empty() {
+            return Vec::new();
+        }
+        let offerings = || {
+            kinds.iter().flat_map(|kind| {
+                let kind = &pool.catalogue.types[*kind as usize];
+                kind.offerings.iter().filter(move |offering| is_sold(pool, kind, offering))
+            })
+        };
+        let ways: BTreeSet<(CapacityType, Option<Text>)> = offerings().map(way).collect();
+        let zones: BTreeSet<&Text> = offerings().map(|offering| &offering.zone).collect();
+        let name = next_name(self.input, plan, (at, pool));
+        let machine = |(capacity_type, reservation): (CapacityType, Option<Text>)| {
+            let mut machine = PlannedNode {
+                name: name.clone(),
+                pool: at,
+                capacity_type,
+                zones: zones.iter().map(|zone| (*zone).clone()).collect(),
+                types: Arc::default(),
+                price: MicroUsd(0),
+                reservation,
+                pods: vec![pod],
+                labels: Arc::new(labels_of(pool, shape, capacity_type)),
+                taints: pool.taints.clone().into(),
+                requests: Resources::new(),
+            };
+            let price = |kind: &u32| cheapest(pool, *kind, &machine, &machine.zones).map(|(price, _)| (price, *kind));
+            let mut ranked: Vec<(MicroUsd, u32)> = kinds.iter().filter_map(price).collect();
+            ranked.sort_unstable();
+            machine.types = ranked.into_iter().map(|(_, kind)| kind).collect();
+            machine
+        };
+        ways.into_iter().map(machine).filter(|machine| !machine.types.is_empty()).collect()
+    }
+
+    /// What the limits of `pool` leave for one machine more.
+    fn limits_left(&self, plan: &Plan, at: u32, pool: &NodePool) -> Resources {
+        let mut left = pool.limits.clone();
+        if left.is_empty() {
+            return left;
+        }
+        let one = Resources::from_iter([(NODES, 1)]);
+        let mut take = |amounts: &dyn Fn(&str) -> i64| {
+            let taken = pool.limits.iter().map(|(name, _)| (name.clone(), amounts(name) + one.get(name)));
+            left.subtract(&taken.collect());
+        };
+        let own =
+            |node: &&crate::model::Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
+        self.input.nodes.iter().filter(own).for_each(|node| take(&|name| node.capacity.get(name)));
+        for node in plan.nodes.iter().filter(|node| node.pool == at) {
+            let kinds = || node.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
+            take(&|name| kinds().map(|kind| kind.capacity.get(name)).max().unwrap_or(0));
+        }
+        left
+    }
+}
+
+/// `kinds` without those that are launched only when nothing ordinary would do, unless `minValues` may need them.
+fn ordinary(pool: &NodePool, mut kinds: Vec<u32>) -> Vec<u32> {
+    let exotic = |kind: &u32| pool.catalogue.types.get(*kind as usize).is_none_or(|kind| kind.exotic);
+    let flexible = pool.requirements.iter().any(|requirement| requirement.min_values().is_some());
+    if !flexible && !kinds.iter().all(exotic) {
+        kinds.retain(|kind| !exotic(kind));
+    }
+    kinds
+}
+
+/// Numbers of options below `count`, largest first: each of them, or ever half as many where there are many.
+fn fewer_than(count: usize) -> Vec<usize> {
+    if count <= FEW_OPTIONS {
+        return (1..count).rev().collect();
+    }
+    std::iter::successors(Some(count / 2), |count| Some(count / 2)).take_while(|count| *count > 0).collect()
+}
+
+fn way(offering: &Offering) -> (CapacityType, Option<Text>) {
+    (offering.capacity_type, offering.reservation.as_ref().map(|reservation| reservation.id.clone()))
+}
+
+/// The least price of type `kind` in `zones`, bought as `like` is, and where.
+fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Text]) -> Option<(MicroUsd, Text)> {
+    let kind = pool.catalogue.types.get(kind as usize)?;
+    let same = |offering: &&Offering| {
+        way(offering) == (like.capacity_type, like.reservation.clone())
+            && zones.contains(&offering.zone)
+            && is_sold(pool, kind, offering)
+    };
+    kind.offerings.iter().filter(same).map(|offering| (offering.price, offering.zone.clone())).min()
+}
+
+fn is_sold(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
+    let allows = |key: &str, value: &str| pool.requirements.get(key).is_none_or(|requirement| requirement.has(value));
+    let (price, millicores) = (i128::from(offering.price.0), i128::from(kind.capacity.get(CPU)));
+    offering.available
+        && allows(ZONE, &offering.zone)
+        && allows(CAPACITY_TYPE, offering.capacity_type.as_str())
+        && pool.rules.max_node_price.is_none_or(|most| price <= i128::from(most.0))
+        && pool.rules.max_price_per_vcpu.is_none_or(|most| price * 1000 <= i128::from(most.0) * millicores)
+}
+
+/// Whether no label of `labels` has another value than the pod's node selector wants.
+pub(super) fn suits_labels(shape: &PodShape, labels: &Labels) -> bool {
+    shape.node_selector.iter().all(|(key, value)| labels.get(key).is_none_or(|known| known == value))
+}
+
+/// What the node selector of a pod wants.
+fn selected(shape: &PodShape) -> Requirements {
+    shape.node_selector.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect()
+}
+
+/// What every machine of `pool` has, and what the pool leaves open, as the pod wants it.
+fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> Labels {
+    let mut labels = pool.labels.clone();
+    labels.insert(NODEPOOL.into(), pool.name.clone());
+    labels.insert(NODECLASS.into(), pool.node_class.clone());
+    labels.insert(CAPACITY_TYPE.into(), capacity_type.as_str().into());
+    let mut wanted = selected(shape);
+    if let Some(term) = shape.node_affinity.first() {
+        term.expressions.iter().for_each(|expression| wanted.add(expression.clone()));
+    }
+    let told = |key: &Text| {
+        key.as_ref() == ZONE
+            || pool.catalogue.offering_keys.contains(key)
+            || pool.catalogue.types.iter().any(|kind| kind.labels.get(key).is_some())
+    };
+    for open in pool.requirements.iter().filter(|open| !open.allows_absence() && !told(open.key())) {
+        let both = wanted.get(open.key()).map_or_else(|| open.clone(), |wanted| open.intersection(wanted));
+        if let Some(value) = both.representative() {
+            labels.entry(open.key().clone()).or_insert(value);
+        }
+    }
+    labels
+}
+
+/// Labels of one value that all these types have.
+fn common(kinds: &[&InstanceType]) -> Labels {
+    let Some((first, others)) = kinds.split_first() else { return Labels::new() };
+    let single = |known: &Requirement| {
+        let values = known.finite_values().filter(|values| values.len() == 1)?;
+        let shared =
+            others.iter().all(|kind| kind.labels.get(known.key()).and_then(Requirement::finite_values) == Some(values));
+        values.first().filter(|_| shared).map(|value| (known.key().clone(), value.clone()))
+    };
+    first.labels.iter().filter_map(single).collect()
+}
+
+/// The first name of a machine of `pool` that neither the input nor the plan has.
+fn next_name(input: &PlanningInput, plan: &Plan, (at, pool): (u32, &NodePool)) -> Text {
+    let planned = plan.nodes.iter().chain(&plan.static_nodes).map(|node| &node.name);
+    let taken: BTreeSet<&Text> = planned.chain(input.nodes.iter().map(|node| &node.name)).collect();
+    let first = 1 + plan.nodes.iter().filter(|node| node.pool == at).count();
+    let names = (first..).map(|number| Text::from(format!("{}-{number}", pool.name)));
+    names.into_iter().find(|name| !taken.contains(name)).unwrap_or_default()
+}
