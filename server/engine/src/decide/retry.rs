@@ -173,6 +173,7 @@ impl<'i> Retry<'i> {
             let pool = &self.input.pools[before.pool as usize];
             if first_barring(&pool.taints, &shape.tolerations).is_some()
                 || !suits_labels(shape, &before.labels)
+                || !self.machines.defines_what_is_asked(pool, shape)
                 || !refused.insert(self.alike(before))
             {
                 continue;

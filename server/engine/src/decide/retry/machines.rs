@@ -139,6 +139,7 @@ impl<'i> Machines<'i> {
                 && shape.requests.fits(&self.largest[at])
                 && first_barring(&pool.taints, &shape.tolerations).is_none()
                 && suits_labels(shape, &pool.labels)
+                && self.defines_what_is_asked(pool, shape)
         };
         let looks = |pool: &NodePool| {
             let nodes = if pool.limits.is_empty() { 0 } else { self.input.nodes.len() };
@@ -148,6 +149,23 @@ impl<'i> Machines<'i> {
         let mut ranked: Vec<_> = pools.map(|(at, pool)| ((pool.unhealthy, -pool.weight, at), looks(pool))).collect();
         ranked.sort_unstable();
         ranked.into_iter().filter_map(|((_, _, at), looks)| Some((u32::try_from(at).ok()?, looks))).collect()
+    }
+
+    /// Whether the pool, or an instance type that it buys, has each well-known label that the pod asks for. The check lets pass one
+    /// that nothing defines, since a Node may turn out to have it; no machine is bought in that hope.
+    pub(super) fn defines_what_is_asked(&self, pool: &NodePool, shape: &PodShape) -> bool {
+        let has = |key: &Text| {
+            [ZONE, CAPACITY_TYPE, NODEPOOL, NODECLASS].contains(&key.as_ref())
+                || pool.labels.contains_key(key)
+                || pool.requirements.get(key).is_some()
+                || pool.catalogue.offering_keys.contains(key)
+                || pool.catalogue.types.iter().any(|kind| kind.labels.get(key).is_some())
+        };
+        let known = &self.input.policy.well_known_labels;
+        let expressions = shape.node_affinity.iter().flat_map(|term| term.expressions.iter());
+        let asked = expressions.filter(|expression| !expression.allows_absence()).map(Requirement::key);
+        let mut asked = shape.node_selector.keys().chain(asked);
+        asked.all(|key| !known.contains(key) || has(key))
     }
 
     /// A machine of pool `at` for `pod` alone for each way to pay, in the order in which those are asked, with all the options
