@@ -224,9 +224,12 @@ impl Packing<'_, '_> {
         if certain < min_domains as usize {
             return 0;
         }
+        let least = universe.iter().map(|domain| self.topology.tally(group, *domain).matched).min();
+        if least == Some(0) || (least.is_some() && !self.topology.may_count_beyond(group, universe.len())) {
+            return least.unwrap_or(0);
+        }
         // A preference may have made a domain that no machine has to be in.
-        let filled = self.topology.filled(group).map(|(_, matched)| matched);
-        universe.iter().map(|domain| self.topology.tally(group, *domain).matched).chain(filled).min().unwrap_or(0)
+        self.topology.filled(group).map(|(_, matched)| matched).chain(least).min().unwrap_or(0)
     }
 
     /// The domains of `key` that the options of `fit` could be in.

@@ -66,7 +66,8 @@ impl Packing<'_, '_> {
             if !self.limits_are_far(pool, class, count) {
                 return false;
             }
-            if self.limits[pool as usize].is_empty() {
+            // A machine takes one pod at least. Only where that many machines are too many is it asked how many one takes.
+            if self.limits_hold(pool, count) {
                 return self.sells_one(pool, class, pins, softs);
             }
             let Some(choice) = self.choice_in(pool, class, count, pins, softs) else { return false };
@@ -77,9 +78,8 @@ impl Packing<'_, '_> {
     /// Whether the limits of `pool` leave room for so many machines, whichever they are, and as many again.
     fn limits_hold(&self, pool: u32, machines: u32) -> bool {
         let Some(market) = &self.problem.markets[pool as usize] else { return false };
-        let largest = |at: usize| market.machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
-        let limits = self.limits[pool as usize].iter().enumerate();
-        limits.into_iter().all(|(at, left)| largest(at).saturating_mul(2 * i64::from(machines)) <= *left)
+        let mut limits = market.most_charged.iter().zip(&self.limits[pool as usize]);
+        limits.all(|(most, left)| most.saturating_mul(2 * i64::from(machines)) <= *left)
     }
 
     fn limits_are_far(&self, pool: u32, class: u32, count: u32) -> bool {
@@ -87,15 +87,12 @@ impl Packing<'_, '_> {
         if self.ledger.is_stateful(pool) || self.nodes_left[pool as usize] < i64::from(count) {
             return false;
         }
-        let largest = |at: usize| market.machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
         let asked = |name: &str| {
             let place = self.problem.axis.position(name);
             place.map_or(0, |place| self.problem.classes[class as usize].request[place])
         };
-        let limits = self.limits[pool as usize].iter().zip(&market.limited).enumerate();
-        limits
-            .into_iter()
-            .all(|(at, (left, name))| left - largest(at) > asked(name).saturating_mul(2 * i64::from(count)))
+        let mut limits = self.limits[pool as usize].iter().zip(&market.most_charged).zip(&market.limited);
+        limits.all(|((left, most), name)| left - most > asked(name).saturating_mul(2 * i64::from(count)))
     }
 
     /// Whether [`Packing::choice_in`] finds a machine for one pod of `class` in a pool that is not stateful.

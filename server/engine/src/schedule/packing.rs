@@ -208,6 +208,9 @@ impl<'p, 'i> Packing<'p, 'i> {
 
     /// Whether a machine with these options may be a domain that was not there when pods were placed that relied on that.
     pub(super) fn adds_domain(&mut self, fit: FitId, pool: u32) -> bool {
+        if self.relied.is_empty() {
+            return false;
+        }
         let relied: SmallVec<[GroupId; 4]> = self.relied.iter().copied().collect();
         relied.into_iter().any(|group| {
             let key = self.topology.groups[group as usize].key;

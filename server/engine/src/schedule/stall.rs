@@ -86,6 +86,8 @@ pub(super) struct Goods {
     pub(super) machines: Vec<Machine>,
     /// Resources that the pool limits, `nodes` apart.
     pub(super) limited: Vec<Text>,
+    /// The most that any machine is charged, along [`Goods::limited`].
+    pub(super) most_charged: Vec<i64>,
     /// Label keys that some type defines.
     pub(super) type_keys: Vec<Text>,
     /// Label keys that a machine has only when its type or offering defines them.
@@ -111,13 +113,15 @@ impl Goods {
         let limited = limited_by(pool);
         let machine = |(index, kind): (usize, &InstanceType)| machine_of(pool, kind, index, axis, &slots, &limited);
         let machines: Vec<Machine> = pool.catalogue.types.iter().enumerate().map(machine).collect();
+        let most_charged = |at: usize| machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
+        let most_charged = (0..limited.len()).map(most_charged).collect();
         let keys = pool.catalogue.types.iter().flat_map(|kind| kind.labels.iter().map(Requirement::key));
         let type_keys: Vec<Text> = keys.collect::<BTreeSet<_>>().into_iter().cloned().collect();
         let by_capacity = [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand]
             .map(|capacity_type| (capacity_type, slots_with(&slots, capacity_type)))
             .into();
         let well_known = well_known.iter().cloned().collect();
-        Self { slots, machines, limited, type_keys, well_known, by_capacity }
+        Self { slots, machines, limited, most_charged, type_keys, well_known, by_capacity }
     }
 
     /// The slots of `capacity_type`.

@@ -162,6 +162,12 @@ impl Topology {
         self.tallies[group as usize].get(domain as usize).copied().unwrap_or_default()
     }
 
+    /// Whether `group` may count pods outside of `known` distinct domains in each of which it counts some. Domains are numbered
+    /// from zero on, and tallies reach up to the last domain with pods: as many tallies as known domains are those domains.
+    pub(super) fn may_count_beyond(&self, group: GroupId, known: usize) -> bool {
+        self.tallies[group as usize].len() > known
+    }
+
     /// The domains in which pods stand that `group` means, and how many.
     pub(super) fn filled(&self, group: GroupId) -> impl Iterator<Item = (DomainId, u32)> {
         let tallies = (0_u32..).zip(&self.tallies[group as usize]);
