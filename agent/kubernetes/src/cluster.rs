@@ -98,6 +98,12 @@ impl Kubernetes {
         Self::of(api, Identity::default(), epochs, conduct, Arc::new(watch::blank()), JoinSet::new())
     }
 
+    /// The picture, for what shows the cluster in a test.
+    #[cfg(test)]
+    pub(crate) fn shared_picture(&self) -> Arc<Picture> {
+        Arc::clone(&self.picture)
+    }
+
     /// Goes on with the drains that were under way when the replica that worked before ended. Completes when they do.
     pub async fn go_on_with_drains(self: Arc<Self>) {
         let mut drains = JoinSet::new();

@@ -59,6 +59,8 @@ pub struct Picture {
     missing: watch::Sender<BTreeMap<v1::ObjectKind, Missing>>,
     /// When Karpenter last wrote to an object, in milliseconds since 1970.
     karpenter_wrote: AtomicI64,
+    /// [`MUCH_MISSING`], but in tests that show what it is for.
+    much_missing: (usize, usize),
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +78,12 @@ impl Picture {
     pub fn of(kinds: impl IntoIterator<Item = v1::ObjectKind>) -> Self {
         let not_asked = Missing { why: "not asked yet".to_owned(), dispensable: false };
         let missing = kinds.into_iter().map(|kind| (kind, not_asked.clone())).collect();
-        Self { inner: Mutex::default(), missing: watch::Sender::new(missing), karpenter_wrote: AtomicI64::new(0) }
+        Self {
+            inner: Mutex::default(),
+            missing: watch::Sender::new(missing),
+            karpenter_wrote: AtomicI64::new(0),
+            much_missing: MUCH_MISSING,
+        }
     }
 
     /// Everything that is seen, and every change after it. Kinds that may not be seen and that decisions are made without are named
@@ -117,7 +124,7 @@ impl Picture {
             }
             seen.extend(inner.apply(kind, Change::There(row)));
         }
-        let (few, percent) = MUCH_MISSING;
+        let (few, percent) = self.much_missing;
         let gone = before.len();
         let much = gone > few && gone * 100 > percent * there;
         for ((namespace, name), _) in before {
@@ -202,11 +209,17 @@ impl Picture {
         guests
     }
 
-    /// Whether there is a Node of this name.
+    /// Whether there is the Node of this name that is the machine of this provider id; every machine when that is empty, and a Node
+    /// that has no provider id yet is any machine's.
     #[must_use]
-    pub fn has_node(&self, name: &str) -> bool {
+    pub fn has_node(&self, name: &str, provider_id: &str) -> bool {
         let key = (String::new(), name.to_owned());
-        self.inner().kinds.get(&v1::ObjectKind::Node).is_some_and(|nodes| nodes.contains_key(&key))
+        let inner = self.inner();
+        let Some(Seen::Plain(change)) = inner.kinds.get(&v1::ObjectKind::Node).and_then(|nodes| nodes.get(&key)) else {
+            return false;
+        };
+        let v1::change::Change::Node(record) = &**change else { return false };
+        provider_id.is_empty() || record.provider_id.is_empty() || record.provider_id == provider_id
     }
 
     /// Whether there has been a picture of this kind.
@@ -348,6 +361,14 @@ fn unseen(kind: v1::ObjectKind, reason: &str) -> Seen {
 /// A kind as in `OBJECT_KIND_NODE_POOL`, in words: `node pool`.
 fn word(kind: v1::ObjectKind) -> String {
     kind.as_str_name().trim_start_matches("OBJECT_KIND_").replace('_', " ").to_lowercase()
+}
+
+#[cfg(test)]
+impl Picture {
+    /// The same picture, which tells whatever a relist lacks as removals.
+    fn trusting_relists(self) -> Self {
+        Self { much_missing: (usize::MAX, 100), ..self }
+    }
 }
 
 #[cfg(test)]

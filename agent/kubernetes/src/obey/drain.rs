@@ -260,7 +260,8 @@ impl Drain<'_> {
             if self.yields && self.cluster.ordered().has(&self.order.node) {
                 return Ok(false);
             }
-            if !self.cluster.picture().has_node(&self.order.node) && self.is_gone().await? {
+            let machine = text_at(&self.node, "/spec/providerID");
+            if !self.cluster.picture().has_node(&self.order.node, machine) && self.is_gone().await? {
                 return Ok(false);
             }
             let now = now_ms();

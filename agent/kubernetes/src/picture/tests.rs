@@ -117,9 +117,8 @@ async fn an_autoscaler_is_told_when_it_comes_and_goes_and_not_when_it_renews() {
 }
 
 /// What is told when a picture of `there` pods is taken again and shows `left` of them: `None` when it is told as a whole.
-async fn told_of_relist(there: usize, left: usize) -> Option<usize> {
+async fn told_of_relist(picture: Picture, there: usize, left: usize) -> Option<usize> {
     let pods = |count: usize| (0..count).map(|number| pod(&format!("p{number:05}"), "")).collect::<Vec<_>>();
-    let picture = Picture::of([POD]);
     picture.replace(POD, pods(there), &[]);
     let mut observed = picture.observe(PATIENCE).await.unwrap();
     picture.replace(POD, pods(left), &[]);
@@ -131,13 +130,19 @@ async fn told_of_relist(there: usize, left: usize) -> Option<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn a_picture_that_lacks_much_of_what_was_there_is_told_as_a_whole_and_not_as_removals() {
-    assert_eq!(told_of_relist(200, 0).await, None, "nothing is left of 200");
-    assert_eq!(told_of_relist(200, 100).await, None);
+    let told = async |there, left| told_of_relist(Picture::of([POD]), there, left).await;
+    assert_eq!(told(200, 0).await, None, "nothing is left of 200");
+    assert_eq!(told(200, 100).await, None);
     // 10 % of 200 are 20.
-    assert_eq!(told_of_relist(200, 179).await, None);
-    assert_eq!(told_of_relist(200, 180).await, Some(20));
-    assert_eq!(told_of_relist(3, 0).await, Some(3), "as few as three are told as they are");
-    assert_eq!(told_of_relist(4, 0).await, None);
+    assert_eq!(told(200, 179).await, None);
+    assert_eq!(told(200, 180).await, Some(20));
+    assert_eq!(told(3, 0).await, Some(3), "as few as three are told as they are");
+    assert_eq!(told(4, 0).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sabotage_without_doubt_in_relists_two_hundred_removals_are_told() {
+    assert_eq!(told_of_relist(Picture::of([POD]).trusting_relists(), 200, 0).await, Some(200));
 }
 
 #[tokio::test(start_paused = true)]
