@@ -41,4 +41,18 @@ mod tests {
         drop(publisher);
         assert!(paced.next().await.is_none());
     }
+
+    #[tokio::test]
+    async fn views_come_an_interval_apart_however_many_there_are() {
+        let interval = Duration::from_millis(20);
+        let (publisher, reader) = views::channel();
+        let mut paced = Box::pin(views(reader, interval));
+        let begun = std::time::Instant::now();
+        for at in 1..=10 {
+            let _view = paced.next().await.unwrap();
+            publisher.send_replace(Arc::new(FleetView { taken_at: Timestamp(at), ..FleetView::default() }));
+        }
+        // The first comes at once.
+        assert!(begun.elapsed() >= 9 * interval, "{:?}", begun.elapsed());
+    }
 }

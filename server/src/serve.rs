@@ -421,3 +421,6 @@ async fn serve_http(
     web::listener::serve(incoming, pages, stop).await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

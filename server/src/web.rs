@@ -24,7 +24,7 @@ use crate::control_loop::{Heartbeat, Latencies};
 use crate::measure::PLANS_FAILING_CHECK;
 use crate::pace;
 use crate::replicas::Replicas;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::views::{FleetView, Views};
 
 /// Between two summaries of the fleet that pages are sent, at least. Each is written once, whoever reads it.
@@ -140,7 +140,12 @@ async fn health(State(shown): State<Shown>) -> Response {
 }
 
 async fn ready(State(shown): State<Shown>) -> Response {
-    match shown.pages.store.ping().await {
+    readiness(shown.pages.store.ping().await)
+}
+
+/// Anybody may ask, so what the store says about its fault is for the log.
+fn readiness(ping: Result<(), StoreError>) -> Response {
+    match ping {
         Ok(()) => "ok\n".into_response(),
         Err(error) => {
             warn!(%error, "not ready: the store does not answer");
@@ -161,4 +166,21 @@ async fn metrics(State(shown): State<Shown>) -> Response {
     let help = "Packings that failed the program's own check; pods may have been left out of the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whether_the_server_is_ready_is_told_without_what_the_store_says() {
+        assert_eq!(readiness(Ok(())).status(), StatusCode::OK);
+        let fault = StoreError::Server { what: "answer", why: "10.0.0.7 refuses user fleetwright".to_owned() };
+        let answer = readiness(Err(fault));
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let text = to_bytes(answer.into_body(), 1_000).await.unwrap();
+        assert_eq!(text, "not ready: the store does not answer\n");
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) struct CrdsFlags {
 pub(crate) fn run(flags: &CrdsFlags) -> Result<Status, Failure> {
     match &flags.directory {
         Some(directory) => definitions().iter().try_for_each(|definition| write(definition, directory))?,
-        None => output::print_text(&whole_stream())?,
+        None => output::print_document(&whole_stream())?,
     }
     Ok(Status::Done)
 }

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::log::{every, replay};
 use crate::store::lease::Scope;
 use crate::store::log::StoredDecision;
+use crate::visible::visible;
 
 /// List what was decided, or show one decision with its reasons
 #[derive(Debug, Args)]
@@ -143,9 +144,9 @@ pub(super) fn dollars(price: MicroUsd) -> f64 {
 }
 
 fn story(row: &Row) -> String {
-    let mut text =
-        format!("decision {} of cluster {} ({}), epoch {}\n", row.decision, row.cluster, row.kind, row.epoch);
-    text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), row.summary));
+    let (cluster, kind) = (visible(&row.cluster), visible(&row.kind));
+    let mut text = format!("decision {} of cluster {cluster} ({kind}), epoch {}\n", row.decision, row.epoch);
+    text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), visible(&row.summary)));
     if let (Some(nodes), Some(cost), Some(bound)) = (row.nodes, row.cost_per_hour, row.lower_bound_per_hour) {
         text.push_str(&format!("  plan     nodes: {nodes}, ${cost} an hour; no plan costs less than ${bound}\n"));
     }
@@ -156,7 +157,33 @@ fn story(row: &Row) -> String {
         None => text.push_str("  engine   made without a plan; there is nothing to replay\n"),
     }
     for reason in &row.reasons {
-        text.push_str(&format!("  why      {reason}\n"));
+        text.push_str(&format!("  why      {}\n", visible(reason)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_obeys_nothing_that_stands_in_it_and_every_line_is_its_own() {
+        let hostile = "x\u{1b}]0;pwned\u{7}\n  why      made up".to_owned();
+        let row = Row {
+            decision: 7,
+            at_ms: 0,
+            cluster: hostile.clone(),
+            kind: hostile.clone(),
+            epoch: 1,
+            nodes: None,
+            cost_per_hour: None,
+            lower_bound_per_hour: None,
+            summary: hostile.clone(),
+            reasons: vec![hostile],
+            engine: None,
+        };
+        let story = story(&row);
+        assert!(story.chars().all(|c| c == '\n' || !c.is_control()), "{story:?}");
+        assert_eq!(story.lines().count(), 5, "{story}");
+    }
 }

@@ -34,10 +34,18 @@ pub(crate) fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<
     print(|out| write(&mut Visible(out)))
 }
 
-/// Prints `text` as it is.
+/// Prints `text` for people.
 ///
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+    print_for_people(|out| out.write_all(text.as_bytes()))
+}
+
+/// Prints `text`, which programs read, as it is.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_document(text: &str) -> Result<(), Failure> {
     print(|out| out.write_all(text.as_bytes()))
 }

@@ -157,16 +157,24 @@ pub(crate) fn print_rows<R: Serialize, const N: usize>(
     headings: [&str; N],
     cells: impl Fn(&R) -> [String; N],
 ) -> Result<Status, Failure> {
-    let text = match format {
+    output::print_document(&written(rows, format, headings, cells)?)?;
+    Ok(Status::Done)
+}
+
+fn written<R: Serialize, const N: usize>(
+    rows: &[R],
+    format: Format,
+    headings: [&str; N],
+    cells: impl Fn(&R) -> [String; N],
+) -> Result<String, Failure> {
+    Ok(match format {
         Format::Table => {
             let shown = |row: &R| cells(row).map(|cell| visible(&cell).into_owned());
             table(headings, rows.iter().map(shown).collect())
         }
         Format::Json => json(rows)?,
         Format::Yaml => serde_saphyr::to_string(&rows).map_err(Failure::internal)?,
-    };
-    output::print(|out| out.write_all(text.as_bytes()))?;
-    Ok(Status::Done)
+    })
 }
 
 fn json<R: Serialize>(rows: &[R]) -> Result<String, Failure> {
@@ -222,9 +230,31 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_others_cannot_command_a_terminal() {
-        let rows = vec![[visible("\u{1b}[2J").into_owned()]];
-        assert_eq!(table(["REASON"], rows), "REASON\n\\u{1b}[2J\n");
+    fn rows_of_others_cannot_command_a_terminal() {
+        const REASON: &str = "a\u{1b}[2Jb\nc";
+        let shown = |format| written(&[REASON], format, ["REASON"], |row| [(*row).to_owned()]).unwrap();
+        assert_eq!(shown(Format::Table), "REASON\na\\u{1b}[2Jb\\u{a}c\n");
+        for format in [Format::Json, Format::Yaml] {
+            let shown = shown(format);
+            assert!(!shown.contains('\u{1b}'), "{shown:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_connection_is_made_that_a_token_would_travel_on_in_clear() {
+        let token = std::env::temp_dir().join(format!("fleetwright-token-{}", std::process::id()));
+        std::fs::write(&token, "secret\n").unwrap();
+        // 192.0.2.0/24 is nobody's (RFC 5737).
+        let flags = |server: &str| ServerFlags {
+            server: Some(server.to_owned()),
+            ca_file: None,
+            token_file: Some(token.clone()),
+        };
+        let refused = flags("http://192.0.2.1:7450").connect().await.map(drop).unwrap_err();
+        assert_eq!(refused.status, Status::Refused);
+        assert!(refused.messages[0].contains("without encryption"), "{refused:?}");
+        assert!(flags("https://192.0.2.1:7450").bearer().is_ok() && flags("http://127.0.0.1:1").bearer().is_ok());
+        std::fs::remove_file(&token).unwrap();
     }
 
     #[test]

@@ -264,5 +264,5 @@ fn print_value(value: &impl Serialize, format: Format) -> Result<(), Failure> {
         Format::Yaml => serde_saphyr::to_string(value).map_err(Failure::internal)?,
         _ => serde_json::to_string_pretty(value).map_err(Failure::internal)? + "\n",
     };
-    output::print_text(&text)
+    output::print_document(&text)
 }

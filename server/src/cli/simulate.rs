@@ -29,7 +29,7 @@ impl Form {
     fn print(self, table: impl FnOnce() -> String, document: impl FnOnce() -> Value) -> Result<(), Failure> {
         match self {
             Self::Table => output::print_text(&table()),
-            Self::Json => output::print_text(&format!("{:#}\n", document())),
+            Self::Json => output::print_document(&format!("{:#}\n", document())),
         }
     }
 }

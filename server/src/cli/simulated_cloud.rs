@@ -80,3 +80,26 @@ async fn serve(flags: SimulatedCloudFlags) -> anyhow::Result<()> {
 fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        flags: SimulatedCloudFlags,
+    }
+
+    #[tokio::test]
+    async fn an_address_that_other_machines_reach_is_not_listened_on() {
+        // 192.0.2.0/24 is nobody's (RFC 5737), so it could not be listened on either: what is said tells which it was.
+        for address in ["192.0.2.1:0", "[2001:db8::1]:0"] {
+            let Command { flags } = Command::parse_from(["simulated-cloud", "--listen", address]);
+            let refused = serve(flags).await.unwrap_err().to_string();
+            assert!(refused.contains("can be reached from other machines"), "{refused}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The loop with everything around it, and a planner that waits until the test lets it go on.
 
+mod status;
+
 use std::sync::{Condvar, Mutex};
 
 use cloud::simulated::{ClockedCloud, SimulatedCloud, Weather};

@@ -22,6 +22,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) strangers_per_address: usize,
     /// Connections whose peers have.
     pub(crate) admitted: usize,
+    /// A handshake that takes longer is given up.
+    pub(crate) handshake: Duration,
     /// A connection that has asked nothing for so long is closed: handshake and first request together.
     pub(crate) silence: Duration,
 }
@@ -31,7 +33,9 @@ const STRANGERS: usize = 1_024;
 /// Admitted connections of one listener, where file descriptors allow for so many: every cluster that a server may know, and
 /// clients beside them.
 const ADMITTED: usize = 16_384;
-/// A handshake over a slow line takes a second or two; an agent says Hello at once after it.
+/// A handshake over a slow line takes a second or two.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// An agent says Hello at once after its handshake.
 const SILENCE: Duration = Duration::from_secs(20);
 
 impl ConnectionLimits {
@@ -52,6 +56,7 @@ impl ConnectionLimits {
             strangers,
             strangers_per_address: strangers / 2,
             admitted: admitted.clamp(16, ADMITTED),
+            handshake: HANDSHAKE,
             silence: SILENCE,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+mod deadlines;
 pub(crate) mod doors;
 
 use super::Scope;

@@ -28,8 +28,6 @@ use tracing::{debug, info, warn};
 use super::book::changed_at;
 use super::connections::{ConnectionLimits, Connections, Place};
 
-/// A handshake that takes longer is given up.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often silent connections are looked for.
 const LOOK_FOR_SILENT: Duration = Duration::from_secs(1);
 /// After a failed accept with nothing to close, the next one is tried after this.
@@ -243,7 +241,8 @@ impl Incoming {
         limits: ConnectionLimits,
     ) -> Self {
         let (give, ready) = mpsc::channel(WAITING);
-        tokio::spawn(Acceptor { listener, certificates, connections: Connections::new(limits), give }.run());
+        let connections = Connections::new(limits);
+        tokio::spawn(Acceptor { listener, certificates, connections, handshake: limits.handshake, give }.run());
         Self { ready }
     }
 
@@ -258,6 +257,7 @@ struct Acceptor {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
     connections: Arc<Connections>,
+    handshake: Duration,
     give: mpsc::Sender<Connection>,
 }
 
@@ -292,7 +292,8 @@ impl Acceptor {
         // A connection without it is slower, not wrong.
         drop(stream.set_nodelay(true));
         let place = self.connections.open(peer.ip(), Instant::now());
-        let (acceptor, give) = (self.certificates.as_ref().map(|current| current.acceptor()), self.give.clone());
+        let acceptor = self.certificates.as_ref().map(|current| (current.acceptor(), self.handshake));
+        let give = self.give.clone();
         tokio::spawn(async move {
             let ended = place.ended();
             tokio::select! {
@@ -303,17 +304,17 @@ impl Acceptor {
     }
 }
 
-/// Shakes hands, and gives the connection to the server.
+/// Shakes hands within the time that is given, and gives the connection to the server.
 async fn serve_soon(
     stream: TcpStream,
     peer: SocketAddr,
     place: Arc<Place>,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<(TlsAcceptor, Duration)>,
     give: mpsc::Sender<Connection>,
 ) {
     let wire = match acceptor {
         None => Wire::Plain(stream),
-        Some(acceptor) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Some((acceptor, within)) => match tokio::time::timeout(within, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => Wire::Encrypted(Box::new(stream)),
             Ok(Err(error)) => return info!(%peer, %error, "a connection is refused: its handshake failed"),
             Err(_) => return debug!(%peer, "a handshake took too long"),

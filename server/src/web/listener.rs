@@ -12,8 +12,9 @@ use tracing::debug;
 
 use crate::trust::tls::{Connection, Incoming};
 
-/// A request's head comes within this time, the first after the connection was opened and each further one after the answer
-/// before it: a connection that asks for nothing is closed.
+/// A request's head comes within this time, the first after it was begun and each further one after the answer before it: a
+/// connection that asks for nothing more is closed. One that has not said which HTTP it speaks is closed as silent
+/// ([`ConnectionLimits::silence`](crate::trust::connections::ConnectionLimits)).
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Probes of an HTTP/2 connection, and how long it may take to answer one.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
@@ -73,6 +74,8 @@ mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::error::Elapsed;
+    use tokio_util::sync::DropGuard;
 
     use super::*;
     use crate::trust::connections::ConnectionLimits;
@@ -80,37 +83,62 @@ mod tests {
     /// Long enough for a busy machine; nothing waits for it to pass.
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    /// What a server that wants a head within `head_within` says to somebody who sends `said` and then nothing, until it
-    /// closes the connection.
-    async fn answer(said: &str, head_within: Duration) -> Result<String, tokio::time::error::Elapsed> {
+    const SOON: Duration = Duration::from_millis(100);
+    const LATE: Duration = Duration::from_secs(3_600);
+
+    /// Half a request.
+    const BEGUN: &str = "GET / HTTP/1.1\r\nHo";
+
+    /// A connection to a server that wants a head within `head_within` and lets peers be silent for `silence`, on which `said`
+    /// was sent. The server ends with the guard.
+    async fn said(said: &str, head_within: Duration, silence: Duration) -> (TcpStream, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let [_, limits] = ConnectionLimits::of_this_process();
+        let limits = ConnectionLimits { silence, ..limits };
         let incoming = Incoming::new(listener, None, limits);
         let (pages, stop) = (Router::new().route("/", get(|| async { "page" })), CancellationToken::new());
-        let _stopped = stop.clone().drop_guard();
+        let stopped = stop.clone().drop_guard();
         tokio::spawn(async move { serve_by(&builder(head_within), incoming, pages, stop).await });
         let mut wire = TcpStream::connect(address).await.unwrap();
         wire.write_all(said.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        let patience = if head_within == Duration::MAX { Duration::from_secs(1) } else { DEADLINE };
-        let heard = tokio::time::timeout(patience, wire.read_to_string(&mut text)).await;
-        heard.map(|_| text)
+        (wire, stopped)
     }
 
-    const SOON: Duration = Duration::from_millis(100);
+    /// What such a server answers, until it closes the connection.
+    async fn answer(text: &str, head_within: Duration, silence: Duration) -> Result<String, Elapsed> {
+        let (mut wire, _stopped) = said(text, head_within, silence).await;
+        let mut heard = String::new();
+        tokio::time::timeout(DEADLINE, wire.read_to_string(&mut heard)).await.map(|_| heard)
+    }
 
     #[tokio::test]
     async fn a_head_that_does_not_end_ends_the_connection() {
-        for said in ["", "GET / HTTP/1.1\r\nHo"] {
-            let heard = answer(said, SOON).await.expect("the connection stays open");
-            assert!(!heard.contains("page"), "{heard}");
+        let heard = answer(BEGUN, SOON, LATE).await.expect("the connection stays open");
+        assert!(!heard.contains("page"), "{heard}");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_say_which_http_it_speaks_is_silent() {
+        for said in ["", "PRI * HT"] {
+            let heard = answer(said, LATE, SOON).await.expect("the connection stays open");
+            assert_eq!(heard, "");
         }
     }
 
     #[tokio::test]
     async fn a_reader_that_asks_for_nothing_more_is_let_go() {
-        let heard = answer("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", SOON).await;
+        let heard = answer("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", SOON, LATE).await;
         assert!(heard.expect("the connection stays open").ends_with("page"));
+    }
+
+    #[tokio::test]
+    async fn sabotage_without_the_deadline_a_head_is_waited_for_after_later_ones_were_given_up() {
+        let (mut patient, _stopped) = said(BEGUN, LATE, LATE).await;
+        assert!(answer(BEGUN, SOON, LATE).await.is_ok(), "this one was given up");
+        patient.write_all(b"st: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut heard = String::new();
+        tokio::time::timeout(DEADLINE, patient.read_to_string(&mut heard)).await.unwrap().unwrap();
+        assert!(heard.ends_with("page"), "{heard}");
     }
 }

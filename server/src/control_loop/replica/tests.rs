@@ -284,3 +284,20 @@ fn a_listing_is_heard_by_a_few_clusters_at_a_time_and_by_all_of_them_in_the_end(
     assert_eq!(replica.listings.len(), 0);
     assert!(replica.controller.state("c010").is_none());
 }
+
+#[test]
+fn an_agent_whose_lease_could_not_be_taken_hears_nothing_of_the_store() {
+    let mut replica = replica();
+    let _asked = greet(&mut replica, "blue", 0);
+    let fault = StoreError::Server { what: "take the lease", why: "10.0.0.7 refuses user fleetwright".to_owned() };
+    let answer = Input::Leased { cluster: "blue".into(), answer: Err(fault), past: Vec::new() };
+    let outputs = replica.handle(answer, Timestamp(1));
+    let refused: Vec<&str> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Refuse { reason, .. } => Some(reason.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(refused, ["its lease could not be taken; connect again later"]);
+}

@@ -3,8 +3,13 @@
 use super::*;
 
 /// Four strangers, two of one address, and two admitted.
-const LIMITS: ConnectionLimits =
-    ConnectionLimits { strangers: 4, strangers_per_address: 2, admitted: 2, silence: Duration::from_secs(20) };
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    strangers: 4,
+    strangers_per_address: 2,
+    admitted: 2,
+    handshake: Duration::from_secs(10),
+    silence: Duration::from_secs(20),
+};
 
 fn address(last: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, last])

@@ -121,9 +121,20 @@ impl Folder {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file that is there once more, so that it is seen to have changed: file systems may be coarser than a test is
+    /// quick.
+    pub(crate) fn change(&self, name: &str, text: &str) {
+        let later = SystemTime::now() + Duration::from_secs(60);
+        File::options().write(true).open(self.write(name, text)).unwrap().set_modified(later).unwrap();
     }
 }
 
@@ -204,7 +215,7 @@ async fn a_certificate_speaks_for_the_name_that_it_holds() {
 }
 
 /// A folder with an authority in `ca.crt` and a server's certificate by it.
-fn authority(folder: &Folder) -> rcgen::Issuer<'static, KeyPair> {
+pub(super) fn authority(folder: &Folder) -> rcgen::Issuer<'static, KeyPair> {
     let mut about = CertificateParams::new(Vec::new()).unwrap();
     about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
@@ -217,7 +228,7 @@ fn authority(folder: &Folder) -> rcgen::Issuer<'static, KeyPair> {
     issuer
 }
 
-fn authorities(folder: &Folder) -> Certificates {
+pub(super) fn authorities(folder: &Folder) -> Certificates {
     let path = |name: &str| folder.0.join(name);
     let files = TlsFiles { certificate: path("tls.crt"), key: path("tls.key"), client_ca: Some(path("ca.crt")) };
     Certificates::read(files).unwrap()

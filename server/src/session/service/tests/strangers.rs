@@ -19,11 +19,18 @@ struct Guarded {
     stop: CancellationToken,
 }
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
 const LIMITS: ConnectionLimits =
-    ConnectionLimits { strangers: 8, strangers_per_address: 8, admitted: 8, silence: Duration::from_secs(3_600) };
+    ConnectionLimits { strangers: 8, strangers_per_address: 8, admitted: 8, handshake: HOUR, silence: HOUR };
 
 impl Guarded {
     async fn new(name: &str, limits: ConnectionLimits) -> Self {
+        Self::start(name, limits, true).await
+    }
+
+    /// One that looks for changes of its trust file only when it `follows` it.
+    async fn start(name: &str, limits: ConnectionLimits, follows: bool) -> Self {
         let (folder, issuer) = (Folder::new(name), Issuer::new("k"));
         folder.write("keys.json", &serde_json::to_string(&issuer.keys()).unwrap());
         let book = Book::read(folder.write("trust.toml", &agent_entry("one", "keys.json"))).unwrap();
@@ -34,7 +41,9 @@ impl Guarded {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let incoming = tls::Incoming::new(listener, None, limits);
-        tokio::spawn(Arc::clone(&book).follow(stop.clone()));
+        if follows {
+            tokio::spawn(Arc::clone(&book).follow(stop.clone()));
+        }
         let router = transport().layer(GateLayer(book)).add_service(sessions.service());
         tokio::spawn(router.serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned()));
         Self { folder, issuer, address, events, stop }
@@ -144,18 +153,35 @@ async fn an_admitted_agent_may_say_more_and_its_connection_carries_one_stream() 
     assert!(ended.message().contains("before it was welcome"), "all of it was read: {ended}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_the_trust_file_names_no_longer_is_cut_off() {
-    let mut guarded = Guarded::new("revoked", LIMITS).await;
+/// The stream of an agent that is admitted, which the trust file names no longer then.
+async fn revoked(guarded: &mut Guarded) -> (mpsc::Sender<v1::ConnectRequest>, Heard) {
     let (say, answer) = stream(guarded.channel().await, Some(&guarded.good_token())).await;
     say.send(says_hello("one", 0)).await.unwrap();
     assert!(tokio::time::timeout(DEADLINE, guarded.events.recv()).await.unwrap().is_some());
-    let file = guarded.folder.write("trust.toml", &agent_entry("two", "keys.json"));
-    // File systems may be coarser than this test is quick.
-    let later = std::time::SystemTime::now() + Duration::from_secs(60);
-    std::fs::File::options().write(true).open(file).unwrap().set_modified(later).unwrap();
-    let ended = end(&mut answer.unwrap()).await;
+    guarded.folder.change("trust.toml", &agent_entry("two", "keys.json"));
+    (say, answer.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_the_trust_file_names_no_longer_is_cut_off() {
+    let mut guarded = Guarded::new("revoked", LIMITS).await;
+    let (_say, mut heard) = revoked(&mut guarded).await;
+    let ended = end(&mut heard).await;
     assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+    assert!(ended.message().contains("the trust file has changed"), "{ended}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sabotage_without_looking_for_changes_an_agent_goes_on_that_the_trust_file_names_no_longer() {
+    let mut blind = Guarded::start("blind", LIMITS, false).await;
+    let (say, mut heard) = revoked(&mut blind).await;
+    // In the time that this takes another server has cut off an agent that was revoked later.
+    let mut seeing = Guarded::new("seeing", LIMITS).await;
+    let (_say, mut other) = revoked(&mut seeing).await;
+    assert_eq!(end(&mut other).await.code(), Code::Unauthenticated);
+    say.send(says_hello("one", 0)).await.unwrap();
+    let ended = end(&mut heard).await;
+    assert!(ended.message().contains("before it was welcome"), "it was still heard: {ended}");
 }
 
 /// Whether the server has closed a connection that says nothing.
