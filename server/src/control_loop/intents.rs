@@ -237,17 +237,19 @@ fn read_wanted(wanted: Wanted) -> Option<Requirement> {
 
 /// How much there is in a cluster, as it is written down.
 pub(crate) fn observed(extent: Extent) -> ObservedExtent {
-    let [nodes, claims, pools, pods] =
-        [extent.nodes, extent.claims, extent.pools, extent.pods].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
-    ObservedExtent { nodes, claims, pools, pods }
+    let Extent { nodes, claims, pools, pods, pending, machines: _ } = extent;
+    let [nodes, claims, pools, pods, pending] =
+        [nodes, claims, pools, pods, pending].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+    ObservedExtent { nodes, claims, pools, pods, pending }
 }
 
 /// What a former keeper wrote down about how much there was in a cluster whose lease is granted.
 pub(crate) fn remembered(cluster: &ClusterId, answer: &Result<LeaseAnswer, StoreError>) -> Option<Event> {
     let Ok(LeaseAnswer::Granted { open: Open { extent: Some(extent), .. }, .. }) = answer else { return None };
-    let [nodes, claims, pools, pods] = [extent.nodes, extent.claims, extent.pools, extent.pods]
-        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    let extent = Extent { nodes, claims, pools, pods, machines: 0 };
+    let ObservedExtent { nodes, claims, pools, pods, pending } = *extent;
+    let [nodes, claims, pools, pods, pending] =
+        [nodes, claims, pools, pods, pending].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let extent = Extent { nodes, claims, pools, pods, pending, machines: 0 };
     Some(Event::Remembered { cluster: cluster.clone(), extent })
 }
 

@@ -135,8 +135,10 @@ pub struct ObservedExtent {
     pub claims: u64,
     /// NodePools.
     pub pools: u64,
-    /// Pods that have not ended.
+    /// Pods of workloads that have a Node and are not on their way out.
     pub pods: u64,
+    /// Those without a Node. It is no more than was there when one of the others changed.
+    pub pending: u64,
 }
 
 /// Which cluster has a name.

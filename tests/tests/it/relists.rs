@@ -91,7 +91,7 @@ fn relists_that_lack_pods_nodes_claims_or_everything_cost_no_machine_before_and_
         let server = Server::start(&postgres.url());
         agent.connect(&server.grpc).await;
         let why = agent.until("a quarantine", |_| server.held()).await;
-        assert!(why.contains("lacks 30 of 30 pods: nothing is decided until a person releases it"), "{why}");
+        assert!(why.contains("lacks 30 of 30 bound pods: nothing is decided until a person releases it"), "{why}");
         agent.relist(&[]).await;
         until_whole(&mut agent, &server).await;
 

@@ -165,6 +165,18 @@ impl PodRecord {
         !self.is_terminal() && self.daemon.is_none() && !self.mirror
     }
 
+    /// Whether it is [such a pod](Self::is_workload), has a Node and is not on its way out.
+    #[must_use]
+    pub fn is_bound_workload(&self) -> bool {
+        self.node.is_some() && !self.terminating && self.is_workload()
+    }
+
+    /// Whether it is [such a pod](Self::is_workload) and has no Node yet.
+    #[must_use]
+    pub fn is_pending_workload(&self) -> bool {
+        self.node.is_none() && !self.terminating && self.is_workload()
+    }
+
     /// Whether it comes back somewhere else when its node goes.
     #[must_use]
     pub fn is_reschedulable(&self) -> bool {

@@ -33,8 +33,10 @@ pub struct ClusterState {
     nominated: BTreeSet<PodKey>,
     /// Pods that have ended; follows `pods`.
     ended: usize,
-    /// Pods that have not ended and are no DaemonSet's and not static; follows `pods`.
-    workload_pods: usize,
+    /// Pods of workloads that have a Node and stay; follows `pods`.
+    bound_pods: usize,
+    /// Pods of workloads that have no Node yet; follows `pods`.
+    pending_pods: usize,
     /// How many pods that are not a DaemonSet's take room on each node; follows `pods`.
     guests: FxHashMap<Text, usize>,
     /// Nodes and NodeClaims with a deletion timestamp; follow `nodes` and `claims`.
@@ -246,8 +248,10 @@ impl ClusterState {
     fn index_pod(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
         let ended = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_terminal));
         self.ended = self.ended + ended(pod) - ended(known);
-        let workload = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_workload));
-        self.workload_pods = self.workload_pods + workload(pod) - workload(known);
+        let bound = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_bound_workload));
+        let pending = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_pending_workload));
+        self.bound_pods = self.bound_pods + bound(pod) - bound(known);
+        self.pending_pods = self.pending_pods + pending(pod) - pending(known);
         self.count_guest(known, -1);
         self.count_guest(pod, 1);
         follow(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
@@ -437,6 +441,12 @@ impl ClusterState {
         }
     }
 
+    /// The machine of this NodeClaim stays after all: its room counts again.
+    pub fn unmark_going(&mut self, claim: &Text) {
+        self.version += 1;
+        self.going.remove(claim);
+    }
+
     /// Whether the machine of this NodeClaim is about to go.
     #[must_use]
     pub fn is_going(&self, claim: &Text) -> bool {
@@ -548,10 +558,10 @@ impl ClusterState {
         self.pods.len() - self.ended
     }
 
-    /// How many pods have not ended and are no DaemonSet's and not static.
+    /// How many [pods of workloads](PodRecord::is_workload) have a Node and stay, and how many have none yet.
     #[must_use]
-    pub fn workload_pods(&self) -> usize {
-        self.workload_pods
+    pub fn workload_pods(&self) -> (usize, usize) {
+        (self.bound_pods, self.pending_pods)
     }
 
     /// How many pods there are.

@@ -11,7 +11,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_person_gives_the_name_to_another_cluster(store, &cluster(run, "rebuilt")).await;
 }
 
-const MUCH: ObservedExtent = ObservedExtent { nodes: 20, claims: 19, pools: 2, pods: 1_000 };
+const MUCH: ObservedExtent = ObservedExtent { nodes: 20, claims: 19, pools: 2, pods: 1_000, pending: 7 };
 
 fn name(scope: &Scope) -> &str {
     scope.cluster_name().unwrap_or_default()

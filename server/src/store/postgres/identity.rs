@@ -81,27 +81,30 @@ impl PostgresStore {
     pub(super) async fn write_extent(&self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
         const WHAT: &str = "write down how much there is in a cluster";
         let mut transaction = self.under(lease, WHAT).await?;
-        let ObservedExtent { nodes, claims, pools, pods } = *extent;
-        let [nodes, claims, pools, pods] = [nodes, claims, pools, pods].map(column);
+        let ObservedExtent { nodes, claims, pools, pods, pending } = *extent;
+        let [nodes, claims, pools, pods, pending] = [nodes, claims, pools, pods, pending].map(column);
         let scope = lease.scope.key();
         let updated = sqlx::query!(
             "UPDATE observed_extents
-             SET nodes = $2, claims = $3, pools = $4, pods = $5, observed_at = clock_timestamp() WHERE scope = $1",
+             SET nodes = $2, claims = $3, pools = $4, pods = $5, pending = $6, observed_at = clock_timestamp()
+             WHERE scope = $1",
             scope,
             nodes,
             claims,
             pools,
-            pods
+            pods,
+            pending
         );
         if updated.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
             sqlx::query!(
-                "INSERT INTO observed_extents (scope, nodes, claims, pools, pods, observed_at)
-                 VALUES ($1, $2, $3, $4, $5, clock_timestamp())",
+                "INSERT INTO observed_extents (scope, nodes, claims, pools, pods, pending, observed_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())",
                 scope,
                 nodes,
                 claims,
                 pools,
-                pods
+                pods,
+                pending
             )
             .execute(&mut *transaction)
             .await
@@ -113,12 +116,14 @@ impl PostgresStore {
 
 /// How much there was in a cluster when it was last written down.
 pub(super) async fn extent(connection: &mut PgConnection, scope: &Scope) -> Result<Option<ObservedExtent>, StoreError> {
-    let read = sqlx::query!("SELECT nodes, claims, pools, pods FROM observed_extents WHERE scope = $1", scope.key());
+    let scope = scope.key();
+    let read = sqlx::query!("SELECT nodes, claims, pools, pods, pending FROM observed_extents WHERE scope = $1", scope);
     let row = read.fetch_optional(connection).await.map_err(database("read how much there was in a cluster"))?;
     Ok(row.map(|row| ObservedExtent {
         nodes: row.nodes.unsigned_abs(),
         claims: row.claims.unsigned_abs(),
         pools: row.pools.unsigned_abs(),
         pods: row.pods.unsigned_abs(),
+        pending: row.pending.unsigned_abs(),
     }))
 }

@@ -62,7 +62,7 @@ impl Losses {
 pub fn one(object: &Object) -> Extent {
     let mut one = Extent::default();
     match object {
-        Object::Pod(pod) => one.pods = usize::from(pod.is_workload()),
+        Object::Pod(pod) => one.pods = usize::from(pod.is_bound_workload()),
         Object::Node(_) => one.nodes = 1,
         Object::Claim(_) => one.claims = 1,
         Object::Pool(_) => one.pools = 1,

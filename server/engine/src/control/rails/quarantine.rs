@@ -4,7 +4,7 @@
 //!
 //! # The rule
 //!
-//! A loss is **doubted** when more than [`percent`](QuarantineRule::percent) of the pods, Nodes, NodeClaims or NodePools of a
+//! A loss is **doubted** when more than [`percent`](QuarantineRule::percent) of the bound pods, Nodes, NodeClaims or NodePools of a
 //! cluster, or of its machines that run, are gone at once, and more of them than may always be missing. "At once" is from one
 //! snapshot to the next (the first one after a restart is compared with what was written down, [`extents`](super::extents)), or
 //! within [`window_ms`](QuarantineRule::window_ms) one by one, if nothing announced it ([`losses`](super::losses)). A snapshot
@@ -51,9 +51,12 @@ pub struct Extent {
     pub claims: usize,
     /// NodePools.
     pub pools: usize,
-    /// Pods that have not ended and are no DaemonSet's and not static: a list that is confined to namespaces loses all of
-    /// them and, where Nodes have many DaemonSets, less than half of all pods.
+    /// Pods that have a Node, have not ended and are not terminating, and are no DaemonSet's and not static. A list that is
+    /// confined to namespaces loses all of them and, where Nodes have many DaemonSets, less than half of all pods.
     pub pods: usize,
+    /// Such pods without a Node. They can hide no loss of those that have one, but stand for them as far as they are more than
+    /// before: a Deployment of the strategy `Recreate` has its new pods there first.
+    pub pending: usize,
     /// Machines of ours that run: of a snapshot, those that it shows.
     pub machines: usize,
 }
@@ -63,7 +66,8 @@ impl Extent {
     #[must_use]
     pub fn believed(state: &ClusterState, machines: usize) -> Self {
         let (nodes, claims, pools) = state.counts();
-        Self { nodes, claims, pools, pods: state.workload_pods(), machines }
+        let (pods, pending) = state.workload_pods();
+        Self { nodes, claims, pools, pods, pending, machines }
     }
 
     /// Of a snapshot that shows `machines` of those known to run.
@@ -73,7 +77,8 @@ impl Extent {
             nodes: snapshot.nodes.len(),
             claims: snapshot.claims.len(),
             pools: snapshot.pools.len(),
-            pods: snapshot.pods.iter().filter(|pod| pod.is_workload()).count(),
+            pods: snapshot.pods.iter().filter(|pod| pod.is_bound_workload()).count(),
+            pending: snapshot.pods.iter().filter(|pod| pod.is_pending_workload()).count(),
             machines,
         }
     }
@@ -102,6 +107,7 @@ impl Extent {
             claims: join(self.claims, other.claims),
             pools: join(self.pools, other.pools),
             pods: join(self.pods, other.pods),
+            pending: join(self.pending, other.pending),
             machines: join(self.machines, other.machines),
         }
     }
@@ -110,7 +116,7 @@ impl Extent {
 /// A loss that is doubted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doubt {
-    /// What is lost, as `lacks 30 of 30 pods`.
+    /// What is lost, as `lacks 30 of 30 bound pods`.
     pub what: String,
     /// The largest share that is lost of a kind, NodePools apart, in percent, rounded down.
     pub percent: usize,
@@ -135,13 +141,13 @@ pub fn suspicion(rule: &QuarantineRule, believed: Extent, shown: Extent) -> Opti
         ("nodes", believed.nodes, shown.nodes, rule.free_machines),
         ("NodeClaims", believed.claims, shown.claims, rule.free_machines),
         ("NodePools", believed.pools, shown.pools, 1),
-        ("pods", believed.pods, shown.pods, rule.free_pods),
+        ("bound pods", believed.pods, shown.pods + shown.pending.saturating_sub(believed.pending), rule.free_pods),
     ];
     let lacks = kinds.map(|(kind, had, has, free)| {
         let lost = had.saturating_sub(has);
         (lost > free && lost * 100 > rule.percent * had).then(|| (format!("lacks {lost} of {had} {kind}"), lost, had))
     });
-    let empty = |e: Extent| e.nodes == 0 && e.pods == 0;
+    let empty = |e: Extent| e.nodes == 0 && e.pods + e.pending == 0;
     let emptied = empty(shown) && !empty(believed);
     let bare = shown.pools == 0 && believed.pools > 0;
     let [machines, nodes, claims, pools, pods] = &lacks;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
 use crate::cluster::{
     ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, PoolRecord,
+    Scheduling,
 };
 use crate::control::rails::extents::{AT_ONCE_MS, Extents, LATE_MS, SOON_MS};
 use crate::control::rails::quarantine::Extent;
@@ -48,7 +49,7 @@ fn relist_without_pods(window_ms: i64) -> World {
 fn pods_that_a_relist_lacks_are_put_back_and_no_node_is_drained() {
     let mut world = relist_without_pods(MINUTE);
     // 20 may always be missing; the 21st is one too many.
-    let why = "the agent took back, unannounced and within 60 s, what now lacks 21 of 30 pods: nothing is decided until \
+    let why = "the agent took back, unannounced and within 60 s, what now lacks 21 of 30 bound pods: nothing is decided until \
                another snapshot agrees after 60 s and what it shows of DaemonSets does, or a person releases it \
                (fleetwright quarantine release c)";
     assert_eq!((quarantine(&world).as_deref(), pods(&world)), (Some(why), 30));
@@ -274,14 +275,14 @@ fn a_namespace_that_is_there_and_lost_all_its_pods_is_held_although_daemon_sets_
 #[test]
 fn after_a_restart_no_witness_counts_for_pods_since_nobody_knows_which_there_were() {
     let mut world = World::new(|_| {});
-    let extent = Extent { nodes: 10, claims: 10, pools: 1, pods: 100, machines: 0 };
+    let extent = Extent { nodes: 10, claims: 10, pools: 1, pods: 100, pending: 0, machines: 0 };
     world.tell(Event::Remembered { cluster: text("c"), extent });
     let few = || ClusterSnapshot { pods: daemon_pods(10).chain(running(10, 3)).collect(), ..whole(0) };
     world.connect("c", few());
     world.run_to(10 * MINUTE);
     world.show("c", few());
     let why = quarantine(&world).unwrap_or_default();
-    assert!(why.contains("lacks 70 of 100 pods") && why.contains("until a person releases it"), "{why}");
+    assert!(why.contains("lacks 70 of 100 bound pods") && why.contains("until a person releases it"), "{why}");
 }
 
 #[test]
@@ -293,7 +294,57 @@ fn pods_lost_from_nodes_that_are_not_ready_are_doubted_as_well() {
     for pod in running(6, 5) {
         world.lose("c", Key::Pod(pod.key));
     }
-    assert!(quarantine(&world).unwrap_or_default().contains("lacks 21 of 30 pods"));
+    assert!(quarantine(&world).unwrap_or_default().contains("lacks 21 of 30 bound pods"));
+}
+
+/// Sixty pods that wait for a Node: twice as many as run on six machines.
+fn waiting(run: &str) -> impl Iterator<Item = PodRecord> {
+    // They are gated, so nothing is launched for them.
+    (0..60).map(move |n| PodRecord { scheduling: Scheduling::Gated, ..pod(&format!("{run}-{n}"), 1) })
+}
+
+#[test]
+fn pods_that_wait_for_a_node_do_not_hide_the_loss_of_those_that_have_one() {
+    let all = || running(6, 5).into_iter().chain(waiting("batch"));
+    let mut world = watched(MINUTE, 6, all().collect());
+    for pod in running(6, 5) {
+        world.lose("c", Key::Pod(pod.key));
+    }
+    // 21 of 90 would be less than half.
+    let why = quarantine(&world).unwrap_or_default();
+    assert!(why.contains("lacks 21 of 30 bound pods"), "{why}");
+    let mut world = watched(MINUTE, 6, all().collect());
+    world.show("c", snapshot(6, waiting("batch").collect()));
+    let why = quarantine(&world).unwrap_or_default();
+    assert!(why.contains("lacks 30 of 30 bound pods"), "{why}");
+    // After a restart.
+    let mut world = World::new(|_| {});
+    let extent = Extent { nodes: 6, claims: 6, pools: 1, pods: 30, pending: 60, machines: 0 };
+    world.tell(Event::Remembered { cluster: text("c"), extent });
+    world.connect("c", snapshot(6, waiting("batch").collect()));
+    let why = quarantine(&world).unwrap_or_default();
+    assert!(why.contains("lacks 30 of 30 bound pods"), "{why}");
+}
+
+#[test]
+fn pods_that_are_terminating_do_not_hide_the_loss_of_those_that_stay() {
+    // Sixty of ninety are on their way out, as when a Deployment is scaled down.
+    let out = |n: usize| n % 15 >= 5;
+    let pods = running(6, 15).into_iter().enumerate().map(|(n, pod)| PodRecord { terminating: out(n), ..pod });
+    let pods: Vec<PodRecord> = pods.collect();
+    let mut world = watched(MINUTE, 6, pods.clone());
+    for pod in pods.iter().filter(|pod| !pod.terminating) {
+        world.lose("c", Key::Pod(pod.key.clone()));
+    }
+    assert!(quarantine(&world).unwrap_or_default().contains("lacks 21 of 30 bound pods"));
+}
+
+#[test]
+fn pods_that_wait_since_lately_are_in_the_place_of_those_that_had_a_node() {
+    let mut world = watched(MINUTE, 6, running(6, 5));
+    // A Deployment of the strategy Recreate, restarted while the agent was away.
+    world.show("c", snapshot(6, waiting("next").take(30).collect()));
+    assert_eq!(quarantine(&world), None);
 }
 
 #[test]
@@ -314,7 +365,7 @@ fn a_list_that_lacks_all_but_daemon_sets_pods_is_doubted_where_those_are_the_mos
     assert_eq!(quarantine(&world), None);
     world.show("c", ClusterSnapshot { pods: daemons().collect(), ..whole });
     let why = quarantine(&world).unwrap_or_default();
-    assert!(why.contains("lacks 30 of 30 pods"), "{why}");
+    assert!(why.contains("lacks 30 of 30 bound pods"), "{why}");
 }
 
 #[test]
@@ -374,8 +425,8 @@ fn restarted(written: Option<Extent>) -> World {
 
 #[test]
 fn a_first_snapshot_is_compared_with_what_a_former_process_wrote_down() {
-    let world = restarted(Some(Extent { nodes: 6, claims: 6, pools: 1, pods: 30, machines: 0 }));
-    assert!(quarantine(&world).unwrap_or_default().contains("lacks 30 of 30 pods"));
+    let world = restarted(Some(Extent { nodes: 6, claims: 6, pools: 1, pods: 30, pending: 0, machines: 0 }));
+    assert!(quarantine(&world).unwrap_or_default().contains("lacks 30 of 30 bound pods"));
     assert!(world.drained().is_empty() && world.done.extents.is_empty());
     // Sabotage: nothing is written down, or not handed over.
     let world = restarted(None);

@@ -136,17 +136,17 @@ fn waits_double_up_to_the_longest_and_end_with_the_pod() {
 #[test]
 fn what_may_be_missing_from_a_snapshot() {
     let rule = QuarantineRule::default();
-    let full = Extent { nodes: 10, claims: 10, pools: 3, pods: 100, machines: 10 };
+    let full = Extent { nodes: 10, claims: 10, pools: 3, pods: 100, pending: 0, machines: 10 };
     let told = |shown: Extent| suspicion(&rule, full, shown).map(|doubt| doubt.what).unwrap_or_default();
     assert_eq!(told(full), "");
     // Half is not more than half.
     assert_eq!(told(Extent { nodes: 5, pods: 50, ..full }), "");
     assert!(told(Extent { nodes: 4, ..full }).contains("lacks 6 of 10 nodes"));
-    assert!(told(Extent { pods: 49, ..full }).contains("lacks 51 of 100 pods"));
+    assert!(told(Extent { pods: 49, ..full }).contains("lacks 51 of 100 bound pods"));
     assert!(told(Extent { pools: 1, ..full }).contains("lacks 2 of 3 NodePools"));
     assert!(told(Extent { machines: 0, ..full }).contains("lacks 10 of 10 machines that run"));
     // A small cluster may lose what a small number of nodes holds, but not everything.
-    let small = Extent { nodes: 2, claims: 2, pools: 1, pods: 6, machines: 2 };
+    let small = Extent { nodes: 2, claims: 2, pools: 1, pods: 6, pending: 0, machines: 2 };
     assert_eq!(suspicion(&rule, small, Extent { nodes: 1, claims: 1, pods: 1, machines: 1, ..small }), None);
     assert!(suspicion(&rule, small, Extent { pools: 1, ..Extent::default() }).is_some());
     assert!(suspicion(&rule, small, Extent { pools: 0, ..small }).is_some());

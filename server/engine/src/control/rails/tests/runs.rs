@@ -40,7 +40,7 @@ fn a_snapshot_without_pods_drains_no_node_although_a_second_one_agrees() {
     assert_eq!(
         why.as_deref(),
         Some(
-            "the agent's snapshot lacks 30 of 30 pods: nothing is decided until a person releases it (fleetwright \
+            "the agent's snapshot lacks 30 of 30 bound pods: nothing is decided until a person releases it (fleetwright \
              quarantine release c)"
         )
     );
