@@ -181,6 +181,8 @@ pub enum Outcome {
     Found(Inspection),
     /// It was refused, for good.
     Refused(String),
+    /// It was not begun, since the precondition that the instruction names does not hold.
+    Unmet(String),
     /// Nothing is known, or nothing was done: the same command is to be sent again.
     TryAgain {
         /// Not before this many milliseconds.
@@ -227,12 +229,17 @@ pub enum Step {
     },
 }
 
+fn failed(cluster: &ClusterId, instruction: InstructionId, reason: String, unmet: bool) -> Event {
+    Event::InstructionFailed { cluster: cluster.clone(), instruction, reason, unmet }
+}
+
 /// The event that the outcome of `command` is; `None` when nobody waits for it, or when the cloud will tell.
 pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
     match command {
         Command::Record(decision) => Some(Event::Recorded { decision: decision.id }),
         Command::Instruct { cluster, id, .. } => Some(match outcome {
-            Outcome::Refused(reason) => Event::InstructionFailed { cluster: cluster.clone(), instruction: *id, reason },
+            Outcome::Refused(reason) => failed(cluster, *id, reason, false),
+            Outcome::Unmet(reason) => failed(cluster, *id, reason, true),
             _ => Event::InstructionAcked { cluster: cluster.clone(), instruction: *id },
         }),
         Command::Launch(order) => Some(launch_event(order, outcome)),

@@ -546,8 +546,9 @@ impl Replica {
         }
         let steps = match &event {
             Event::InstructionAcked { instruction, .. } => self.answered(*instruction, Outcome::Done, now),
-            Event::InstructionFailed { instruction, reason, .. } => {
-                self.answered(*instruction, Outcome::Refused(reason.clone()), now)
+            Event::InstructionFailed { instruction, reason, unmet, .. } => {
+                let outcome = if *unmet { Outcome::Unmet } else { Outcome::Refused };
+                self.answered(*instruction, outcome(reason.clone()), now)
             }
             _ => None,
         };

@@ -136,7 +136,7 @@ pub(super) fn note(input: &Input) {
             span.record("zone", field::display(zone));
         }
         Outcome::LaunchFailed(failure) => failed(&span, &format!("{failure:?}")),
-        Outcome::Refused(why) | Outcome::TryAgain { why, .. } => failed(&span, why),
+        Outcome::Refused(why) | Outcome::Unmet(why) | Outcome::TryAgain { why, .. } => failed(&span, why),
         Outcome::Done | Outcome::Begun | Outcome::Found(_) => {}
     }
 }

@@ -170,6 +170,7 @@ impl Cluster for SimulatedApi {
             let mut world = self.world();
             match world.cluster.instruct(&instruction, clock::now()) {
                 Err(reason) => return Done::not(v1::Outcome::NotFound, reason),
+                Ok(Answer::Unmet(reason)) => return Done::not(v1::Outcome::PreconditionFailed, reason),
                 Ok(Answer::Done) => drop(told),
                 Ok(Answer::Later) => {
                     let claim = instruction.claim().cloned().unwrap_or_default();

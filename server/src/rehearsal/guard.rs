@@ -31,6 +31,8 @@ pub(crate) enum Guard {
     Extents,
     /// An agent is no witness to what it says itself.
     Witness,
+    /// An agent asks the API server for the pods of a Node that is to be drained because it is empty.
+    EmptyCheck,
     /// So many machines at most come and go within a while.
     Caps,
     /// Nothing is removed while launches fail.

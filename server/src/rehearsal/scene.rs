@@ -81,6 +81,7 @@ impl Setup {
             Guard::Losses => small(vec![relist(6 * MINUTE, Lacks::Pods)]),
             Guard::Extents => small(vec![relist(6 * MINUTE, Lacks::Workloads), kill(6 * MINUTE + 100)]),
             Guard::Witness => small(vec![relist(6 * MINUTE, Lacks::Pods)]),
+            Guard::EmptyCheck => small(unseen()),
             Guard::Caps => small(Vec::new()).capped(off),
             // What runs by then is spot; what comes later asks for on-demand machines, which the spot machines that become
             // empty are not.
@@ -149,6 +150,13 @@ fn forgetting(seed: u64) -> Vec<Timed> {
 /// A list lacks objects for some minutes.
 fn relist(at_ms: i64, lacks: Lacks) -> Timed {
     at(at_ms, Fault::Relist { cluster: 0, lacks, for_ms: 4 * MINUTE })
+}
+
+/// A list lacks pods while they wait for their machines, so their loss is that of no bound pod and is not doubted. They run on
+/// Nodes that are shown as empty, for long when a freeze ends.
+fn unseen() -> Vec<Timed> {
+    let lacks = Fault::Relist { cluster: 0, lacks: Lacks::Workloads, for_ms: 8 * MINUTE };
+    vec![at(30_000, lacks), at(MINUTE, Fault::Freeze { for_ms: 5 * MINUTE })]
 }
 
 /// An agent shows an empty cluster for a while, and the server that would know better is restarted meanwhile.

@@ -49,6 +49,8 @@ pub(super) struct SiteBook {
     pub(super) drains: Vec<Timestamp>,
     /// Nodes that are being drained although their machines were not taken back, by NodeClaim.
     pub(super) leaving: BTreeSet<Text>,
+    /// NodeClaims that were not shown when their machines began to be drained.
+    by_hand: BTreeSet<Text>,
     /// NodeClaims whose Nodes began to be drained for no reason that the books know while pods ran on them.
     pub(super) drained_in_use: BTreeSet<Text>,
     /// NodeClaims that somebody took away by force, and when.
@@ -400,7 +402,10 @@ impl Site {
         self.agent.as_mut().and_then(|agent| agent.drains.remove(claim)).unwrap_or_default()
     }
 
-    fn carry_out(&mut self, message: v1::Instruction, stage: &mut Stage) {
+    fn carry_out(&mut self, mut message: v1::Instruction, stage: &mut Stage) {
+        if let (Some(v1::instruction::Action::DrainNode(drain)), true) = (&mut message.action, self.lists_nothing()) {
+            drain.only_if_empty = false;
+        }
         let (now, clock) = (stage.now(), self.clock(stage.now()));
         let id = message.id.clone();
         self.note(&message, stage);
@@ -428,6 +433,7 @@ impl Site {
         }
         match self.cluster.instruct(instruction, now) {
             Err(reason) => Some(Done::not(v1::Outcome::NotFound, reason)),
+            Ok(Answer::Unmet(reason)) => Some(Done::not(v1::Outcome::PreconditionFailed, reason)),
             Ok(Answer::Done) => Some(Done::well()),
             Ok(Answer::Later) => {
                 let agent = self.agent.as_mut()?;
@@ -452,8 +458,12 @@ impl Site {
                 let used = self.is_in_use(&claim, stage.now()) && !self.book.taken.contains_key(&claim);
                 // A NodeClaim that the agent does not show is one that a person removed, for all that the server can know, and
                 // a few of those go at once.
+                // That drain goes on after a restart, when the NodeClaim may be shown again.
                 let by_hand = self.hides(Lacks::Claims);
-                if stays && (by_hand || self.book.leaving.insert(claim.clone())) {
+                let goes_on = self.book.by_hand.contains(&claim);
+                self.book.by_hand.extend(by_hand.then(|| claim.clone()));
+                let begins = !drain.only_if_empty || self.cluster.occupant(&Text::from(drain.node.as_str())).is_none();
+                if stays && begins && !goes_on && (by_hand || self.book.leaving.insert(claim.clone())) {
                     self.book.drains.push(stage.now());
                     self.book.drained_in_use.extend(used.then_some(claim));
                 }
@@ -470,6 +480,12 @@ impl Site {
             }
             _ => {}
         }
+    }
+
+    /// Whether the agent drains without asking the API server which pods there are: that guard is off, or one is that it would
+    /// stand in for.
+    fn lists_nothing(&self) -> bool {
+        matches!(self.off, Some(Guard::EmptyCheck | Guard::Losses | Guard::Extents | Guard::Witness))
     }
 
     /// Whether pods have been running for long on the machine of `claim`.

@@ -87,7 +87,7 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })
         }
-        Instruction::Drain { claim, node, provider_id, deadline, interruption, reason } => {
+        Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason } => {
             Action::DrainNode(v1::DrainNode {
                 node_claim: claim.to_string(),
                 node: node.to_string(),
@@ -96,6 +96,7 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
                 reason: reason.to_string(),
                 provider_id: provider_id.to_string(),
                 interruption: *interruption,
+                only_if_empty: *only_if_empty,
             })
         }
         Instruction::WriteStatus(order) => Action::WriteObject(status::write(order)),
@@ -265,6 +266,7 @@ mod tests {
             provider_id: "aws:///z/i-1".into(),
             deadline,
             interruption: true,
+            only_if_empty: true,
             reason: "why".into(),
         }
     }
@@ -277,7 +279,7 @@ mod tests {
         let Some(Action::DrainNode(order)) = message.action else { panic!("no drain") };
         // It was over ten seconds before.
         assert_eq!((order.force_at_ms, order.force_in_ms), (Some(90_000), Some(0)));
-        assert_eq!((order.provider_id.as_str(), order.interruption), ("aws:///z/i-1", true));
+        assert_eq!((order.provider_id.as_str(), order.interruption, order.only_if_empty), ("aws:///z/i-1", true, true));
     }
 
     #[test]

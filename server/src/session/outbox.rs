@@ -98,6 +98,12 @@ impl Outbox {
         self.open.remove(&id);
         Settled::Event(match ack.outcome() {
             v1::Outcome::Done => Event::InstructionAcked { cluster: self.cluster.clone(), instruction: id },
+            v1::Outcome::PreconditionFailed => Event::InstructionFailed {
+                cluster: self.cluster.clone(),
+                instruction: id,
+                reason: ack.detail.clone(),
+                unmet: true,
+            },
             other => self.failed(id, format!("{}: {}", word(other), ack.detail)),
         })
     }
@@ -126,7 +132,7 @@ impl Outbox {
     }
 
     fn failed(&self, instruction: InstructionId, reason: String) -> Event {
-        Event::InstructionFailed { cluster: self.cluster.clone(), instruction, reason }
+        Event::InstructionFailed { cluster: self.cluster.clone(), instruction, reason, unmet: false }
     }
 }
 
@@ -156,6 +162,7 @@ fn word(outcome: v1::Outcome) -> &'static str {
         v1::Outcome::Stale => "refused as outdated",
         v1::Outcome::Unsupported => "not supported by the agent",
         v1::Outcome::NotFound => "the object is not there",
+        v1::Outcome::PreconditionFailed => "not begun",
         v1::Outcome::Failed | v1::Outcome::Unspecified => "failed",
     }
 }
@@ -185,6 +192,7 @@ mod tests {
             provider_id: Text::default(),
             deadline: None,
             interruption: false,
+            only_if_empty: false,
             reason: Text::default(),
         }
     }

@@ -12,7 +12,7 @@ use agent_kubernetes::connect::{connect, identify};
 use agent_kubernetes::epoch::EpochStore;
 use agent_kubernetes::leader::Candidate;
 use agent_kubernetes::obey::guard::Guard;
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use e2e::kubernetes::cluster::{Cluster, Seen, taints, until};
 use e2e::kubernetes::deploy;
 use e2e::kubernetes::kubelets::{Kubelets, Pace};
@@ -233,6 +233,7 @@ async fn a_machine_lives_by_instructions(stage: Arc<Stage>) -> Told {
     hands.cluster.until_nodes(1, PATIENCE).await?;
     let hinted = registered(&hands).await?;
     in_service(&hands).await?;
+    is_not_drained_as_empty(&hands).await?;
     let held = drained(&hands).await?;
     kubelets.lose("i-hands");
     let deletion = v1::DeleteNodeClaim {
@@ -351,6 +352,16 @@ async fn in_service(hands: &Hands) -> anyhow::Result<()> {
     let events = hands.cluster.at(Some("default"), "events.k8s.io/v1", "Event").list(&Default::default()).await?;
     let ours = events.items.iter().filter(|event| event.data["reason"] == "Unconsolidatable").count();
     ensure!(ours == 1, "{ours} events");
+    Ok(())
+}
+
+/// The Node is said to be empty, and the API server lists two pods on it.
+async fn is_not_drained_as_empty(hands: &Hands) -> anyhow::Result<()> {
+    let Action::DrainNode(order) = drain(None) else { bail!("not the order to drain") };
+    let done = hands.obey(Action::DrainNode(v1::DrainNode { only_if_empty: true, ..order })).await;
+    ensure!(done.outcome == v1::Outcome::PreconditionFailed && done.detail.contains("pods to move"), "{done:?}");
+    let node = hands.cluster.nodes().await?.pop().context("no node")?;
+    ensure!(!taints(&node).contains(&"karpenter.sh/disrupted"), "{:?}", taints(&node));
     Ok(())
 }
 

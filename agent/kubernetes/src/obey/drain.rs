@@ -145,6 +145,11 @@ async fn carry_on(cluster: &Kubernetes, rank: Rank, order: &v1::DrainNode, yield
     {
         return Ok(done);
     }
+    if let Some(node) = &node
+        && let Some(why) = occupied(cluster, order, node).await?
+    {
+        return Ok(Done::not(v1::Outcome::PreconditionFailed, why));
+    }
     let claim = match claim {
         // The note is the kubelet's to write, so it decides nothing about later instructions on the claim.
         Some(claim) if yields => match Rank::noted(&claim) {
@@ -198,6 +203,21 @@ fn refused(
         cluster.guard().pace(node)?;
     }
     Ok(None)
+}
+
+/// Why a Node that goes because it is empty is not; `None` when it is, or when it goes in any case. The picture, by which the
+/// server decided, may lack what the API server has. A drain that was begun goes on: its Node has been barred since it was empty.
+async fn occupied(cluster: &Kubernetes, order: &v1::DrainNode, node: &Value) -> Result<Option<String>, ApiError> {
+    if !order.only_if_empty || standing(node).is_some() {
+        return Ok(None);
+    }
+    let there = roster::listed(cluster.api(), &order.node).await?;
+    let would_move = |guest: &&Guest| !guest.stays && !guest.daemon && guest.gone_by.is_none();
+    let movable: Vec<&Guest> = there.iter().filter(would_move).collect();
+    Ok(movable.first().map(|pod| {
+        let (count, node) = (movable.len(), &order.node);
+        format!("the API server lists pods to move on Node {node}: {count}, such as {}/{}", pod.namespace, pod.name)
+    }))
 }
 
 /// The order that stands on a Node.

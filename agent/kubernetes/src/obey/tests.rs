@@ -1,5 +1,6 @@
 //! Orders of a server on an API server that holds a few objects.
 
+mod empty;
 mod karpenter;
 mod names;
 
@@ -62,7 +63,11 @@ impl Stand {
         let key = path.trim_end_matches("/status");
         let is_another = |object: &Value| meant(&body).is_some_and(|uid| object["metadata"]["uid"] != uid);
         match *method {
-            Method::GET if path == POD.all() => (200, json!({ "metadata": {}, "items": [] })),
+            Method::GET if path == POD.all() => {
+                let pods: Vec<&Value> =
+                    objects.iter().filter(|(path, _)| path.contains("/pods/")).map(|(_, pod)| pod).collect();
+                (200, json!({ "metadata": {}, "items": pods }))
+            }
             Method::POST => (201, body),
             Method::DELETE if objects.get(key).is_some_and(is_another) => (409, json!({})),
             Method::DELETE => objects.remove(key).map_or((404, json!({})), |object| (200, object)),

@@ -100,6 +100,13 @@ pub enum Finding {
         /// Of so many.
         of: usize,
     },
+    /// A Node was to be drained because it is empty, and the API server lists pods on it.
+    NodeOccupied {
+        /// NodeClaim.
+        claim: Text,
+        /// What the agent found.
+        why: Text,
+    },
     /// A machine has the name of this cluster and the UID of another.
     ForeignInstance {
         /// Its provider id.
@@ -128,6 +135,11 @@ impl std::fmt::Display for Finding {
                 "the cloud's listing lacks {missing} of {of} machines that are known to run: nothing is concluded from it. Look \
                  whether tags were taken off, and whether the credentials are of the right account and region; if the machines \
                  are gone indeed, `fleetwright removals confirm` says so"
+            ),
+            Self::NodeOccupied { claim, why } => write!(
+                f,
+                "NodeClaim {claim} was to be removed because its Node is empty, and is not: {why}. It stays. If this goes on, the \
+                 agent's watch lacks pods: restart the agent"
             ),
             Self::ForeignInstance { provider_id, cluster_uid } => write!(
                 f,

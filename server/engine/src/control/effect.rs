@@ -165,6 +165,8 @@ pub enum Instruction {
         deadline: Option<Timestamp>,
         /// The cloud takes the machine away.
         interruption: bool,
+        /// The Node goes because it is empty: if the API server lists a pod on it that would have to move, nothing is begun.
+        only_if_empty: bool,
         /// Why, in a sentence.
         reason: Text,
     },

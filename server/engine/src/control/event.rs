@@ -89,6 +89,8 @@ pub enum Event {
         instruction: InstructionId,
         /// Why.
         reason: String,
+        /// Nothing was begun, since the precondition that the instruction names does not hold.
+        unmet: bool,
     },
     /// The cloud takes a machine back soon (spot interruption, scheduled maintenance).
     Interrupted {

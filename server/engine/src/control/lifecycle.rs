@@ -172,8 +172,8 @@ impl Ward {
         }
     }
 
-    /// An agent could not carry an instruction out.
-    pub fn failed(&mut self, id: InstructionId, reason: &str, desk: &mut Desk<'_>) {
+    /// An agent could not carry an instruction out; `unmet` when it has not begun to.
+    pub fn failed(&mut self, id: InstructionId, reason: &str, unmet: bool, desk: &mut Desk<'_>) {
         if self.written(id, true, desk) {
             return;
         }
@@ -188,9 +188,12 @@ impl Ward {
             self.close(&claim, desk);
             self.refused = Some(format!("NodeClaim {claim} could not be created: {reason}"));
             self.retry = Some(again);
-        } else {
-            machine.waits_for = None;
-            machine.not_before = again;
+            return;
+        }
+        machine.waits_for = None;
+        machine.not_before = again;
+        if unmet && machine.stage == Stage::Draining {
+            self.keep_occupied(&claim, reason, desk);
         }
     }
 

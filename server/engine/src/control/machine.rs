@@ -98,6 +98,10 @@ pub struct Machine {
     pub drain_by: Option<Timestamp>,
     /// The cloud takes it away.
     pub interrupted: bool,
+    /// It leaves because its Node is empty, and goes back to this stage if the API server lists pods on it.
+    pub if_empty: Option<Stage>,
+    /// When the API server listed pods on its Node, which the agent showed as empty.
+    pub occupied_at: Option<Timestamp>,
     /// The Node that it had and that is not shown any more.
     pub lost_node: Option<LostNode>,
     /// A person has confirmed its removal.
@@ -151,6 +155,8 @@ impl Machine {
             leaves: None,
             drain_by: None,
             interrupted: false,
+            if_empty: None,
+            occupied_at: None,
             lost_node: None,
             confirmed: false,
             refused: false,
@@ -180,6 +186,8 @@ impl Machine {
             leaves: None,
             drain_by: None,
             interrupted: false,
+            if_empty: None,
+            occupied_at: None,
             lost_node: None,
             confirmed: false,
             refused: false,

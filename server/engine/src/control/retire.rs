@@ -12,6 +12,9 @@ use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
 
 /// What spot machines are given between warning and end, in milliseconds (EC2: two minutes).
 const INTERRUPTION_NOTICE_MS: i64 = 120_000;
+/// For so long a Node on which the API server listed pods is not taken to be empty, in milliseconds, unless the agent shows a pod
+/// come or go there. An agent that shows none of them does so until its watch begins anew; each attempt costs the API server a list.
+pub const OCCUPIED_MS: i64 = 10 * 60_000;
 
 impl Ward {
     /// Looks for empty nodes when a look is due, and proposes their removal.
@@ -83,6 +86,9 @@ impl Ward {
         for removal in &decision.removals {
             if still.contains(&removal.claim) && self.may_remove(&removal.claim, desk) {
                 self.clerk.reasons.insert(removal.claim.clone(), "Empty");
+                if let Some(machine) = self.machines.get_mut(&removal.claim) {
+                    machine.if_empty = Some(machine.stage);
+                }
                 self.dismiss(&removal.claim, &removal.reason, None, desk);
             } else {
                 desk.rails.removals.forget(&self.cluster, &removal.claim);
@@ -93,7 +99,12 @@ impl Ward {
     /// The cloud takes a machine back: its offering is left alone for a while, and it is drained at once.
     pub fn interrupt(&mut self, provider_id: &Text, reason: &Text, desk: &mut Desk<'_>) {
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
-        let Some(machine) = self.machines.get(&claim).filter(|machine| !machine.stage.is_leaving()) else { return };
+        let Some(machine) = self.machines.get_mut(&claim) else { return };
+        if machine.stage.is_leaving() {
+            // It goes now whether its Node is empty or not.
+            machine.if_empty = None;
+            return;
+        }
         if let Some(bought) = machine.bought.as_ref().filter(|bought| bought.capacity_type == CapacityType::Spot) {
             let until = desk.after(desk.settings.sold_out_ms);
             desk.offerings.refuse(bought.instance_type.clone(), bought.zone.clone(), CapacityType::Spot, until);
@@ -151,10 +162,13 @@ impl Ward {
         let Some(machine) = self.machines.get(claim) else { return };
         let (deadline, reason) = (machine.drain_by, machine.leaves.clone().unwrap_or_default());
         let (provider_id, interruption) = (machine.provider_id.clone(), machine.interrupted);
+        let only_if_empty = machine.if_empty.is_some();
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
             Some(node) => {
                 let claim = claim.clone();
-                self.instruct(Instruction::Drain { claim, node, provider_id, deadline, interruption, reason }, desk);
+                let drain =
+                    Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
+                self.instruct(drain, desk);
             }
             None if self.doubts_absence(1, 1, desk) => {
                 self.look_again(claim, desk);
@@ -163,6 +177,20 @@ impl Ward {
             None if !self.may_go_without_node(claim, desk) => self.look_again(claim, desk),
             None => self.give_back(claim, desk),
         }
+    }
+
+    /// The Node of `claim` was to be drained as empty, and the API server lists pods on it: the machine stays in service, and for
+    /// a while what the agent shows of its pods is not believed. One that has to go by now in any case is drained all the same.
+    pub fn keep_occupied(&mut self, claim: &Text, why: &str, desk: &mut Desk<'_>) {
+        let Some(machine) = self.machines.get_mut(claim) else { return };
+        let Some(stage) = machine.if_empty.take() else { return };
+        machine.enter(stage, desk.now);
+        (machine.leaves, machine.drain_by, machine.occupied_at) = (None, None, Some(desk.now));
+        self.state.unmark_going(claim);
+        self.clerk.reasons.remove(claim);
+        desk.rails.removals.forget(&self.cluster, claim);
+        self.window.rouse(desk.now);
+        self.report(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, desk);
     }
 
     /// What stands in the way is looked at again after a while.

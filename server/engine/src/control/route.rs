@@ -39,7 +39,9 @@ impl Ward {
             Event::TerminateRefused { claim, provider_id, .. } => self.terminate_refused(&claim, &provider_id, desk),
             Event::RemovalsConfirmed { .. } => self.confirm_removals(desk.now),
             Event::InstructionAcked { instruction, .. } => self.acked(instruction, desk),
-            Event::InstructionFailed { instruction, reason, .. } => self.failed(instruction, &reason, desk),
+            Event::InstructionFailed { instruction, reason, unmet, .. } => {
+                self.failed(instruction, &reason, unmet, desk);
+            }
             Event::Interrupted { provider_id, reason, .. } => self.interrupt(&provider_id, &reason, desk),
             Event::Recalled { past, .. } => self.recall(past, desk),
             Event::Remembered { extent, .. } => self.rails.extents.recall(extent, desk.now),

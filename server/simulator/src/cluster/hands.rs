@@ -14,12 +14,14 @@ pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
 const DRAIN_POLL_MS: i64 = 1_000;
 
 /// What came of an instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It is done.
     Done,
     /// It takes time; [`Change::Drained`] tells when it is done.
     Later,
+    /// It is not begun: a precondition that it names does not hold.
+    Unmet(String),
 }
 
 impl SimulatedCluster {
@@ -39,7 +41,14 @@ impl SimulatedCluster {
             }
             Instruction::HintPods { node, hints } => self.hint(node, hints),
             Instruction::InitializeNode { node, .. } => return self.initialize(node, now),
-            Instruction::Drain { claim, node, deadline, .. } => return Ok(self.drain(claim, node, *deadline, now)),
+            Instruction::Drain { claim, node, deadline, only_if_empty, .. } => {
+                let begun = self.drains.contains_key(claim);
+                let occupied = self.occupant(node).filter(|_| *only_if_empty && !begun);
+                return Ok(match occupied {
+                    Some(pod) => Answer::Unmet(format!("the API server lists pod {} on Node {node}", pod.key)),
+                    None => self.drain(claim, node, *deadline, now),
+                });
+            }
             Instruction::DeleteClaim { claim, node, .. } => self.delete_claim(claim, node.as_ref(), now),
             Instruction::WriteStatus(order) => self.book.note_status(order),
             Instruction::RecordEvent(order) => self.book.note_event(order),
@@ -151,14 +160,22 @@ impl SimulatedCluster {
         Answer::Later
     }
 
+    /// A pod on a Node that would have to find another place if the Node went.
+    #[must_use]
+    pub fn occupant(&self, node: &Text) -> Option<&PodRecord> {
+        self.pods_on(node).find(|pod| pod.is_reschedulable())
+    }
+
+    /// Pods on a Node that are no DaemonSet's.
+    fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
+        let pods = self.on_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| pod.daemon.is_none())
+    }
+
     pub(super) fn continue_drain(&mut self, claim: &Text, now: Timestamp) {
         let Some((node, deadline)) = self.drains.get(claim) else { return };
         let over = deadline.is_some_and(|deadline| deadline <= now);
-        let leaving: Vec<PodRecord> = (self.on_node.get(node).into_iter().flatten())
-            .filter_map(|key| self.pods.get(key))
-            .filter(|pod| pod.daemon.is_none())
-            .cloned()
-            .collect();
+        let leaving: Vec<PodRecord> = self.pods_on(node).cloned().collect();
         if leaving.is_empty() {
             self.drains.remove(claim);
             self.outbox.push(Change::Drained { claim: claim.clone() });

@@ -129,6 +129,7 @@ fn a_drained_node_is_empty_and_its_pods_are_made_anew() {
         provider_id: Text::default(),
         deadline: None,
         interruption: false,
+        only_if_empty: false,
         reason,
     };
     assert_eq!(cluster.instruct(&drain, Timestamp(3000)), Ok(Answer::Later));

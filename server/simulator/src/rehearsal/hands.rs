@@ -123,6 +123,7 @@ impl Rehearsal {
         }
         match scene.cluster.instruct(instruction, self.now) {
             Ok(Answer::Done) => Some(Outcome::Done),
+            Ok(Answer::Unmet(reason)) => Some(Outcome::Unmet(reason)),
             Ok(Answer::Later) => {
                 let claim = instruction.claim()?.clone();
                 self.drains.insert((cluster.clone(), claim), id);

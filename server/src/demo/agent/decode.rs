@@ -73,6 +73,7 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             node: drain.node.into(),
             provider_id: drain.provider_id.into(),
             interruption: drain.interruption,
+            only_if_empty: drain.only_if_empty,
             deadline: drain.force_at_ms.map(Timestamp),
             reason: drain.reason.into(),
         },

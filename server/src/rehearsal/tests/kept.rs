@@ -130,3 +130,64 @@ fn pods_that_a_list_lacks_are_missed_on_nodes_that_are_not_ready_too() {
     ];
     holds(289, &faults);
 }
+
+/// Three bound pods of fifteen pods, twelve of which wait: one in five of all, and all that have a Node.
+#[test]
+fn pods_that_wait_for_nodes_do_not_hide_that_a_list_lacks_those_that_have_one() {
+    holds(
+        6_547,
+        &[
+            (184_036, Fault::NobodyJoins { cluster: 0, for_ms: 72_555 }),
+            (456_320, Fault::Relist { cluster: 0, lacks: Lacks::Pods, for_ms: 114_202 }),
+        ],
+    );
+    holds(9_799, &[(464_964, Fault::Relist { cluster: 0, lacks: Lacks::Pods, for_ms: 92_674 })]);
+    holds(
+        1_312,
+        &[
+            (106_509, Fault::Relist { cluster: 0, lacks: Lacks::Workloads, for_ms: 225_246 }),
+            (123_531, Fault::Relist { cluster: 0, lacks: Lacks::Nodes, for_ms: 185_343 }),
+            (158_986, Fault::Kill { process: 0, after_steps: 28, away_ms: 1_749 }),
+        ],
+    );
+}
+
+/// Pods that are bound after a list began to lack them are never shown.
+#[test]
+fn a_node_whose_pods_were_never_shown_is_not_drained_as_empty() {
+    holds(
+        1_465,
+        &[
+            (7_899, Fault::Kill { process: 0, after_steps: 27, away_ms: 1_937 }),
+            (32_131, Fault::StoreDown { for_ms: 79_176 }),
+            (123_250, Fault::Relist { cluster: 0, lacks: Lacks::Workloads, for_ms: 260_124 }),
+            (177_056, Fault::Relist { cluster: 0, lacks: Lacks::Claims, for_ms: 184_356 }),
+        ],
+    );
+    holds(
+        7_111,
+        &[
+            (39_263, Fault::SetClock { process: 0, by_ms: -119_160 }),
+            (117_585, Fault::Relist { cluster: 0, lacks: Lacks::Nodes, for_ms: 249_921 }),
+            (181_552, Fault::Kill { process: 0, after_steps: 0, away_ms: 1_146 }),
+            (347_969, Fault::Relist { cluster: 0, lacks: Lacks::Workloads, for_ms: 66_105 }),
+        ],
+    );
+}
+
+/// A person deletes NodeClaims, as far as the server is shown, and those are drained; shown again after a restart, they are
+/// drained to the end.
+#[test]
+fn a_drain_of_a_nodeclaim_that_was_not_shown_goes_on_when_it_is_shown_again() {
+    holds(
+        7_908,
+        &[
+            (43_739, Fault::Relist { cluster: 1, lacks: Lacks::Claims, for_ms: 236_427 }),
+            (57_773, Fault::NoCapacity { for_ms: 8_749 }),
+            (265_721, Fault::EmptyPicture { cluster: 1, for_ms: 231_039 }),
+            (360_672, Fault::StoreAmbiguous { for_ms: 17_124, percent: 60 }),
+            (375_852, Fault::Pause { process: 0, after_steps: 11, for_ms: 24_818 }),
+            (429_512, Fault::RestartAgent { cluster: 1, away_ms: 13_502 }),
+        ],
+    );
+}

@@ -146,6 +146,11 @@ fn who_takes_an_agent_for_its_own_witness_drains_them_a_minute_later() {
 }
 
 #[test]
+fn who_does_not_ask_whether_a_node_is_empty_drains_one_whose_pods_were_never_shown() {
+    is_noticed_without("empty-check", "DrainedInUse", 10);
+}
+
+#[test]
 fn who_does_not_hear_of_freezes_decides_on() {
     is_noticed("DecidedFrozen", 4);
 }

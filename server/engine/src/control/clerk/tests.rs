@@ -165,6 +165,7 @@ fn an_object_has_one_write_under_way_and_a_refused_one_is_tried_again_a_minute_l
         cluster: text("c"),
         instruction: first,
         reason: "the API server is away".to_owned(),
+        unmet: false,
     };
     world.handle(30_000, failed);
     assert_eq!(world.written.len(), count);
@@ -379,7 +380,7 @@ fn what_was_refused_of_a_machine_in_service_is_tried_again_although_it_is_looked
     let before = writes(&world);
     for instruction in std::mem::take(&mut world.unanswered) {
         let reason = "the API server is away".to_owned();
-        world.handle(42_000, Event::InstructionFailed { cluster: text("c"), instruction, reason });
+        world.handle(42_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
     }
     world.tick(101_999);
     assert_eq!(writes(&world), before, "a minute after 42 s");
@@ -474,7 +475,7 @@ fn a_pod_event_whose_write_was_refused_is_written_later() {
     assert_eq!(pod_events(&mut world, 100..103, |second| second == 100), [(100, 100)]);
     for instruction in std::mem::take(&mut world.unanswered) {
         let reason = "the API server is away".to_owned();
-        world.handle(103_000, Event::InstructionFailed { cluster: text("c"), instruction, reason });
+        world.handle(103_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
     }
     world.mute = false;
     let written = |world: &World| world.written.iter().filter(|(_, content)| content.last_pod_event.is_some()).count();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::losses;
 use super::quarantine::{Doubt, Extent, Quarantine, podless, suspicion};
 use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
+use crate::control::retire::OCCUPIED_MS;
 use crate::control::ward::{Desk, Ward};
 use crate::control::{Effect, LaunchState, Listing, Removal};
 use crate::model::{Text, Timestamp};
@@ -187,11 +188,16 @@ impl Ward {
         self.rails.quarantine.as_ref().filter(|_| self.connected).map(|quarantine| quarantine.ask_at)
     }
 
-    /// Until when it is not clear whether the Node of `claim` is empty: it lost pods whose end nothing announced.
+    /// Until when it is not clear whether the Node of `claim` is empty: it lost pods whose end nothing announced, or has pods that
+    /// the agent does not show.
     pub fn lost_pods_until(&self, claim: &Text, desk: &Desk<'_>) -> Option<Timestamp> {
         let node = self.state.node_of_claim(claim)?;
-        let until = self.rails.losses.troubles(&node.name, desk.settings.rails.quarantine.window_ms)?;
-        (until > desk.now).then_some(until)
+        let lost = self.rails.losses.troubles(&node.name, desk.settings.rails.quarantine.window_ms);
+        // What came or went since was shown, so the watch of that Node's pods is whole.
+        let unseen = |at: &Timestamp| self.state.quiet_since(&node.name).is_none_or(|event| event <= *at);
+        let occupied = self.machines.get(claim).and_then(|machine| machine.occupied_at).filter(unseen);
+        let occupied = occupied.map(|at| Timestamp(at.0.saturating_add(OCCUPIED_MS)));
+        lost.max(occupied).filter(|until| *until > desk.now)
     }
 
     /// Takes machines out of what may be removed whose Nodes lost pods in a way that may be the agent's fault; they are looked at

@@ -3,6 +3,7 @@
 mod belief;
 mod drains;
 mod freezes;
+mod occupied;
 mod pure;
 mod recall;
 mod removals;

@@ -65,6 +65,8 @@ pub(super) struct Done {
     pub resyncs: Vec<(Timestamp, Text)>,
     /// How much there was in clusters, as it was written down.
     pub extents: Vec<(Timestamp, Text, Extent)>,
+    /// Drains that were not begun because the Node is not empty.
+    pub refused: Vec<(Timestamp, Text)>,
     /// Effects of any kind but views and records.
     pub acts: usize,
 }
@@ -82,6 +84,8 @@ pub(super) struct World {
     pub never_joins: bool,
     /// Drains of machines whose names begin so do not come to an end before they are let go.
     pub stuck: Option<&'static str>,
+    /// NodeClaims on whose Nodes the API server lists pods, whatever the agent shows.
+    pub occupied: BTreeSet<Text>,
     /// What the cloud says of a machine when it is asked by its id.
     pub cloud: Inspection,
     /// Decisions are durable when the store is told to answer.
@@ -111,6 +115,7 @@ impl World {
             refused: false,
             never_joins: false,
             stuck: None,
+            occupied: BTreeSet::new(),
             cloud: Inspection::Runs,
             slow_store: false,
             waiting,
@@ -174,6 +179,14 @@ impl World {
     pub fn store_answers(&mut self) {
         for decision in std::mem::take(&mut self.waiting) {
             self.tell(Event::Recorded { decision: decision.id });
+        }
+    }
+
+    /// The agent answers drains that were held up: the Nodes are not empty.
+    pub fn find_occupied(&mut self) {
+        for (cluster, instruction) in std::mem::take(&mut self.held) {
+            let reason = "the API server lists pod default/web-1 on it".to_owned();
+            self.tell(Event::InstructionFailed { cluster, instruction, reason, unmet: true });
         }
     }
 
@@ -278,6 +291,11 @@ impl World {
                         seen.push(Observation::upsert(Object::Node(joined(record))));
                     }
                 }
+            }
+            Instruction::Drain { claim, only_if_empty: true, .. } if self.occupied.contains(&claim) => {
+                self.done.refused.push((Timestamp(self.now), claim));
+                let reason = "the API server lists pod default/web-1 on it".to_owned();
+                return vec![Event::InstructionFailed { cluster, instruction, reason, unmet: true }];
             }
             Instruction::Drain { claim, .. } => {
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
