@@ -21,6 +21,26 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// SHA-256 of `looker`, as `printf %s looker | sha256sum` prints it.
 const LOOKER: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
 
+/// The honest load comes and goes for many minutes, and is to be decided for in all of them.
+const UNBOUNDED: [&str; 16] = [
+    "--rails-launches-per-cluster",
+    "0",
+    "--rails-launches-per-fleet",
+    "0",
+    "--rails-launch-dollars-per-cluster",
+    "0",
+    "--rails-launch-dollars-per-fleet",
+    "0",
+    "--rails-removals-per-cluster",
+    "0",
+    "--rails-removals-per-fleet",
+    "0",
+    "--rails-removal-percent-per-cluster",
+    "0",
+    "--rails-removal-percent-per-fleet",
+    "0",
+];
+
 /// A server under attack.
 #[derive(Debug)]
 pub(super) struct Ground {
@@ -58,7 +78,7 @@ impl Ground {
         let trust = folder.file("trust.toml", trust);
         let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
-        let server = Program::new(program, &[&arguments[..], &files].concat()).start();
+        let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
         let line = server.line_with(&["grpc://", "http://"], PATIENCE);
         let at = |scheme: &str| {
             let rest = line.split(scheme).nth(1).and_then(|rest| rest.split([';', '/', ' ', '"']).next());

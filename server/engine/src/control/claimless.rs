@@ -77,8 +77,8 @@ impl Ward {
         }
     }
 
-    /// A machine that nobody has, and that has a Node, is in use: it is taken into care as if its NodeClaim had just been lost,
-    /// and goes the way of those, drained. Of two machines of one NodeClaim the second goes by its own name.
+    /// A machine that nobody has, and that has a Node or may have one, is in use: it is taken into care as if its NodeClaim had
+    /// just been lost, and goes the way of those, drained. Of two machines of one NodeClaim the second goes by its own name.
     pub fn take_care_of(&mut self, instance: &ListedInstance, since: Timestamp, desk: &Desk<'_>) {
         let ListedInstance { claim, provider_id, .. } = instance;
         let free = !claim.is_empty() && !self.machines.contains_key(claim) && self.state.claim(claim).is_none();

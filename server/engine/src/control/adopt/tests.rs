@@ -55,7 +55,7 @@ fn waiting_for_a() -> ClusterSnapshot {
 
 /// A cluster in which something runs that is nobody's here.
 fn elsewhere() -> ClusterSnapshot {
-    ClusterSnapshot { pods: vec![on("m9", pod("z", 100))], ..ClusterSnapshot::default() }
+    ClusterSnapshot { pods: vec![on("m9", pod("z", 100))], nodes: vec![node("m9")], ..ClusterSnapshot::default() }
 }
 
 fn acked(controller: &mut Planned, instruction: InstructionId) -> Vec<Effect> {

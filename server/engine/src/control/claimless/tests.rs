@@ -26,6 +26,10 @@ fn controller(believe_absence: bool, names: &[&str]) -> Planned {
 fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Planned {
     let mut settings = Settings { collect, ..Settings::default() };
     settings.rails.replacement_wait_ms = replacement_wait_ms;
+    taken_over_by(settings, snapshot)
+}
+
+fn taken_over_by(mut settings: Settings, snapshot: ClusterSnapshot) -> Planned {
     // What is looked at here is what follows when the quarantine has let a picture pass.
     settings.rails.quarantine.hold_percent = 100;
     settings.rails.quarantine.second_witness = false;
@@ -150,6 +154,37 @@ fn a_machine_that_nobody_has_is_drained_when_it_has_a_node() {
     let sabotaged = CollectSettings { drain_orphans: false, ..CollectSettings::default() };
     let effects = collected(&mut with_strays(sabotaged, &["m0", "m2", "m3"]));
     assert_eq!((drained(&effects), given_back(&effects)), (Vec::new(), vec!["aws:///z/i-m1"]));
+}
+
+/// m1 has no NodeClaim, and no Node is shown; a pod is bound to one that is not shown.
+fn unshown(keep_vanished: bool) -> (Planned, Vec<Effect>) {
+    let mut settings = Settings::default();
+    settings.rails.replacement_wait_ms = 0;
+    settings.rails.removal.keep_vanished = keep_vanished;
+    let others = ["m0", "m2", "m3"];
+    let pods = NAMES.iter().map(|name| on(name, pod(&format!("on-{name}"), 500))).collect();
+    let mut controller = taken_over_by(settings, ClusterSnapshot { pods, ..snapshot(&others) });
+    let effects = [10, 69, 70, 100].map(|second| list(&mut controller, second)).concat();
+    (controller, effects)
+}
+
+#[test]
+fn a_machine_that_nobody_has_and_whose_node_is_not_shown_waits_while_a_pod_may_run_on_it() {
+    let (mut controller, effects) = unshown(true);
+    assert_eq!((drained(&effects), given_back(&effects)), (Vec::new(), Vec::new()));
+    let shown = see(&mut controller, 110, Observation::upsert(crate::cluster::Object::Node(node("m1"))));
+    let effects = [shown, controller.handle(Event::Tick, Timestamp(140_000))].concat();
+    assert_eq!((drained(&effects), given_back(&effects)), (vec!["m1 on n-m1".to_owned()], Vec::new()));
+    // The pod is gone.
+    let (mut controller, _) = unshown(true);
+    let gone = see(&mut controller, 110, Observation::Delete(Key::Pod(pod("on-m1", 500).key)));
+    let effects = [gone, controller.handle(Event::Tick, Timestamp(140_000))].concat();
+    assert_eq!((drained(&effects), given_back(&effects)), (Vec::new(), vec!["aws:///z/i-m1"]));
+}
+
+#[test]
+fn sabotage_without_the_guard_such_a_machine_is_given_back_under_its_pod() {
+    assert_eq!(given_back(&unshown(false).1), ["aws:///z/i-m1"]);
 }
 
 #[test]

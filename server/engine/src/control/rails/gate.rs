@@ -37,12 +37,19 @@ impl Ward {
     }
 
     /// How many pods are bound to the Node of a machine, if that was there and is not shown any more. Where its name is not known,
-    /// as after a restart, every pod counts whose Node is not shown.
+    /// as after a restart, every pod counts whose Node is not shown. If its NodeClaim is not shown either, such pods are all that
+    /// tells that it may have had a Node.
     fn pods_of_vanished(&self, machine: &Machine) -> Option<usize> {
-        self.has_vanished(machine).then(|| match &machine.lost_node {
-            Some(LostNode { name }) => self.state.guests_on(name),
-            None => self.state.guests_of_unshown_nodes(),
-        })
+        if self.has_vanished(machine) {
+            return Some(match &machine.lost_node {
+                Some(LostNode { name }) => self.state.guests_on(name),
+                None => self.state.guests_of_unshown_nodes(),
+            });
+        }
+        let found = machine.planned.is_none() && !machine.provider_id.is_empty();
+        let unknown = found && !self.state.has_seen_claim(&machine.claim) && machine.stage != Stage::Finalising;
+        let unshown = self.state.guests_of_unshown_nodes();
+        (unknown && unshown > 0).then_some(unshown)
     }
 
     /// Whether the Node of a machine was there and is not shown any more.
