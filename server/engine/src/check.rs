@@ -29,6 +29,8 @@ mod seat;
 mod statics;
 mod topology;
 
+pub(crate) use self::offer::different_values;
+
 use std::fmt;
 
 use crate::input::PlanningInput;

@@ -144,7 +144,7 @@ fn min_values_hold(launch: &Launch<'_>, found: &mut Findings<'_>) {
 
 /// What counts are values that the types could have, wherever they are bought (Karpenter: `minValues` looks at instance
 /// types, not at the offering that launches).
-pub(super) fn different_values<'a>(
+pub(crate) fn different_values<'a>(
     machines: impl Iterator<Item = &'a InstanceType>,
     requirement: &Requirement,
 ) -> usize {

@@ -4,14 +4,16 @@
 //! for a DaemonSet that only some offerings of a machine run, and charges a volume once for each pod that mounts it. A pod
 //! that is given up for such a reason fits on the finished plan, and here it gets its place: on a node, on a machine of the
 //! plan with as many of its launch options as carry the pod too, or on one machine more. Each trial is a whole plan, and the
-//! check says yes or no; what cannot be right by taints, labels, limits or size is not asked about. Plans without such pods
-//! cost nothing, and [`MOST_WORK`] bounds the others.
+//! check says yes or no; what cannot be right by taints, labels, limits, size, `minValues` or the pods of a zone is not asked
+//! about. Plans without such pods cost nothing, and [`MOST_WORK`] bounds the others.
 
 mod machines;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::machines::{Machines, suits_labels};
+use self::zones::{Census, Open, has_zone_rules};
 use crate::check::{Rule, Violation, check};
 use crate::input::PlanningInput;
 use crate::model::labels::{HOSTNAME, ZONE};
@@ -74,6 +76,10 @@ struct Retry<'i> {
     zones_only: bool,
     /// Whether machines are narrowed to some of their options in one zone, and no longer to a zone at most.
     narrow: bool,
+    /// Who is in which zone of the plan as it stands, if that was asked.
+    census: Option<Census>,
+    /// Zones that are open to the pod on trial.
+    open: Open,
 }
 
 impl<'i> Retry<'i> {
@@ -88,7 +94,18 @@ impl<'i> Retry<'i> {
         let machines = Machines::new(input);
         let zones_only = input.shapes.iter().all(looks_at_zones_only);
         let each_check = pods * (1 + rules / RULES_A_UNIT) + input.nodes.len();
-        Self { input, plan, machines, free, work, each_check, zones_only, narrow: false }
+        Self {
+            input,
+            plan,
+            machines,
+            free,
+            work,
+            each_check,
+            zones_only,
+            narrow: false,
+            census: None,
+            open: Open::default(),
+        }
     }
 
     /// Tries the pods of each kind until one finds no place; whether any found one.
@@ -107,15 +124,35 @@ impl<'i> Retry<'i> {
         if !self.take(self.input.nodes.len() + MACHINE_WORK * self.plan.nodes.len()) {
             return false;
         }
-        self.plan.unschedulable.retain(|other| *other != pod);
+        let Ok(at) = self.plan.unschedulable.binary_search(&pod) else { return false };
+        if !self.find_open(pod) {
+            return false;
+        }
+        self.plan.unschedulable.remove(at);
         self.plan.order.push(pod);
         let placed = (!self.narrow && self.on_a_node(pod)) || self.on_a_machine(pod) || self.on_one_more(pod);
-        if !placed {
+        if placed {
+            self.census = None;
+        } else {
             self.plan.order.pop();
-            self.plan.unschedulable.push(pod);
-            self.plan.unschedulable.sort_unstable();
+            self.plan.unschedulable.insert(at, pod);
         }
         placed
+    }
+
+    /// Looks up which zones are open to `pod`; false when there is no work left for that.
+    fn find_open(&mut self, pod: u32) -> bool {
+        self.open = Open::default();
+        if !has_zone_rules(self.shape(pod)) {
+            return true;
+        }
+        if self.census.is_none() {
+            self.census = Some(Census::of(self.input, &self.plan));
+        }
+        let Some(census) = &self.census else { return false };
+        self.open = census.open_to(self.input, pod);
+        let work = census.len();
+        self.take(work)
     }
 
     /// Takes `work` off what is left; when there is less, there is nothing more.
@@ -151,7 +188,7 @@ impl<'i> Retry<'i> {
         let (input, shape) = (self.input, self.shape(pod));
         for (at, node) in input.nodes.iter().enumerate() {
             let Ok(number) = u32::try_from(at) else { return false };
-            if !shape.requests.fits(&self.free[at]) || !may_stand_on(shape, node) {
+            if !shape.requests.fits(&self.free[at]) || !self.open.allows_node(node) || !may_stand_on(shape, node) {
                 continue;
             }
             self.plan.placements.push((pod, number));
@@ -171,7 +208,8 @@ impl<'i> Retry<'i> {
         for at in 0..self.plan.nodes.len() {
             let before = &self.plan.nodes[at];
             let pool = &self.input.pools[before.pool as usize];
-            if first_barring(&pool.taints, &shape.tolerations).is_some()
+            if !self.open.allows_some_of(before.zones.iter())
+                || first_barring(&pool.taints, &shape.tolerations).is_some()
                 || !suits_labels(shape, &before.labels)
                 || !self.machines.defines_what_is_asked(pool, shape)
                 || !refused.insert(self.alike(before))
@@ -197,7 +235,7 @@ impl<'i> Retry<'i> {
             if self.work == 0 {
                 return false;
             }
-            if barred.contains(&zones) {
+            if barred.contains(&zones) || !self.open.allows(&zones) {
                 continue;
             }
             let Some(launch) = self.machines.launch(like, &types, &zones) else { continue };
@@ -223,6 +261,9 @@ impl<'i> Retry<'i> {
 
     fn on_one_more(&mut self, pod: u32) -> bool {
         for (pool, work) in self.machines.pools_for(self.shape(pod)) {
+            if !self.open.allows_some_of(self.machines.zones_of(pool)) {
+                continue;
+            }
             if !self.take(work) {
                 return false;
             }

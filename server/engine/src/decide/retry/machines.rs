@@ -1,10 +1,11 @@
 //! Machines that a pod without a place may be tried on: those of the plan with fewer launch options, and further ones.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::check::daemon_requests;
-use crate::input::PlanningInput;
+use crate::check::{daemon_requests, different_values};
+use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use crate::model::resources::{CPU, NODES};
 use crate::model::taints::first_barring;
@@ -24,6 +25,10 @@ pub(super) struct Machines<'i> {
     input: &'i PlanningInput,
     /// For each pool, the most of each resource that any type has.
     largest: Vec<Resources>,
+    /// For each pool, whether its types have as many different values as its `minValues` want.
+    varied: Vec<bool>,
+    /// For each pool, the zones in which its types are sold; looked up when asked for.
+    zones: Vec<OnceCell<BTreeSet<Text>>>,
     /// Whether some DaemonSet may run on some launch options only.
     daemons_vary: bool,
 }
@@ -37,7 +42,25 @@ impl<'i> Machines<'i> {
         };
         let chooses = |shape: &PodShape| !shape.node_selector.is_empty() || !shape.node_affinity.is_empty();
         let daemons_vary = input.daemons.iter().any(|daemon| chooses(&input.shapes[daemon.shape as usize]));
-        Self { input, largest: input.pools.iter().map(largest).collect(), daemons_vary }
+        Self {
+            input,
+            largest: input.pools.iter().map(largest).collect(),
+            varied: input.pools.iter().map(|pool| is_varied(input, pool, || pool.catalogue.types.iter())).collect(),
+            zones: input.pools.iter().map(|_| OnceCell::new()).collect(),
+            daemons_vary,
+        }
+    }
+
+    /// The zones in which types of pool `at` are sold.
+    pub(super) fn zones_of(&self, at: u32) -> impl Iterator<Item = &Text> {
+        let pool = &self.input.pools[at as usize];
+        let allowed = |zone: &&Text| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
+        let zones = || {
+            let offerings = pool.catalogue.types.iter().flat_map(|kind| &kind.offerings);
+            let zones: BTreeSet<&Text> = offerings.map(|offering| &offering.zone).collect();
+            zones.into_iter().filter(allowed).cloned().collect()
+        };
+        self.zones[at as usize].get_or_init(zones).iter()
     }
 
     /// Options and zones that `node` may be narrowed to so that each option is large enough for its pods: all of them, and those
@@ -136,6 +159,7 @@ impl<'i> Machines<'i> {
         let usable = |at: usize, pool: &NodePool| {
             pool.not_ready.is_none()
                 && pool.replicas.is_none()
+                && self.varied[at]
                 && shape.requests.fits(&self.largest[at])
                 && first_barring(&pool.taints, &shape.tolerations).is_none()
                 && suits_labels(shape, &pool.labels)
@@ -186,7 +210,8 @@ impl<'i> Machines<'i> {
         };
         let kinds: Vec<u32> =
             (0..).zip(&pool.catalogue.types).filter(|(_, kind)| suits(kind)).map(|(at, _)| at).collect();
-        if kinds.is_empty() {
+        let held = || kinds.iter().map(|kind| &pool.catalogue.types[*kind as usize]);
+        if kinds.is_empty() || !is_varied(self.input, pool, held) {
             return Vec::new();
         }
         let offerings = || {
@@ -241,6 +266,18 @@ impl<'i> Machines<'i> {
         }
         left
     }
+}
+
+/// Whether `kinds` have as many different values as the `minValues` of `pool` want.
+fn is_varied<'k, I: Iterator<Item = &'k InstanceType>>(
+    input: &PlanningInput,
+    pool: &NodePool,
+    kinds: impl Fn() -> I,
+) -> bool {
+    let enough = |wanted: &Requirement| {
+        wanted.min_values().is_none_or(|least| different_values(kinds(), wanted) >= least as usize)
+    };
+    input.policy.min_values == MinValuesPolicy::BestEffort || pool.requirements.iter().all(enough)
 }
 
 /// `kinds` without those that are launched only when nothing ordinary would do, unless `minValues` may need them.
