@@ -128,6 +128,9 @@ pub(super) fn fits_if(
     let before = OnceCell::new();
     let mut sentences = Vec::new();
     for one in &singles {
+        if sentences.len() == MOST_SENTENCES {
+            break;
+        }
         let Some(relaxed) = one.apply(world, ask) else { continue };
         let fits = match one.only_pool() {
             Some(pool) => before

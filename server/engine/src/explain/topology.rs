@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::labels::{HOSTNAME, ZONE};
+use crate::model::labels::HOSTNAME;
 use crate::model::taints::first_barring;
 use crate::model::{Labels, NodeStage, PodAffinityTerm, Requirements, SpreadConstraint, Text};
 
@@ -310,16 +310,7 @@ fn buyable_domains(
             base.get(key).is_none_or(|r| r.has(value))
                 && (!constraint.honor_node_affinity || ways.iter().any(|alternative| way(&alternative.requirements)))
         };
-        let types = world.types(at, base);
-        let types = types.iter().map(|&at| &pool.catalogue.types[at as usize]);
-        if key == ZONE {
-            let open = types.flat_map(|t| &t.offerings).filter(|offering| offering.available);
-            domains.extend(open.map(|offering| offering.zone.clone()).filter(allowed));
-        } else {
-            let of_types = types.filter_map(|t| t.labels.get(key)?.finite_values()).flatten();
-            let of_pool = base.get(key).and_then(|r| r.finite_values()).into_iter().flatten();
-            domains.extend(of_types.chain(of_pool).filter(|value| allowed(value)).cloned());
-        }
+        domains.extend(world.offered(at, &constraint.topology_key).iter().filter(|value| allowed(value)).cloned());
     }
     domains
 }

@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
 use crate::model::offering::SharedCatalogue;
 use crate::model::resources::NODES;
 use crate::model::{
-    HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements,
-    Resources, Text,
+    Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, Offering, PodShape, Requirement,
+    Requirements, Resources, Text,
 };
 use crate::plan::{Plan, PlannedNode};
 
+use super::catalogue::{OfTypes, keys_of_types};
 use super::daemons::{self, FreeRoom};
 use super::market::Manner;
 use super::residents::ByLabel;
@@ -65,6 +66,9 @@ pub(super) struct PoolView {
     pub used: Resources,
     /// What pods find free on each type. Computed when first asked for, as all that follows.
     free: OnceCell<Rc<FreeRoom>>,
+    /// The values of the labels that were asked about, of the zone and of those that types have, that machines of the pool may
+    /// have.
+    offered: RefCell<FxHashMap<Text, Rc<BTreeSet<Text>>>>,
     /// By type, whether a machine keeps the limits, and the sum of what it would exceed them by, as a share of each limit in
     /// millionths.
     over: OnceCell<Vec<(bool, i128)>>,
@@ -78,6 +82,10 @@ type Sales = FxHashMap<(u32, Requirements, Manner), Rc<[Vec<u32>]>>;
 
 /// Types by pool and requirements; looked up, never walked through.
 type Matches = FxHashMap<(u32, Requirements), Rc<[u32]>>;
+
+/// The same for each catalogue, with the label keys that its types define: pools that sell one share what is found. Looked up,
+/// never walked through.
+type Alike = FxHashMap<*const Catalogue, (FxHashSet<Text>, FxHashMap<OfTypes, Rc<[u32]>>)>;
 
 /// The finished plan, ready for trials.
 #[derive(Debug)]
@@ -99,6 +107,7 @@ pub(super) struct World<'a> {
     rooms: OnceCell<Vec<Resources>>,
     most: OnceCell<Vec<Resources>>,
     matches: RefCell<Matches>,
+    alike: RefCell<Alike>,
     sales: RefCell<Sales>,
     free: RefCell<FreeRooms>,
     amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
@@ -124,6 +133,7 @@ impl<'a> World<'a> {
             rooms: OnceCell::new(),
             most: OnceCell::new(),
             matches: RefCell::default(),
+            alike: RefCell::default(),
             sales: RefCell::default(),
             free: RefCell::default(),
             amounts: RefCell::default(),
@@ -290,7 +300,13 @@ impl<'a> World<'a> {
             return Rc::clone(known);
         }
         let (of, base) = (&self.input.pools[pool as usize], &self.pools[pool as usize].base);
-        let found: Rc<[u32]> = super::catalogue::matching(of, base, merged).into();
+        let mut alike = self.alike.borrow_mut();
+        // The catalogue lives as long as the input, so its address names it.
+        let (keys, known) = alike
+            .entry(Arc::as_ptr(&of.catalogue))
+            .or_insert_with(|| (keys_of_types(&of.catalogue), FxHashMap::default()));
+        let asked = OfTypes::new(of, keys, base, merged);
+        let found = Rc::clone(known.entry(asked).or_insert_with_key(|asked| asked.matching(&of.catalogue).into()));
         self.matches.borrow_mut().insert((pool, merged.clone()), Rc::clone(&found));
         found
     }
@@ -312,6 +328,26 @@ impl<'a> World<'a> {
         let found: Rc<[Vec<u32>]> = self.input.pools[pool as usize].catalogue.types.iter().map(of_type).collect();
         self.sales.borrow_mut().insert(key, Rc::clone(&found));
         found
+    }
+
+    /// The values of `key` that machines of `pool` may have: zones with an open offering, or what types and pool say.
+    pub(super) fn offered(&self, at: u32, key: &Text) -> Rc<BTreeSet<Text>> {
+        let (pool, view) = (&self.input.pools[at as usize], &self.pools[at as usize]);
+        if let Some(known) = view.offered.borrow().get(key) {
+            return Rc::clone(known);
+        }
+        let types = self.types(at, &view.base);
+        let types = types.iter().map(|&at| &pool.catalogue.types[at as usize]);
+        let values: BTreeSet<&Text> = if key.as_ref() == ZONE {
+            let open = types.flat_map(|t| &t.offerings).filter(|offering| offering.available);
+            open.map(|offering| &offering.zone).collect()
+        } else {
+            let of_types = types.filter_map(|t| t.labels.get(key)?.finite_values()).flatten();
+            of_types.chain(view.base.get(key).and_then(|r| r.finite_values()).into_iter().flatten()).collect()
+        };
+        let values: Rc<BTreeSet<Text>> = Rc::new(values.into_iter().cloned().collect());
+        view.offered.borrow_mut().insert(key.clone(), Rc::clone(&values));
+        values
     }
 
     /// What is left of the limit `resource` of `pool`; `None` without such a limit.
@@ -397,7 +433,13 @@ impl Census {
 }
 
 fn view(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> PoolView {
-    PoolView { base: base(pool), used: used(input, plan, pool), free: OnceCell::new(), over: OnceCell::new() }
+    PoolView {
+        base: base(pool),
+        used: used(input, plan, pool),
+        free: OnceCell::new(),
+        offered: RefCell::default(),
+        over: OnceCell::new(),
+    }
 }
 
 /// What every node of `pool` satisfies: its requirements, its labels, its own name and its NodeClass.

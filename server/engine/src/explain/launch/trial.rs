@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::explain::ask::{Alternative, Ask, Waiver};
@@ -201,8 +201,7 @@ impl Trial<'_> {
         for requirement in self.world.pools[self.index as usize].base.iter() {
             let Some(wanted) = requirement.min_values() else { continue };
             let key = requirement.key();
-            let values: BTreeSet<Text> = launches.iter().flat_map(|launch| self.values(launch, key)).collect();
-            let found = u32::try_from(values.len()).unwrap_or(u32::MAX);
+            let found = self.different_values(launches, key, wanted);
             if found < wanted {
                 return Err(Blocked::MinValues { key: key.clone(), wanted, found });
             }
@@ -210,19 +209,33 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn values(&self, launch: &Launch, key: &Text) -> Vec<Text> {
-        let instance = self.instance(launch.instance);
-        let offering = &instance.offerings[launch.offering as usize];
-        match key.as_ref() {
-            ZONE => vec![offering.zone.clone()],
-            CAPACITY_TYPE => vec![offering.capacity_type.as_str().into()],
-            _ => match offering.labels.get(key) {
-                Some(value) => vec![value.clone()],
-                None => {
-                    instance.labels.get(key).and_then(|r| r.finite_values()).into_iter().flatten().cloned().collect()
-                }
-            },
+    /// How many different values of `key` the launches have; no more than `enough` are looked for.
+    fn different_values(&self, launches: &[Launch], key: &Text, enough: u32) -> u32 {
+        let mut values: FxHashSet<&str> = FxHashSet::default();
+        // A type's own values are the same wherever it is bought.
+        let mut of_type = None;
+        let found = |values: &FxHashSet<&str>| u32::try_from(values.len()).unwrap_or(u32::MAX);
+        for launch in launches {
+            let instance = self.instance(launch.instance);
+            let offering = &instance.offerings[launch.offering as usize];
+            match key.as_ref() {
+                ZONE => drop(values.insert(&offering.zone)),
+                CAPACITY_TYPE => drop(values.insert(offering.capacity_type.as_str())),
+                _ => match offering.labels.get(key) {
+                    Some(value) => drop(values.insert(value)),
+                    None if of_type == Some(launch.instance) => continue,
+                    None => {
+                        of_type = Some(launch.instance);
+                        let known = instance.labels.get(key).and_then(|r| r.finite_values());
+                        values.extend(known.into_iter().flatten().map(AsRef::as_ref));
+                    }
+                },
+            }
+            if found(&values) >= enough {
+                break;
+            }
         }
+        found(&values)
     }
 
     fn within_limits(&self, launches: Vec<Launch>) -> Result<Vec<Launch>, Blocked> {
