@@ -127,7 +127,7 @@ impl Packing<'_, '_> {
 
     /// The best machine that pool `pool` has for `class`.
     fn choice_in(&mut self, pool: u32, class: u32, count: u32, pins: &[Pin], softs: Softs) -> Option<Choice> {
-        if self.nodes_left[pool as usize] < 1 {
+        if self.nodes_left[pool as usize] < 1 || !self.could_be_varied(pool) {
             return None;
         }
         let mut best: Option<Choice> = None;

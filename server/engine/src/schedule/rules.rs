@@ -11,7 +11,7 @@ use super::fits::FitId;
 use super::market::Market;
 use super::packing::Packing;
 use super::topology::Topology;
-use super::variety::Flexibility;
+use super::variety::{Flexibility, Variety};
 use crate::input::MinValuesPolicy;
 use crate::model::labels::{ARCH, CAPACITY_TYPE};
 use crate::model::{CapacityType, MicroUsd, Operator, Requirement, Text};
@@ -246,6 +246,13 @@ impl Packing<'_, '_> {
     pub(super) fn only_zone(&self, fit: FitId, market: &Market) -> Option<Text> {
         let mut zones = self.zones_of_fit(fit, market).into_iter();
         zones.next().filter(|_| zones.next().is_none())
+    }
+
+    /// Whether the machines of `pool`, all together, have as many values as its `minValues` want.
+    pub(super) fn could_be_varied(&self, pool: u32) -> bool {
+        let strict = self.problem.input.policy.min_values == MinValuesPolicy::Strict;
+        let Some(market) = &self.problem.markets[pool as usize] else { return false };
+        !strict || market.varieties.iter().all(Variety::is_possible)
     }
 
     /// The largest number up to `count` for which `minValues` hold over the options that still fit `used` and that many

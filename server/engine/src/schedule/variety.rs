@@ -40,6 +40,11 @@ impl Variety {
         Self { least, distinct: numbers.len(), values }
     }
 
+    /// Whether all machines together have enough values.
+    pub(super) fn is_possible(&self) -> bool {
+        self.distinct >= self.least
+    }
+
     /// The cheapest way to have enough values: the machines of `order`, by place, that add one to those that `chosen`
     /// have, until there are enough.
     pub(super) fn missing(&self, order: &[usize], chosen: impl Iterator<Item = usize>) -> Vec<usize> {
