@@ -301,6 +301,9 @@ impl<'i> Packing<'_, 'i> {
                 && self.fit_passes(group, fit, pool)
             {
                 self.topology.count(group, domain, tally.matched * each * machines, tally.owners * each * machines);
+                if !self.fit_surely_passes(group, fit, pool) {
+                    self.topology.doubt(group, domain, tally.matched * each * machines);
+                }
             }
         }
     }
@@ -328,12 +331,12 @@ impl<'i> Packing<'_, 'i> {
     fn contributions(&self, class: u32) -> smallvec::SmallVec<[(u32, Tally); 4]> {
         let needs = &self.problem.classes[class as usize];
         let mut all: smallvec::SmallVec<[(u32, Tally); 4]> =
-            needs.meant_by.iter().map(|group| (*group, Tally { matched: 1, owners: 0 })).collect();
+            needs.meant_by.iter().map(|group| (*group, Tally { matched: 1, ..Tally::default() })).collect();
         for owned in &needs.owned {
             if self.topology.groups[owned.group as usize].anti {
                 match all.iter_mut().find(|(group, _)| *group == owned.group) {
                     Some((_, tally)) => tally.owners += 1,
-                    None => all.push((owned.group, Tally { matched: 0, owners: 1 })),
+                    None => all.push((owned.group, Tally { owners: 1, ..Tally::default() })),
                 }
             }
         }
@@ -357,6 +360,15 @@ impl<'i> Packing<'_, 'i> {
     pub(super) fn fit_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
         let Some(market) = &self.problem.markets[at as usize] else { return false };
         self.fits_that_pass(group, at).iter().any(|theirs| self.fits.intersect(fit, *theirs, market).is_some())
+    }
+
+    /// Whether machines with these options count for `group` whichever of them is launched.
+    fn fit_surely_passes(&mut self, group: u32, fit: FitId, at: u32) -> bool {
+        if self.topology.groups[group as usize].filter.any_of.is_none() {
+            return true;
+        }
+        let Some(market) = &self.problem.markets[at as usize] else { return false };
+        self.fits_that_pass(group, at).iter().any(|theirs| self.fits.intersect(fit, *theirs, market) == Some(fit))
     }
 
     /// Gives pods of `class` room by choosing a larger machine for one that is to be bought anyway: what is left when no

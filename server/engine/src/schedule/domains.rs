@@ -107,8 +107,9 @@ impl Packing<'_, '_> {
             // Too few domains: the least counts as zero however full they are, so nothing can be levelled.
             return 0;
         }
-        // A domain that only a preference made has no share.
-        if self.topology.filled(rule.group).any(|(domain, _)| !universe.contains(&domain)) {
+        // A domain that only a preference made has no share, and none has one while some pods may turn out not to count.
+        let doubtful = |domain: DomainId| self.topology.tally(rule.group, domain).doubtful > 0;
+        if self.topology.filled(rule.group).any(|(domain, _)| !universe.contains(&domain) || doubtful(domain)) {
             return 0;
         }
         let count_in = |domain: DomainId| u64::from(self.topology.tally(rule.group, domain).matched);
@@ -224,12 +225,14 @@ impl Packing<'_, '_> {
         if certain < min_domains as usize {
             return 0;
         }
-        let least = universe.iter().map(|domain| self.topology.tally(group, *domain).matched).min();
+        // Pods on a machine that may turn out not to count raise no minimum.
+        let sure = |domain: DomainId| self.topology.tally(group, domain).sure();
+        let least = universe.iter().map(|domain| sure(*domain)).min();
         if least == Some(0) || (least.is_some() && !self.topology.may_count_beyond(group, universe.len())) {
             return least.unwrap_or(0);
         }
         // A preference may have made a domain that no machine has to be in.
-        self.topology.filled(group).map(|(_, matched)| matched).chain(least).min().unwrap_or(0)
+        self.topology.filled(group).map(|(domain, _)| sure(domain)).chain(least).min().unwrap_or(0)
     }
 
     /// The domains of `key` that the options of `fit` could be in.

@@ -59,7 +59,7 @@ impl Packing<'_, '_> {
     }
 
     /// Whether `count` pods could be bought for in the domains `pins` whatever else is bought: some pool sells machines for
-    /// them and no limit is near.
+    /// them, beside those of reservations, which run out, and no limit is near.
     pub(super) fn can_always_buy(&mut self, class: u32, count: u32, softs: Softs, pins: &[Pin]) -> bool {
         let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
         pools.into_iter().any(|pool| {
@@ -71,7 +71,7 @@ impl Packing<'_, '_> {
                 return self.sells_one(pool, class, pins, softs);
             }
             let Some(choice) = self.choice_in(pool, class, count, pins, softs) else { return false };
-            self.limits_hold(pool, count.div_ceil(choice.each.max(1)))
+            choice.capacity_type != CapacityType::Reserved && self.limits_hold(pool, count.div_ceil(choice.each.max(1)))
         })
     }
 
@@ -95,7 +95,8 @@ impl Packing<'_, '_> {
         limits.all(|((left, most), name)| left - most > asked(name).saturating_mul(2 * i64::from(count)))
     }
 
-    /// Whether [`Packing::choice_in`] finds a machine for one pod of `class` in a pool that is not stateful.
+    /// Whether [`Packing::choice_in`] finds a machine for one pod of `class` in a pool that is not stateful, reservations
+    /// apart.
     fn sells_one(&mut self, pool: u32, class: u32, pins: &[Pin], softs: Softs) -> bool {
         let problem = self.problem;
         let Some(market) = problem.markets[pool as usize].as_ref() else { return false };
@@ -105,11 +106,9 @@ impl Packing<'_, '_> {
         let nothing = problem.axis.zero();
         let request = &problem.classes[class as usize].request;
         self.settled_fits(class, softs, pool, pins).into_iter().any(|fit| {
-            let mut slots = self.slots_by_capacity(class, fit, pool);
-            if self.ledger.wants_min_values(pool) {
-                slots = apart(slots);
-            }
-            slots.into_iter().any(|(_, slots)| {
+            let slots = self.slots_by_capacity(class, fit, pool).into_iter();
+            let mut lasting = slots.filter(|(capacity_type, _)| *capacity_type != CapacityType::Reserved);
+            lasting.any(|(_, slots)| {
                 let Some(fit) = self.fits.within_slots(fit, &slots, market) else { return false };
                 let options = self.fits.fit(fit);
                 let suits = |at: &usize| {

@@ -48,6 +48,15 @@ pub(super) struct Tally {
     pub(super) matched: u32,
     /// Pods that own the (anti-affinity) term.
     pub(super) owners: u32,
+    /// Those of `matched` on machines that may turn out not to count.
+    pub(super) doubtful: u32,
+}
+
+impl Tally {
+    /// Pods that the predicate means and that count whatever machines turn out to be.
+    pub(super) fn sure(self) -> u32 {
+        self.matched.saturating_sub(self.doubtful)
+    }
 }
 
 /// Topology keys, their domains, and the groups over them.
@@ -195,5 +204,12 @@ impl Topology {
         }
         tallies[domain as usize].matched += matched;
         tallies[domain as usize].owners += owners;
+    }
+
+    /// Notes that so many pods of those that were counted in `domain` stand on machines that may turn out not to count.
+    pub(super) fn doubt(&mut self, group: GroupId, domain: DomainId, matched: u32) {
+        if let Some(tally) = self.tallies[group as usize].get_mut(domain as usize) {
+            tally.doubtful += matched;
+        }
     }
 }

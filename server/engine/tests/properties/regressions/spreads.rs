@@ -1,11 +1,12 @@
 //! Topology spread: which machines count, and how full the emptiest of them is.
 
-use engine::model::CapacityType::OnDemand;
-use engine::model::labels::{HOSTNAME, ZONE};
+use engine::model::CapacityType::{OnDemand, Reserved};
+use engine::model::labels::{ARCH, HOSTNAME, ZONE};
 
 use super::{DB, JOB, WEB, about, kind, node, pod, small, spread, world};
-use crate::cases::{PodCase, ShapeCase, SpreadCase};
+use crate::cases::{PodCase, ShapeCase, SpreadCase, TypeCase};
 use crate::sound_plan;
+use crate::world::EVERY_APP;
 
 #[test]
 fn a_volume_does_not_narrow_the_domains_that_a_spread_looks_at() {
@@ -67,4 +68,33 @@ fn a_zone_where_only_small_machines_are_sold_is_not_a_domain_of_a_large_pods_mac
     let mut case = world(types, vec![web, job], vec![pod(0, WEB), pod(0, WEB), pod(1, DB)]);
     case.nodes = vec![node("c", 1, vec![pod(0, WEB)])];
     assert!(sound_plan(&case).unschedulable.is_empty());
+}
+
+#[test]
+fn a_reservation_that_runs_out_makes_no_even_spread() {
+    // Zone c has one web pod, and its reservation one machine, with room for one: two in all. So zone a takes four (4 − 2),
+    // each on a machine of its own, and three of the eight have no place.
+    let web = ShapeCase { gib: 3, spread: vec![SpreadCase { skew: 2, ..spread(ZONE, WEB) }], ..small() };
+    let types = vec![kind(1, 4, &[("c", Reserved, 10), ("a", OnDemand, 10)])];
+    let mut case = world(types, vec![web.clone()], vec![pod(0, WEB); 8]);
+    case.nodes = vec![node("c", 1, vec![pod(0, WEB)])];
+    let plan = sound_plan(&case);
+    assert_eq!((plan.unschedulable.len(), plan.nodes.len()), (3, 5));
+}
+
+#[test]
+fn pods_on_a_machine_that_may_turn_out_not_to_count_raise_no_minimum() {
+    // The db pod looks at all pods on machines for arm64. The 16 pods of the web spread evenly, eight to a zone, beside others;
+    // those of zone c stand on a machine which could be one for arm64 until it is too full for that, so c counts for little.
+    let arm = TypeCase { arm: true, ..kind(8, 8, &[("c", OnDemand, 20), ("a", OnDemand, 20)]) };
+    let tiny = kind(1, 1, &[("a", OnDemand, 10)]);
+    let mut types = vec![kind(16, 32, &[("c", OnDemand, 40)]), arm, tiny.clone(), tiny];
+    types.iter_mut().for_each(|kind| kind.pods = 20);
+    let all = SpreadCase { honor_affinity: true, ..spread(ZONE, EVERY_APP) };
+    let db = ShapeCase { selector: Some((ARCH, "arm64")), spread: vec![all], ..small() };
+    let job = ShapeCase { gib: 5, apart: vec![about(HOSTNAME, JOB)], ..small() };
+    let web = ShapeCase { spread: vec![SpreadCase { honor_affinity: false, ..spread(ZONE, WEB) }], ..small() };
+    let mut pods = vec![pod(0, 4), pod(1, DB), pod(0, 5), pod(2, JOB), pod(2, JOB)];
+    pods.extend(vec![pod(3, WEB); 16]);
+    sound_plan(&world(types, vec![small(), db, job, web], pods));
 }
