@@ -9,7 +9,7 @@ use super::{Findings, Rule};
 use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
-use crate::model::{CapacityType, InstanceType, Node, NodePool, NodeStage, Pod, PodShape, Requirement, Text};
+use crate::model::{CapacityType, InstanceType, Node, NodePool, NodeStage, Offering, Pod, PodShape, Requirement, Text};
 use crate::plan::{Plan, PlannedNode};
 
 /// The nodes of one pool with opt-in rules.
@@ -34,7 +34,7 @@ pub(super) fn check<'a>(input: &'a PlanningInput, plan: &'a Plan, launches: &Lau
             new: plan.nodes.iter().zip(&launches.of_node).filter_map(|(n, l)| Some((n, launch(l)?))).collect(),
             fixed: launches.of_static.iter().filter_map(launch).collect(),
         };
-        zone_balance(input, &fleet, found);
+        zone_balance(input, plan, &fleet, found);
         safe_architectures(input, &fleet, found);
         spot_fallback(input, &fleet, found);
         spot_share(&fleet, found);
@@ -52,7 +52,7 @@ fn pods_of<'i>(input: &'i PlanningInput, node: &PlannedNode) -> impl Iterator<It
 /// No machine stands in a zone where the pool has two or more nodes more than in another zone where the machine's options
 /// are on sale and its pods could run. Machines whose pods look at each other's zones, or are counted by pods that do, are
 /// left out: those rules decide.
-fn zone_balance(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findings<'_>) {
+fn zone_balance(input: &PlanningInput, plan: &Plan, fleet: &Fleet<'_, '_>, found: &mut Findings<'_>) {
     if !fleet.pool.rules.zone_balance {
         return;
     }
@@ -72,7 +72,7 @@ fn zone_balance(input: &PlanningInput, fleet: &Fleet<'_, '_>, found: &mut Findin
         if node.pods.iter().any(|pod| counted.get(*pod as usize).copied().unwrap_or(false)) {
             continue;
         }
-        let emptier = zones_on_sale(launch)
+        let emptier = zones_on_sale(launch, plan)
             .into_iter()
             .filter(|other| is_varied_in(input, launch, other))
             .find(|other| here >= counts.get(*other).copied().unwrap_or(0) + 2 && could_run_in(input, node, other));
@@ -98,15 +98,23 @@ fn is_varied_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) -> bool
         })
 }
 
-fn zones_on_sale<'a>(launch: &Launch<'a>) -> BTreeSet<&'a Text> {
+/// Zones in which the options are for sale as the machine is bought; a reservation that is used up sells nothing more.
+fn zones_on_sale<'a>(launch: &Launch<'a>, plan: &Plan) -> BTreeSet<&'a Text> {
     let allowed = |zone: &Text| launch.pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
     let offerings =
         launch.machines().flat_map(|machine| machine.offerings.iter().map(move |offering| (machine, offering)));
     let same = offerings.filter(|(machine, o)| {
         let sold = o.available && super::launch::within_ceilings(launch.pool, machine, o);
-        sold && o.capacity_type == launch.node.capacity_type && allowed(&o.zone)
+        sold && o.capacity_type == launch.node.capacity_type && allowed(&o.zone) && has_left(plan, o)
     });
     same.map(|(_, offering)| &offering.zone).collect()
+}
+
+fn has_left(plan: &Plan, offering: &Offering) -> bool {
+    let Some(reservation) = &offering.reservation else { return true };
+    let drawn =
+        plan.nodes.iter().chain(&plan.static_nodes).filter(|node| node.reservation.as_ref() == Some(&reservation.id));
+    i64::try_from(drawn.count()).is_ok_and(|drawn| drawn < reservation.remaining)
 }
 
 fn could_run_in(input: &PlanningInput, node: &PlannedNode, zone: &str) -> bool {

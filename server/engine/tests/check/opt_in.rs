@@ -2,9 +2,9 @@
 
 use engine::check::Rule;
 use engine::model::labels::{ARCH, ZONE};
-use engine::model::{MicroUsd, Operator, PodShape, Requirement, Timestamp};
+use engine::model::{CapacityType, MicroUsd, Offering, Operator, PodShape, Requirement, Timestamp};
 
-use crate::world::{LARGE, SMALL, World, about, plain, text, wanting};
+use crate::world::{LARGE, SMALL, World, about, plain, reserved, text, wanting};
 
 /// One pod each on small machines in these zones.
 fn small_machines(zones: &[&str]) -> World {
@@ -32,6 +32,30 @@ fn zones_are_balanced_where_the_pods_could_run_elsewhere() {
     world.input.shapes[4] = plain();
     world.pool().requirements.add(Requirement::new(ZONE, Operator::In, [text("a"), text("b")]));
     world.assert_clean();
+}
+
+#[test]
+fn a_reservation_that_is_used_up_sells_in_no_other_zone() {
+    // 3 in a, 1 in b. Two of those in a can be nowhere else; the third is reserved, so it needs a second machine of cr-b.
+    let planned = |machines: i64| {
+        let mut world = World::new();
+        let in_b = Offering { zone: text("b"), ..reserved("cr-b", machines) };
+        world.machine(SMALL).offerings.extend([reserved("cr-a", 1), in_b]);
+        world.pool().rules.zone_balance = true;
+        for _ in 0..2 {
+            let pod = world.pod("web", wanting(Requirement::equals(ZONE, "a")));
+            world.launch(&[SMALL], &["a"], &[pod]);
+        }
+        for zone in ["a", "b"] {
+            let pod = world.pod("web", plain());
+            let node = world.described(0, CapacityType::Reserved, &[SMALL], &[zone], &[pod]);
+            world.plan.nodes.push(node);
+            world.plan.order.push(pod);
+        }
+        world
+    };
+    planned(1).assert_clean();
+    planned(2).assert_breaks(Rule::ZoneBalance);
 }
 
 #[test]

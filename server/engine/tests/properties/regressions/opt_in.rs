@@ -1,6 +1,6 @@
 //! Opt-in rules of pools.
 
-use engine::model::CapacityType::{OnDemand, Spot};
+use engine::model::CapacityType::{OnDemand, Reserved, Spot};
 use engine::model::labels::ZONE;
 
 use super::{DB, WEB, about, kind, pod, small, world};
@@ -58,4 +58,16 @@ fn of_equally_empty_zones_the_cheaper_is_chosen() {
     let mut case = world(types, vec![small()], vec![pod(0, WEB)]);
     case.pools[0].rules.zone_balance = true;
     assert_eq!(sound_plan(&case).nodes[0].price.0, 20_000);
+}
+
+#[test]
+fn zones_are_balanced_as_far_as_reservations_go() {
+    // Each machine holds one pod. The reservations of a and b have one machine each, and on-demand is sold in a alone: 3 in a,
+    // 1 in b, where nothing more is for sale.
+    let shape = ShapeCase { half_cpus: 2, ..small() };
+    let types = vec![kind(1, 4, &[("b", Reserved, 10), ("a", Reserved, 10), ("a", OnDemand, 10)])];
+    let mut case = world(types, vec![shape], vec![pod(0, WEB); 4]);
+    case.pools[0].rules.zone_balance = true;
+    let plan = sound_plan(&case);
+    assert_eq!((plan.nodes.len(), plan.unschedulable.len()), (4, 0));
 }
