@@ -261,7 +261,7 @@ impl<'i> Retry<'i> {
 
     fn on_one_more(&mut self, pod: u32) -> bool {
         for (pool, work) in self.machines.pools_for(self.shape(pod)) {
-            if !self.open.allows_some_of(self.machines.zones_of(pool)) {
+            if self.open.is_restricted() && !self.open.allows_some_of(self.machines.zones_of(pool)) {
                 continue;
             }
             if !self.take(work) {

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::axis::{Amounts, Axis};
 use super::bits::BitSet;
 use super::variety::Variety;
@@ -116,7 +118,9 @@ impl Goods {
         let most_charged = |at: usize| machines.iter().map(|machine| machine.charge[at]).max().unwrap_or(0);
         let most_charged = (0..limited.len()).map(most_charged).collect();
         let keys = pool.catalogue.types.iter().flat_map(|kind| kind.labels.iter().map(Requirement::key));
-        let type_keys: Vec<Text> = keys.collect::<BTreeSet<_>>().into_iter().cloned().collect();
+        // Types have much the same keys: doubles go before anything is sorted.
+        let mut type_keys: Vec<Text> = keys.collect::<FxHashSet<_>>().into_iter().cloned().collect();
+        type_keys.sort();
         let by_capacity = [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand]
             .map(|capacity_type| (capacity_type, slots_with(&slots, capacity_type)))
             .into();

@@ -4,14 +4,16 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::check::{daemon_requests, different_values};
 use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use crate::model::resources::{CPU, NODES};
 use crate::model::taints::first_barring;
 use crate::model::{
-    CapacityType, InstanceType, Labels, MicroUsd, NodePool, NodeStage, Offering, PodShape, Requirement, Requirements,
-    Resources, Text,
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, NodeStage, Offering, PodShape, Requirement,
+    Requirements, Resources, Text,
 };
 use crate::plan::{Plan, PlannedNode};
 
@@ -35,10 +37,15 @@ pub(super) struct Machines<'i> {
 
 impl<'i> Machines<'i> {
     pub(super) fn new(input: &'i PlanningInput) -> Self {
+        // Pools that sell one catalogue share what is found; the input keeps it, so its address names it.
+        let mut known: FxHashMap<*const Catalogue, Resources> = FxHashMap::default();
         let largest = |pool: &NodePool| {
-            let mut most = Resources::new();
-            pool.catalogue.types.iter().for_each(|kind| most.raise_to(&kind.allocatable));
-            most
+            let found = known.entry(Arc::as_ptr(&pool.catalogue)).or_insert_with(|| {
+                let mut most = Resources::new();
+                pool.catalogue.types.iter().for_each(|kind| most.raise_to(&kind.allocatable));
+                most
+            });
+            found.clone()
         };
         let chooses = |shape: &PodShape| !shape.node_selector.is_empty() || !shape.node_affinity.is_empty();
         let daemons_vary = input.daemons.iter().any(|daemon| chooses(&input.shapes[daemon.shape as usize]));

@@ -45,9 +45,14 @@ impl Open {
         }
     }
 
+    /// Whether some zone is closed to the pod.
+    pub(super) fn is_restricted(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
     /// Whether some of `zones` is open to the pod.
     pub(super) fn allows_some_of<'z>(&self, mut zones: impl Iterator<Item = &'z Text>) -> bool {
-        self.closed.is_empty() || zones.any(|zone| !self.closed.contains(zone))
+        !self.is_restricted() || zones.any(|zone| !self.closed.contains(zone))
     }
 
     /// Whether a node with this zone, if it has one, may take the pod.
