@@ -76,7 +76,7 @@ fn a_reservation_that_runs_out_makes_no_even_spread() {
     // each on a machine of its own, and three of the eight have no place.
     let web = ShapeCase { gib: 3, spread: vec![SpreadCase { skew: 2, ..spread(ZONE, WEB) }], ..small() };
     let types = vec![kind(1, 4, &[("c", Reserved, 10), ("a", OnDemand, 10)])];
-    let mut case = world(types, vec![web.clone()], vec![pod(0, WEB); 8]);
+    let mut case = world(types, vec![web], vec![pod(0, WEB); 8]);
     case.nodes = vec![node("c", 1, vec![pod(0, WEB)])];
     let plan = sound_plan(&case);
     assert_eq!((plan.unschedulable.len(), plan.nodes.len()), (3, 5));
@@ -96,5 +96,6 @@ fn pods_on_a_machine_that_may_turn_out_not_to_count_raise_no_minimum() {
     let web = ShapeCase { spread: vec![SpreadCase { honor_affinity: false, ..spread(ZONE, WEB) }], ..small() };
     let mut pods = vec![pod(0, 4), pod(1, DB), pod(0, 5), pod(2, JOB), pod(2, JOB)];
     pods.extend(vec![pod(3, WEB); 16]);
-    sound_plan(&world(types, vec![small(), db, job, web], pods));
+    let plan = sound_plan(&world(types, vec![small(), db, job, web], pods));
+    assert_eq!(plan.order.len() + plan.unschedulable.len(), 21);
 }
