@@ -140,10 +140,11 @@ impl<'i> Retry<'i> {
         placed
     }
 
-    /// Looks up which zones are open to `pod`; false when there is no work left for that.
+    /// Looks up which zones are open to `pod`; false when it can be nowhere, or when there is no work left for that.
     fn find_open(&mut self, pod: u32) -> bool {
         self.open = Open::default();
-        if !has_zone_rules(self.shape(pod)) {
+        let shape = self.shape(pod);
+        if !has_zone_rules(shape) && shape.pod_affinity.is_empty() {
             return true;
         }
         if self.census.is_none() {
@@ -152,7 +153,7 @@ impl<'i> Retry<'i> {
         let Some(census) = &self.census else { return false };
         self.open = census.open_to(self.input, pod);
         let work = census.len();
-        self.take(work)
+        self.take(work) && self.open.allows_any()
     }
 
     /// Takes `work` off what is left; when there is less, there is nothing more.

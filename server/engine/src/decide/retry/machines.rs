@@ -8,12 +8,14 @@ use rustc_hash::FxHashMap;
 
 use crate::check::{daemon_requests, different_values};
 use crate::input::{MinValuesPolicy, PlanningInput};
-use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
+use crate::model::labels::{
+    ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE,
+};
 use crate::model::resources::{CPU, NODES};
 use crate::model::taints::first_barring;
 use crate::model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, NodeStage, Offering, PodShape, Requirement,
-    Requirements, Resources, Text,
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, NodeSelectorTerm, NodeStage, Offering, PodShape,
+    Requirement, Requirements, Resources, Text,
 };
 use crate::plan::{Plan, PlannedNode};
 
@@ -163,6 +165,7 @@ impl<'i> Machines<'i> {
     /// Pools that may buy for pods of `shape`, by index, in the order in which they are asked; and how many types and nodes of
     /// the input are looked at then.
     pub(super) fn pools_for(&self, shape: &PodShape) -> Vec<(u32, usize)> {
+        let wanted = alternatives(shape);
         let usable = |at: usize, pool: &NodePool| {
             pool.not_ready.is_none()
                 && pool.replicas.is_none()
@@ -171,6 +174,7 @@ impl<'i> Machines<'i> {
                 && first_barring(&pool.taints, &shape.tolerations).is_none()
                 && suits_labels(shape, &pool.labels)
                 && self.defines_what_is_asked(pool, shape)
+                && self.sells_where_asked(at, &wanted)
         };
         let looks = |pool: &NodePool| {
             let nodes = if pool.limits.is_empty() { 0 } else { self.input.nodes.len() };
@@ -182,8 +186,9 @@ impl<'i> Machines<'i> {
         ranked.into_iter().filter_map(|((_, _, at), looks)| Some((u32::try_from(at).ok()?, looks))).collect()
     }
 
-    /// Whether the pool, or an instance type that it buys, has each well-known label that the pod asks for. The check lets pass one
-    /// that nothing defines, since a Node may turn out to have it; no machine is bought in that hope.
+    /// Whether the pool, or an instance type that it buys, has each well-known label that the pod asks for, and the other labels
+    /// of its node selector. The check lets pass a well-known one that nothing defines, since a Node may turn out to have it; no
+    /// machine is bought in that hope.
     pub(super) fn defines_what_is_asked(&self, pool: &NodePool, shape: &PodShape) -> bool {
         let has = |key: &Text| {
             [ZONE, CAPACITY_TYPE, NODEPOOL, NODECLASS].contains(&key.as_ref())
@@ -195,8 +200,18 @@ impl<'i> Machines<'i> {
         let known = &self.input.policy.well_known_labels;
         let expressions = shape.node_affinity.iter().flat_map(|term| term.expressions.iter());
         let asked = expressions.filter(|expression| !expression.allows_absence()).map(Requirement::key);
-        let mut asked = shape.node_selector.keys().chain(asked);
-        asked.all(|key| !known.contains(key) || has(key))
+        let of_machines = |key: &Text| [HOSTNAME, REGISTERED, INITIALIZED, ARCH, INSTANCE_TYPE].contains(&key.as_ref());
+        shape.node_selector.keys().all(|key| (of_machines(key) && !known.contains(key)) || has(key))
+            && asked.filter(|key| known.contains(*key)).all(has)
+    }
+
+    /// Whether pool `at` sells in a zone that one of the alternatives `wanted` allows.
+    fn sells_where_asked(&self, at: usize, wanted: &[Requirements]) -> bool {
+        let allows = |zones: Option<&Requirement>| {
+            let Some((zones, at)) = zones.zip(u32::try_from(at).ok()) else { return true };
+            self.zones_of(at).any(|zone| zones.has(zone))
+        };
+        wanted.iter().any(|wanted| allows(wanted.get(ZONE)))
     }
 
     /// A machine of pool `at` for `pod` alone for each way to pay, in the order in which those are asked, with all the options
@@ -205,7 +220,7 @@ impl<'i> Machines<'i> {
         let pool = &self.input.pools[at as usize];
         let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
         let left = self.limits_left(plan, at, pool);
-        let wanted = selected(shape);
+        let wanted = alternatives(shape);
         let suits = |kind: &InstanceType| {
             shape.requests.fits(&kind.allocatable)
                 && left
@@ -213,7 +228,7 @@ impl<'i> Machines<'i> {
                     .all(|(name, left)| (if name.as_ref() == NODES { 1 } else { kind.capacity.get(name) }) <= left)
                 && kind.labels.first_conflict(&pool.requirements).is_none()
                 && pool.rules.max_node_vcpu.is_none_or(|most| kind.capacity.get(CPU) <= most.saturating_mul(1000))
-                && kind.labels.first_conflict(&wanted).is_none()
+                && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
         };
         let kinds: Vec<u32> =
             (0..).zip(&pool.catalogue.types).filter(|(_, kind)| suits(kind)).map(|(at, _)| at).collect();
@@ -338,6 +353,20 @@ pub(super) fn suits_labels(shape: &PodShape, labels: &Labels) -> bool {
 /// What the node selector of a pod wants.
 fn selected(shape: &PodShape) -> Requirements {
     shape.node_selector.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect()
+}
+
+/// What the node selector of a pod wants together with each term of its required node affinity, contradictions left out.
+fn alternatives(shape: &PodShape) -> Vec<Requirements> {
+    let selected = selected(shape);
+    if shape.node_affinity.is_empty() {
+        return vec![selected];
+    }
+    let with = |term: &NodeSelectorTerm| {
+        let mut wanted = selected.clone();
+        term.expressions.iter().for_each(|expression| wanted.add(expression.clone()));
+        wanted
+    };
+    shape.node_affinity.iter().map(with).filter(|wanted| !wanted.is_impossible()).collect()
 }
 
 /// What every machine of `pool` has, and what the pool leaves open, as the pod wants it.

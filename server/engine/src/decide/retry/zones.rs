@@ -34,6 +34,8 @@ pub(super) struct Open {
     closed: BTreeSet<Text>,
     /// Whether the pod stands only where the zone is settled.
     settled_only: bool,
+    /// Whether it wants to stand beside a pod that is nowhere.
+    nowhere: bool,
 }
 
 impl Open {
@@ -43,6 +45,11 @@ impl Open {
             [only] => !self.closed.contains(only),
             _ => !self.settled_only,
         }
+    }
+
+    /// Whether the pod may be tried at all.
+    pub(super) fn allows_any(&self) -> bool {
+        !self.nowhere
     }
 
     /// Whether some zone is closed to the pod.
@@ -116,6 +123,11 @@ impl Census {
         let shape = &input.shapes[own.shape as usize];
         let mut open = Open { settled_only: has_zone_rules(shape), ..Open::default() };
         let of_namespace = |term: &&PodAffinityTerm| term.namespaces.is_empty() && term.namespace_selector.is_none();
+        open.nowhere = shape.pod_affinity.iter().filter(of_namespace).any(|term| {
+            let meant =
+                |labels: u32| term.selector.as_ref().is_some_and(|own| own.matches(&input.label_sets[labels as usize]));
+            !meant(own.labels) && !self.pods.keys().any(|(of, labels)| *of == own.namespace && meant(*labels))
+        });
         for term in shape.pod_anti_affinity.iter().filter(|term| is_zone(&term.topology_key)).filter(of_namespace) {
             let there = self.selected(input, &own.namespace, term.selector.as_ref());
             let taken = self.zones.iter().zip(there).filter(|(_, count)| count.sure > 0);
