@@ -77,10 +77,11 @@ fn some<T>(items: Vec<Option<T>>) -> Vec<T> {
 }
 
 /// The planning input of `inventory`. What is wrong goes to `problems`; the result means nothing then.
-pub fn assemble(inventory: &Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
-    let cluster = Cluster::read(inventory, problems, notes);
-    let mut karpenter = Karpenter::read(inventory, problems, notes);
-    let defaults = SpreadDefaults::read(inventory, &cluster.workloads, options, problems, notes);
+pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
+    let cluster = Cluster::read(&mut inventory, problems, notes);
+    let mut karpenter = Karpenter::read(&inventory, problems, notes);
+    let defaults = SpreadDefaults::read(&inventory, &cluster.workloads, options, problems, notes);
+    drop(inventory);
     apply_reservations(&mut karpenter.classes, options, notes);
     let foreign = foreign::set_aside(&mut karpenter.pools, &karpenter.classes, options, notes);
     let nothing =

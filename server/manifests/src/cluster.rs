@@ -50,11 +50,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the Kubernetes objects of `inventory`.
+    /// Reads the Kubernetes objects of `inventory`, which has no Pods any more: they are most of a captured cluster, and each is
+    /// let go when it is read.
     #[must_use]
-    pub fn read(inventory: &Inventory, problems: &Problems, notes: &mut Notes) -> Self {
+    pub fn read(inventory: &mut Inventory, problems: &Problems, notes: &mut Notes) -> Self {
+        let pods = inventory.take(Kind::Pod).map(|pod| read_one(&pod, problems, PodObject::read)).collect();
+        let inventory = &*inventory;
         let mut cluster = Self {
-            pods: each(inventory, Kind::Pod, problems, PodObject::read),
+            pods,
             daemons: each(inventory, Kind::DaemonSet, problems, DaemonObject::read),
             nodes: each(inventory, Kind::Node, problems, NodeObject::read),
             budgets: each(inventory, Kind::PodDisruptionBudget, problems, DisruptionBudget::read),
@@ -105,11 +108,12 @@ pub fn each<T>(
     problems: &Problems,
     read: impl Fn(&Object, &Cursor<'_>) -> T,
 ) -> Vec<T> {
-    let one = |object: &Object| {
-        let site = object.site(problems);
-        read(object, &Cursor::root(&object.value, &site))
-    };
-    inventory.of(kind).map(one).collect()
+    inventory.of(kind).map(|object| read_one(object, problems, &read)).collect()
+}
+
+fn read_one<T>(object: &Object, problems: &Problems, read: impl Fn(&Object, &Cursor<'_>) -> T) -> T {
+    let site = object.site(problems);
+    read(object, &Cursor::root(&object.value, &site))
 }
 
 /// Labels with the canonical spelling of every key beside the one that was written. What is written canonically wins.

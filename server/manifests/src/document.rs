@@ -52,11 +52,20 @@ impl Default for Allowance {
     }
 }
 
+/// How much of an object is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// All but the bookkeeping of API server and kubelet.
+    Whole,
+    /// Of containers and volumes only what planning may look at: the rest is most of a captured cluster.
+    Planning,
+}
+
 /// Reads `source` into objects. Lists are flattened, empty documents are skipped.
 ///
 /// # Errors
 /// Every document that cannot be read, with the line where known.
-pub fn parse(source: &Source, allowance: &Allowance) -> Result<Vec<Document>, Vec<InputError>> {
+pub fn parse(source: &Source, allowance: &Allowance, detail: Detail) -> Result<Vec<Document>, Vec<InputError>> {
     let refused = |message: String| vec![InputError::of_source(&source.name, message)];
     if source.bytes.len() > MAX_SOURCE_BYTES {
         let (found, allowed) = (source.bytes.len() >> 20, MAX_SOURCE_BYTES >> 20);
@@ -64,10 +73,11 @@ pub fn parse(source: &Source, allowance: &Allowance) -> Result<Vec<Document>, Ve
     }
     let text = decode(&source.bytes).map_err(refused)?;
     let name: Text = Arc::from(source.name.as_str());
+    let lean = Lean::root(&allowance.0, detail);
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
     let (mut number, mut strangers) = (0, 0);
     for chunk in split::chunks(text) {
-        for parsed in parse_chunk(chunk, allowance) {
+        for parsed in parse_chunk(chunk, lean) {
             number += 1;
             let read = parsed.and_then(|value| {
                 flatten(value, None, 0, &mut |value| {
@@ -102,45 +112,45 @@ fn decode(bytes: &[u8]) -> Result<&str, String> {
 }
 
 /// The values of one chunk, each read or refused, one at a time. A chunk of YAML holds one value, a chunk of JSON any number.
-fn parse_chunk<'s>(chunk: Chunk<'s>, allowance: &'s Allowance) -> Box<dyn Iterator<Item = Result<Value, String>> + 's> {
+fn parse_chunk<'s>(chunk: Chunk<'s>, lean: Lean<'s>) -> Box<dyn Iterator<Item = Result<Value, String>> + 's> {
     let Some((line, first)) = chunk.first_line() else { return Box::new(std::iter::empty()) };
     if first.starts_with('{') && !first.starts_with("{{") {
-        return Box::new(parse_json(chunk, allowance));
+        return Box::new(parse_json(chunk, lean));
     }
     if let Some(reason) = split::not_an_object(first) {
         return Box::new(std::iter::once(Err(format!("line {line}: {reason}"))));
     }
-    let parsed = Some(parse_yaml(&chunk, allowance)).filter(|parsed| *parsed != Ok(Value::Null));
+    let parsed = Some(parse_yaml(&chunk, lean)).filter(|parsed| *parsed != Ok(Value::Null));
     Box::new(parsed.into_iter())
 }
 
 /// Ends with the first value that cannot be read: where the next one would begin is not known.
-fn parse_json<'s>(chunk: Chunk<'s>, allowance: &'s Allowance) -> impl Iterator<Item = Result<Value, String>> + 's {
+fn parse_json<'s>(chunk: Chunk<'s>, lean: Lean<'s>) -> impl Iterator<Item = Result<Value, String>> + 's {
     let mut failed = false;
     split::json_values(&chunk).map_while(move |piece| {
         if failed {
             return None;
         }
-        let read = piece.and_then(|piece| parse_json_value(&piece, allowance));
+        let read = piece.and_then(|piece| parse_json_value(&piece, lean));
         failed = read.is_err();
-        Some(read.or_else(|message| flow_yaml(&chunk, allowance).map_err(|()| message)))
+        Some(read.or_else(|message| flow_yaml(&chunk, lean).map_err(|()| message)))
     })
 }
 
-fn parse_json_value(piece: &Chunk<'_>, allowance: &Allowance) -> Result<Value, String> {
+fn parse_json_value(piece: &Chunk<'_>, lean: Lean<'_>) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_str(piece.text);
-    Lean::root(&allowance.0).deserialize(&mut reader).map_err(|error| split::json_message(&error, piece))
+    lean.deserialize(&mut reader).map_err(|error| split::json_message(&error, piece))
 }
 
 /// A short document that begins with a brace and whose first key is bare may be YAML in flow style.
-fn flow_yaml(chunk: &Chunk<'_>, allowance: &Allowance) -> Result<Value, ()> {
+fn flow_yaml(chunk: &Chunk<'_>, lean: Lean<'_>) -> Result<Value, ()> {
     let quoted = chunk.text.trim_start().trim_start_matches('{').trim_start().starts_with('"');
-    if quoted || chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, allowance).map_err(|_| ()) }
+    if quoted || chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, lean).map_err(|_| ()) }
 }
 
-fn parse_yaml(chunk: &Chunk<'_>, allowance: &Allowance) -> Result<Value, String> {
+fn parse_yaml(chunk: &Chunk<'_>, lean: Lean<'_>) -> Result<Value, String> {
     let parsed = serde_saphyr::with_deserializer_from_str_with_options(chunk.text, yaml_options(), |reader| {
-        Lean::root(&allowance.0).deserialize(reader)
+        lean.deserialize(reader)
     });
     parsed.map_err(|error| yaml_message(&error, chunk))
 }

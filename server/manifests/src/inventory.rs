@@ -92,6 +92,12 @@ impl Inventory {
         });
     }
 
+    /// Takes the objects of `kind` out, by namespace and name.
+    pub fn take(&mut self, kind: Kind) -> impl Iterator<Item = Object> + use<> {
+        let of_kind = self.objects.extract_if(.., |_, object| object.row.kind == kind).map(|(_, object)| object);
+        of_kind.collect::<Vec<_>>().into_iter()
+    }
+
     /// Objects of `kind`, by namespace and name.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.objects.values().filter(move |object| object.row.kind == kind)

@@ -31,10 +31,12 @@ pub use cursor::{Cursor, Problems, Site};
 pub use document::Document;
 pub use error::{InputError, MAX_ERRORS};
 
+use std::borrow::Borrow;
+
 use engine::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
 use engine::model::Timestamp;
 
-use self::document::Allowance;
+use self::document::{Allowance, Detail};
 use self::inventory::Inventory;
 use self::notes::Notes;
 
@@ -93,12 +95,15 @@ pub struct Captured {
     pub region: String,
 }
 
-/// Reads `sources` into one planning input. The order of sources and documents changes nothing.
+/// Reads `sources` into one planning input. Those that are handed over are let go one by one as they are read. The order of sources and documents changes nothing.
 ///
 /// # Errors
 /// Everything that an API server would refuse and everything that contradicts itself, in order of source and document, at
 /// most [`MAX_ERRORS`].
-pub fn read(sources: &[Source], options: &Options) -> Result<Captured, Vec<InputError>> {
+pub fn read<S: Borrow<Source>>(
+    sources: impl IntoIterator<Item = S>,
+    options: &Options,
+) -> Result<Captured, Vec<InputError>> {
     let (problems, mut notes) = (Problems::default(), Notes::default());
     let documents = parse_all(sources, &problems);
     if !problems.is_empty() {
@@ -109,7 +114,7 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Captured, Vec<Input
         return Err(problems.into_errors());
     }
     let inventory = Inventory::new(documents, &problems, &mut notes);
-    let mut captured = assemble::assemble(&inventory, options, &problems, &mut notes);
+    let mut captured = assemble::assemble(inventory, options, &problems, &mut notes);
     if !problems.is_empty() {
         return Err(problems.into_errors());
     }
@@ -132,11 +137,11 @@ fn modernise(documents: Vec<Document>, options: &Options, problems: &Problems, n
     }
 }
 
-fn parse_all(sources: &[Source], problems: &Problems) -> Vec<Document> {
+fn parse_all<S: Borrow<Source>>(sources: impl IntoIterator<Item = S>, problems: &Problems) -> Vec<Document> {
     let allowance = Allowance::default();
     let mut documents = Vec::new();
     for source in sources {
-        match document::parse(source, &allowance) {
+        match document::parse(source.borrow(), &allowance, Detail::Planning) {
             Ok(parsed) => documents.extend(parsed),
             Err(errors) => errors.into_iter().for_each(|error| problems.add(error)),
         }

@@ -2,7 +2,7 @@
 //! form with `podTopologySpread` at the top.
 
 use crate::cursor::{Cursor, Problems, Site};
-use crate::document::{self, Allowance, Document};
+use crate::document::{self, Allowance, Detail, Document};
 use crate::notes::Notes;
 use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::spread::{self, KeyedSpread};
@@ -20,7 +20,7 @@ const DEFAULTING: [(&str, bool); 2] = [("List", true), ("System", false)];
 
 /// The default constraints in `source`, without selectors. A configuration that has none is noted.
 pub fn default_constraints(source: &Source, problems: &Problems, notes: &mut Notes) -> Vec<KeyedSpread> {
-    let errors = match document::parse(source, &Allowance::default()) {
+    let errors = match document::parse(source, &Allowance::default(), Detail::Whole) {
         Ok(documents) => match documents.as_slice() {
             [only] => return read(only, problems, notes),
             others => {

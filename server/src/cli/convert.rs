@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use manifests::Document;
-use manifests::document::{self, Allowance};
+use manifests::document::{self, Allowance, Detail};
 use manifests::legacy::{self, Converted, Purpose};
 
 use super::exit::{Failure, Status, one_line};
@@ -62,7 +62,7 @@ fn read(flags: &ConvertFlags) -> Result<Vec<Document>, Failure> {
     let allowance = Allowance::default();
     let mut documents = Vec::new();
     for source in sources::open(&flags.filenames)? {
-        documents.extend(document::parse(&source, &allowance).map_err(Failure::input)?);
+        documents.extend(document::parse(&source, &allowance, Detail::Whole).map_err(Failure::input)?);
     }
     Ok(documents)
 }

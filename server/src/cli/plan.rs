@@ -49,7 +49,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         now: flags.now.unwrap_or_else(clock::now),
         ..Options::default()
     };
-    manifests::read(&opened, &options).map_err(Failure::input)
+    manifests::read(opened, &options).map_err(Failure::input)
 }
 
 /// Tells on stderr that packings failed their own check, whatever is printed and however.

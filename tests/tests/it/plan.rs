@@ -157,6 +157,10 @@ fn older_objects_are_converted_and_fields_are_explained() {
     let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(old).run(PATIENCE);
     assert_eq!(converted.status, 0, "{}", converted.stderr);
     assert!(converted.stdout.contains("karpenter.sh/v1\n"), "{}", converted.stdout);
+    // What planning does not look at is kept.
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, env: [{name: KEY, value: v}]}]\n";
+    let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(pod).run(PATIENCE);
+    assert!(converted.stdout.contains("KEY"), "{}", converted.stdout);
     let explained = fleetwright(&["explain", "nodepool.spec.disruption"]);
     assert_eq!(explained.status, 0);
     assert!(explained.stdout.contains("consolidateAfter"));

@@ -6,31 +6,81 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::Detail;
+
 /// Bookkeeping of API server and kubelet that takes most of a dump's bytes and says nothing to planning.
 const UNREAD: [&str; 3] =
     ["managedFields", "kubectl.kubernetes.io/last-applied-configuration", "ephemeralContainerStatuses"];
 
-/// Lists of which little is read, and the fields of their items that are: what a container holds while it is resized in place.
-const PARTLY_READ: [&str; 2] = ["containerStatuses", "initContainerStatuses"];
-const READ_OF_STATUS: [&str; 3] = ["name", "allocatedResources", "resources"];
+/// Lists of which little is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    /// What containers hold while they are resized in place.
+    Statuses,
+    /// What runs in a pod, of which most of a dump's bytes say nothing to planning.
+    Containers,
+    /// Volumes of pods. Most can be mounted anywhere.
+    Volumes,
+}
+
+impl List {
+    fn of(key: &str, detail: Detail) -> Option<Self> {
+        match key {
+            "containerStatuses" | "initContainerStatuses" => Some(Self::Statuses),
+            "containers" | "initContainers" if detail == Detail::Planning => Some(Self::Containers),
+            "volumes" if detail == Detail::Planning => Some(Self::Volumes),
+            _ => None,
+        }
+    }
+
+    /// Whether the field `key` of an item says nothing to planning. Fields that Kubernetes does not know stay.
+    fn leaves_out(self, key: &str) -> bool {
+        match self {
+            Self::Statuses => !["name", "allocatedResources", "resources"].contains(&key),
+            Self::Containers => UNREAD_OF_CONTAINERS.contains(&key),
+            Self::Volumes => UNREAD_OF_VOLUMES.contains(&key),
+        }
+    }
+}
+
+const UNREAD_OF_CONTAINERS: [&str; 16] = [
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "imagePullPolicy",
+    "lifecycle",
+    "livenessProbe",
+    "readinessProbe",
+    "securityContext",
+    "startupProbe",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "volumeDevices",
+    "volumeMounts",
+    "workingDir",
+];
+const UNREAD_OF_VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
 
 /// Reads one value within what is left of a budget.
 #[derive(Clone, Copy)]
 pub struct Lean<'b> {
     left: &'b Cell<usize>,
     root: bool,
-    /// Whether the value is of a list that is partly read, or an item of it.
-    partly: bool,
+    detail: Detail,
+    /// The list that the value is, or that it is an item of.
+    list: Option<List>,
 }
 
 impl<'b> Lean<'b> {
     /// A whole document: a map or nothing.
-    pub fn root(left: &'b Cell<usize>) -> Self {
-        Self { left, root: true, partly: false }
+    pub fn root(left: &'b Cell<usize>, detail: Detail) -> Self {
+        Self { left, root: true, detail, list: None }
     }
 
     fn inner(self) -> Self {
-        Self { root: false, partly: false, ..self }
+        Self { root: false, list: None, ..self }
     }
 
     fn count<E: Error>(self) -> Result<(), E> {
@@ -132,8 +182,7 @@ impl<'de> Visitor<'de> for Lean<'_> {
         self.count()?;
         let mut fields: Vec<(String, Value)> = Vec::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let unread = UNREAD.contains(&key.as_str()) || self.partly && !READ_OF_STATUS.contains(&key.as_str());
-            if unread {
+            if UNREAD.contains(&key.as_str()) || self.list.is_some_and(|list| list.leaves_out(&key)) {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -143,8 +192,8 @@ impl<'de> Visitor<'de> for Lean<'_> {
                     super::MAX_TOP_FIELDS
                 )));
             }
-            let partly = PARTLY_READ.contains(&key.as_str());
-            let value = entries.next_value_seed(Self { partly, ..self.inner() })?;
+            let list = List::of(&key, self.detail);
+            let value = entries.next_value_seed(Self { list, ..self.inner() })?;
             fields.push((key, value));
         }
         map_of(fields).map(Value::Object).map_err(A::Error::custom)

@@ -1,5 +1,6 @@
 //! Bytes to objects.
 
+use manifests::document::{self, Allowance, Detail};
 use manifests::{Options, Source};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
@@ -170,4 +171,18 @@ proptest! {
         let mutated = format!("{}{with}{}", &text[..at], &text[end..]);
         let _ = manifests::read(&[Source { name: "x".into(), bytes: mutated.into_bytes() }], &Options::default());
     }
+}
+
+#[test]
+fn what_planning_never_looks_at_is_left_out_for_planning_only() {
+    let read = |text: &str, detail: Detail| {
+        let source = Source { name: "x".to_owned(), bytes: text.as_bytes().to_vec() };
+        let documents = document::parse(&source, &Allowance::default(), detail).expect("the text is valid");
+        documents.into_iter().map(|document| document.value.to_string()).collect::<String>()
+    };
+    // Labels may have any key, and a field that Kubernetes does not know may be a misspelt one.
+    let text = r#"{"kind":"Pod","metadata":{"labels":{"image":"a","env":"b"}},"spec":{"containers":[{"name":"a","image":"i","env":[{"name":"K","value":"v"}],"resorces":{}}],"volumes":[{"name":"c","configMap":{"name":"x"}},{"name":"d","persistentVolumeClaim":{"claimName":"d"}}]}}"#;
+    assert_eq!(read(text, Detail::Whole), text);
+    let planned = r#"{"kind":"Pod","metadata":{"labels":{"image":"a","env":"b"}},"spec":{"containers":[{"name":"a","resorces":{}}],"volumes":[{"name":"c"},{"name":"d","persistentVolumeClaim":{"claimName":"d"}}]}}"#;
+    assert_eq!(read(text, Detail::Planning), planned);
 }

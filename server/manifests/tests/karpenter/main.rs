@@ -6,13 +6,13 @@ mod classes;
 mod overlays_and_claims;
 mod pools;
 
-use manifests::document::{Allowance, parse};
+use manifests::document::{Allowance, Detail, parse};
 use manifests::{Cursor, Document, InputError, Problems, Site, Source};
 
 /// The objects of `yaml`.
 fn documents(yaml: &str) -> Vec<Document> {
     let source = Source { name: "in.yaml".to_owned(), bytes: yaml.as_bytes().to_vec() };
-    parse(&source, &Allowance::default()).unwrap()
+    parse(&source, &Allowance::default(), Detail::Whole).unwrap()
 }
 
 /// What `read` makes of the one object in `yaml`, and what is wrong with it.
