@@ -1,8 +1,8 @@
 //! Bytes to objects: YAML with many documents, JSON values one after another, `kind: List` and `kubectl get` dumps.
 //!
 //! A source is cut at `---` lines; every piece is JSON when it begins with a brace, else YAML. Managed fields and the like
-//! are dropped while parsing. Size, depth, number of values and alias expansion are bounded, so that hostile or accidental
-//! input ends in an error and not in exhausted memory.
+//! are dropped while parsing, and for planning what it never looks at ([`Detail`]). Size, depth, number of values and alias
+//! expansion are bounded, so that hostile or accidental input ends in an error and not in exhausted memory.
 
 mod split;
 mod tree;

@@ -478,6 +478,12 @@ impl ClusterState {
         self.nodes.is_empty() && self.pods.is_empty() && self.claims.is_empty()
     }
 
+    /// Whether the cluster has shown no Node. The agent itself runs on one.
+    #[must_use]
+    pub fn shows_no_node(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// NodeClaims, those of the cluster first, then those only decided, each by name.
     pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
         self.claims.values().chain(self.expected.values())

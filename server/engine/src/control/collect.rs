@@ -262,8 +262,8 @@ impl Ward {
     fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, desk: &mut Desk<'_>) {
         let ends = self.collection.ending.contains(&instance.provider_id);
         let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
-        // Pods whose Node is not shown may run on it: it waits as one whose Node vanished.
-        let in_use = has_node || self.state.guests_of_unshown_nodes() > 0;
+        // It waits as one whose Node vanished.
+        let in_use = has_node || self.may_lack_a_node(desk);
         if in_use && !ends && desk.settings.collect.drain_orphans {
             self.take_care_of(instance, since, desk);
         } else {

@@ -204,4 +204,14 @@ fn a_machine_whose_nodeclaim_and_node_are_not_shown_is_not_given_back_under_its_
             (198_821, Fault::RestartAgent { cluster: 0, away_ms: 1_988 }),
         ],
     );
+    holds(
+        3_582,
+        &[
+            (112_969, Fault::ClaimRemoved { cluster: 0 }),
+            (134_355, Fault::Partition { cluster: 0, for_ms: 36_910 }),
+            (155_261, Fault::Relist { cluster: 0, lacks: Lacks::Nodes, for_ms: 236_052 }),
+            (198_821, Fault::RestartAgent { cluster: 0, away_ms: 1_988 }),
+            (380_793, Fault::Relist { cluster: 0, lacks: Lacks::Pods, for_ms: 12_768 }),
+        ],
+    );
 }

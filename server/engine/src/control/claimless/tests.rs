@@ -188,6 +188,19 @@ fn sabotage_without_the_guard_such_a_machine_is_given_back_under_its_pod() {
 }
 
 #[test]
+fn a_machine_that_nobody_has_waits_while_no_node_is_shown_at_all() {
+    let bare = ClusterSnapshot { nodes: Vec::new(), pods: Vec::new(), ..snapshot(&["m0"]) };
+    let mut controller = taken_over(CollectSettings::default(), 0, bare);
+    let both = || vec![instance("m0", "m0"), instance("m1", "m1")];
+    let listed = [10, 69, 70, 100].map(|second| list_these(&mut controller, second, both())).concat();
+    assert_eq!(given_back(&listed), Vec::<&str>::new());
+    // The agent runs on a Node, so only a picture with Nodes can be the cluster.
+    let shown = see(&mut controller, 110, Observation::upsert(crate::cluster::Object::Node(node("m0"))));
+    let effects = [shown, controller.handle(Event::Tick, Timestamp(140_000))].concat();
+    assert_eq!(given_back(&effects), ["aws:///z/i-m1"]);
+}
+
+#[test]
 fn the_second_machine_of_a_claim_is_drained_under_its_own_name() {
     let mut controller = controller(false, &["m0", "m1"]);
     let both = || vec![instance("m0", "m0"), instance("m1", "m1"), instance("m2", "m0")];

@@ -24,10 +24,34 @@ impl Ward {
             let state = if node.ready { NodeState::Ready } else { NodeState::NotReady };
             return Facts { node: state, pods: self.state.guests_on(&node.name), confirmed };
         }
+        if self.is_unknown(machine) && self.may_lack_a_node(desk) {
+            let node = NodeState::Vanished { with_most: self.lacks_every_node(desk) };
+            return Facts { node, pods: self.state.guests_of_unshown_nodes(), confirmed };
+        }
         let Some(pods) = self.pods_of_vanished(machine) else {
             return Facts { node: NodeState::Never, pods: 0, confirmed };
         };
         Facts { node: NodeState::Vanished { with_most: self.most_nodes_vanished(desk) }, pods, confirmed }
+    }
+
+    /// Whether there may be a Node that is not shown: a pod is bound to one, or none is shown at all.
+    pub(in crate::control) fn may_lack_a_node(&self, desk: &Desk<'_>) -> bool {
+        self.lacks_every_node(desk) || self.state.guests_of_unshown_nodes() > 0
+    }
+
+    /// Whether no Node is shown, which cannot be the cluster, and no person has said that it is.
+    fn lacks_every_node(&self, desk: &Desk<'_>) -> bool {
+        let vouched = self.vouched_until.is_some_and(|until| desk.now < until);
+        self.state.shows_no_node() && !vouched && !desk.settings.collect.believe_absence
+    }
+
+    /// Whether nothing tells if a machine ever had a Node: it was found by its launch or in the cloud, and its NodeClaim is not shown.
+    fn is_unknown(&self, machine: &Machine) -> bool {
+        machine.planned.is_none()
+            && machine.lost_node.is_none()
+            && machine.stage != Stage::Finalising
+            && !machine.provider_id.is_empty()
+            && !self.state.has_seen_claim(&machine.claim)
     }
 
     /// The Node of a machine that was bought.
@@ -37,19 +61,12 @@ impl Ward {
     }
 
     /// How many pods are bound to the Node of a machine, if that was there and is not shown any more. Where its name is not known,
-    /// as after a restart, every pod counts whose Node is not shown. If its NodeClaim is not shown either, such pods are all that
-    /// tells that it may have had a Node.
+    /// as after a restart, every pod counts whose Node is not shown.
     fn pods_of_vanished(&self, machine: &Machine) -> Option<usize> {
-        if self.has_vanished(machine) {
-            return Some(match &machine.lost_node {
-                Some(LostNode { name }) => self.state.guests_on(name),
-                None => self.state.guests_of_unshown_nodes(),
-            });
-        }
-        let found = machine.planned.is_none() && !machine.provider_id.is_empty();
-        let unknown = found && !self.state.has_seen_claim(&machine.claim) && machine.stage != Stage::Finalising;
-        let unshown = self.state.guests_of_unshown_nodes();
-        (unknown && unshown > 0).then_some(unshown)
+        self.has_vanished(machine).then(|| match &machine.lost_node {
+            Some(LostNode { name }) => self.state.guests_on(name),
+            None => self.state.guests_of_unshown_nodes(),
+        })
     }
 
     /// Whether the Node of a machine was there and is not shown any more.
