@@ -93,9 +93,8 @@ impl Inventory {
     }
 
     /// Takes the objects of `kind` out, by namespace and name.
-    pub fn take(&mut self, kind: Kind) -> impl Iterator<Item = Object> + use<> {
-        let of_kind = self.objects.extract_if(.., |_, object| object.row.kind == kind).map(|(_, object)| object);
-        of_kind.collect::<Vec<_>>().into_iter()
+    pub fn take(&mut self, kind: Kind) -> impl Iterator<Item = Object> {
+        self.objects.extract_if(.., move |_, object| object.row.kind == kind).map(|(_, object)| object)
     }
 
     /// Objects of `kind`, by namespace and name.
