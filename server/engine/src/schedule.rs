@@ -3,7 +3,7 @@
 //! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
 //! `problem` compiles the input (`axis`, `stall`, `variety`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `nodes`, `worth`); `packing` places
 //! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, with `eligible`, `rules` for what pools opt
-//! into, by the `ledger`); `finish` turns the packing into a plan; `statics` adds the machines that static pools lack.
+//! into, by the `ledger`); `finish` turns the packing into a plan, with `type_labels`; `statics` adds the machines that static pools lack.
 
 mod axis;
 mod balance;
@@ -31,6 +31,7 @@ mod statics;
 mod steps;
 mod subjects;
 mod topology;
+mod type_labels;
 mod variety;
 mod worth;
 

@@ -62,7 +62,8 @@ fn labels_are_complete(launch: &Launch<'_>, found: &mut Findings<'_>) {
     }
     expected.extend(launch.pool.labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())));
     if let Some(first) = launch.machines().next() {
-        for requirement in first.labels.iter().filter(|requirement| common_to_all(launch, requirement)) {
+        let unstated = first.labels.iter().filter(|requirement| !node.labels.contains_key(requirement.key()));
+        for requirement in unstated.filter(|requirement| common_to_all(launch, requirement)) {
             let value = requirement.finite_values().and_then(|values| values.first());
             expected.extend(value.map(|value| (requirement.key().as_ref(), value.as_ref())));
         }

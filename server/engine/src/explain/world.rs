@@ -62,9 +62,10 @@ pub(super) struct Resident {
 pub(super) struct PoolView {
     /// What every node of the pool satisfies.
     pub base: Requirements,
-    /// What its nodes use of its limits, planned ones by their largest option.
-    pub used: Resources,
-    /// What pods find free on each type. Computed when first asked for, as all that follows.
+    /// What its nodes use of its limits, planned ones by their largest option. Computed when first asked for, as all that
+    /// follows.
+    used: OnceCell<Resources>,
+    /// What pods find free on each type.
     free: OnceCell<Rc<FreeRoom>>,
     /// The values of the labels that were asked about, of the zone and of those that types have, that machines of the pool may
     /// have.
@@ -127,7 +128,7 @@ impl<'a> World<'a> {
             plan,
             loads: input.nodes.iter().map(|_| Load::default()).collect(),
             planned: plan.nodes.iter().map(|_| Load::default()).collect(),
-            pools: input.pools.iter().map(|pool| view(input, plan, pool)).collect(),
+            pools: input.pools.iter().map(|pool| view(pool)).collect(),
             residents: Vec::new(),
             drawn: BTreeMap::new(),
             rooms: OnceCell::new(),
@@ -353,7 +354,13 @@ impl<'a> World<'a> {
     /// What is left of the limit `resource` of `pool`; `None` without such a limit.
     pub(super) fn left(&self, pool: u32, resource: &str) -> Option<i64> {
         let limits = &self.input.pools[pool as usize].limits;
-        limits.contains(resource).then(|| limits.get(resource) - self.pools[pool as usize].used.get(resource))
+        limits.contains(resource).then(|| limits.get(resource) - self.used(pool).get(resource))
+    }
+
+    /// What the nodes of `pool` use of its limits, planned ones by their largest option.
+    pub(super) fn used(&self, pool: u32) -> &Resources {
+        let nodepool = &self.input.pools[pool as usize];
+        self.pools[pool as usize].used.get_or_init(|| used(self.input, self.plan, nodepool))
     }
 
     /// Machines that are left of a reservation.
@@ -432,10 +439,10 @@ impl Census {
     }
 }
 
-fn view(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> PoolView {
+fn view(pool: &NodePool) -> PoolView {
     PoolView {
         base: base(pool),
-        used: used(input, plan, pool),
+        used: OnceCell::new(),
         free: OnceCell::new(),
         offered: RefCell::default(),
         over: OnceCell::new(),

@@ -11,6 +11,7 @@ use super::fits::{FitId, FitTable};
 use super::machines::{Cohort, Place};
 use super::market::Market;
 use super::packing::Packing;
+use super::type_labels::TypeLabels;
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use crate::model::requirements::label_satisfies;
@@ -46,12 +47,13 @@ pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
     let mut shared: BTreeMap<u32, Shared> = BTreeMap::new();
     let mut in_zone: BTreeMap<(u32, Text), (Arc<Labels>, Resources)> = BTreeMap::new();
     let mut names = Names::new(&packing);
+    let mut type_labels: BTreeMap<u32, TypeLabels<'_>> = BTreeMap::new();
     for (_, id) in machines {
         let home = packing.home[id as usize];
         let pool = packing.cohorts[home as usize].pool;
         let pods = &places.machines[id as usize];
         if let Entry::Vacant(slot) = shared.entry(home) {
-            let Some(parts) = shared_of(&mut packing, home as usize) else { continue };
+            let Some(parts) = shared_of(&mut packing, home as usize, &mut type_labels) else { continue };
             slot.insert(parts);
         }
         let parts = &shared[&home];
@@ -142,7 +144,11 @@ impl Names {
 }
 
 /// `None` only for a machine without any option, which packing never opens.
-fn shared_of(packing: &mut Packing<'_, '_>, home: usize) -> Option<Shared> {
+fn shared_of<'p>(
+    packing: &mut Packing<'p, '_>,
+    home: usize,
+    type_labels: &mut BTreeMap<u32, TypeLabels<'p>>,
+) -> Option<Shared> {
     let problem = packing.problem;
     let cohort = packing.cohorts[home].clone();
     let pool = &problem.input.pools[cohort.pool as usize];
@@ -159,6 +165,7 @@ fn shared_of(packing: &mut Packing<'_, '_>, home: usize) -> Option<Shared> {
     best_zones.dedup();
     let offered = |slot: &usize| options.iter().any(|at| market.machines[*at].slots.contains(*slot));
     let zones: BTreeSet<Text> = slots.iter().filter(offered).map(|slot| market.slots[slot].zone.clone()).collect();
+    let type_labels = type_labels.entry(cohort.pool).or_insert_with(|| TypeLabels::new(pool, market));
     let a_slot = slots.iter().find(offered).map(|slot| &market.slots[slot]);
     Some(Shared {
         types: options.iter().map(|at| market.machines[*at].index).collect(),
@@ -168,7 +175,7 @@ fn shared_of(packing: &mut Packing<'_, '_>, home: usize) -> Option<Shared> {
         capacity_type: a_slot.map_or(CapacityType::OnDemand, |slot| slot.capacity_type),
         reservation: a_slot.and_then(|slot| slot.reservation.clone()),
         first_option,
-        labels: labels_of(pool, market, &options, &slots, &packing.fits.fit(cohort.fit).open_labels),
+        labels: labels_of(pool, type_labels, &options, &slots, &packing.fits.fit(cohort.fit).open_labels),
         slots,
     })
 }
@@ -189,20 +196,26 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market) -
             && within(*at)
             && (!fixed || market.machines[*at].vcpu_milli == target.vcpu_milli)
     };
-    named(ranked.iter().map(|(_, at)| *at).filter(suits).collect(), market)
+    named(ranked.iter().map(|(_, at)| *at).filter(suits), market)
 }
 
 /// The options that a launch names out of `all`, in their order: as many as it may have, exotic ones only when there is
 /// nothing else, and such that `minValues` hold if they can.
-pub(super) fn named(mut all: Vec<usize>, market: &Market) -> Vec<usize> {
+pub(super) fn named(all: impl Iterator<Item = usize>, market: &Market) -> Vec<usize> {
     if !market.varieties.is_empty() {
-        return flexible(&all, market);
+        return flexible(&all.collect::<Vec<_>>(), market);
     }
-    if all.iter().any(|at| !market.machines[*at].exotic) {
-        all.retain(|at| !market.machines[*at].exotic);
+    let (mut ordinary, mut exotic) = (Vec::new(), Vec::new());
+    for at in all {
+        let options = if market.machines[at].exotic { &mut exotic } else { &mut ordinary };
+        if options.len() < MAX_OPTIONS {
+            options.push(at);
+        }
+        if ordinary.len() == MAX_OPTIONS {
+            break;
+        }
     }
-    all.truncate(MAX_OPTIONS);
-    all
+    if ordinary.is_empty() { exotic } else { ordinary }
 }
 
 /// The cheapest options that keep `minValues` within the number of options that a launch may have.
@@ -253,7 +266,7 @@ fn labels_in(parts: &Shared, zones: &Arc<[Text]>) -> Arc<Labels> {
 /// Labels known and common to all options.
 pub(super) fn labels_of(
     pool: &NodePool,
-    market: &Market,
+    types: &mut TypeLabels<'_>,
     options: &[usize],
     slots: &BitSet,
     open: &Requirements,
@@ -261,18 +274,8 @@ pub(super) fn labels_of(
     let mut labels = pool.labels.clone();
     labels.insert(NODEPOOL.into(), pool.name.clone());
     labels.insert(NODECLASS.into(), pool.node_class.clone());
-    for key in &market.type_keys {
-        let mut values = options.iter().map(|at| {
-            let kind = &pool.catalogue.types[market.machines[*at].index as usize];
-            kind.labels.get(key).and_then(|known| known.finite_values()).filter(|values| values.len() == 1)
-        });
-        if let Some(Some(first)) = values.next()
-            && values.all(|other| other == Some(first))
-        {
-            labels.extend(first.iter().map(|value| (key.clone(), value.clone())));
-        }
-    }
-    add_slot_labels(&mut labels, market, options, slots);
+    labels.extend(types.common(options).map(|(key, value)| (key.clone(), value.clone())));
+    add_slot_labels(&mut labels, types.market(), options, slots);
     for requirement in open.iter().filter(|requirement| requirement.operator() != Operator::DoesNotExist) {
         let unknown = !labels.contains_key(requirement.key()) && !requirement.allows_absence();
         if unknown && let Some(value) = requirement.representative() {

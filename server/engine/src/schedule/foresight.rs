@@ -33,6 +33,11 @@ pub(super) struct Candidate {
 pub(super) struct Shortlist(SmallVec<[Candidate; TRIALS]>);
 
 impl Shortlist {
+    /// Whether no candidate with an estimate of at least `bound` gets onto the list. A thousandth is left for rounding.
+    pub(super) fn excludes(&self, bound: f64) -> bool {
+        self.0.len() == TRIALS && self.0.last().is_some_and(|last| bound - bound.abs() / 1000.0 > last.score)
+    }
+
     pub(super) fn offer(&mut self, candidate: Candidate) {
         let before =
             |known: &Candidate| known.score.total_cmp(&candidate.score).then(known.price.cmp(&candidate.price)).is_le();

@@ -194,8 +194,9 @@ impl Packing<'_, '_> {
         if cap == 0 || (self.whole_only && cap < count) {
             return None;
         }
+        let ranked = self.fits.ranked(fit, market);
         for exotic in [false, true] {
-            let shortlist = self.shortlist(pool, class, fit, cap, count, exotic);
+            let shortlist = self.shortlist(pool, class, (fit, &ranked), cap, count, exotic);
             let best = self.foresee(pool, class, count, shortlist);
             if let Some(Candidate { machine, each, score, price }) = best {
                 return Some(Choice { pool, fit, machine, capacity_type, each, most, score, price });
@@ -204,8 +205,16 @@ impl Packing<'_, '_> {
         None
     }
 
-    /// The machines with the least effective cost per pod; ordinary ones or exotic ones.
-    fn shortlist(&self, pool: u32, class: u32, fit: FitId, cap: u32, count: u32, exotic: bool) -> Shortlist {
+    /// The machines of `fit`, which are `ranked`, with the least effective cost per pod; ordinary ones or exotic ones.
+    fn shortlist(
+        &self,
+        pool: u32,
+        class: u32,
+        (fit, ranked): (FitId, &[(MicroUsd, usize)]),
+        cap: u32,
+        count: u32,
+        exotic: bool,
+    ) -> Shortlist {
         let mut shortlist = Shortlist::default();
         let problem = self.problem;
         let Some(market) = &problem.markets[pool as usize] else { return shortlist };
@@ -215,7 +224,7 @@ impl Packing<'_, '_> {
         let nothing = problem.axis.zero();
         let mut flexible: FxHashMap<Option<i64>, u32> = FxHashMap::default();
         let spot = options.slots.iter().all(|slot| market.slots[slot].capacity_type == CapacityType::Spot);
-        for at in options.types.iter() {
+        for (price, at) in ranked.iter().copied() {
             self.steps.take(1);
             let machine = &market.machines[at];
             if (machine.exotic != exotic && !ignore_exotic) || !self.within_limits(pool, machine) {
@@ -224,8 +233,13 @@ impl Packing<'_, '_> {
             if spot && !self.spot_share_allows(pool, machine.vcpu_milli) {
                 continue;
             }
-            let Some((_, price)) = machine.cheapest_in(&options.slots) else { continue };
+            if shortlist.excludes(self.least_score(class, &market.rooms[at], price, cap)) {
+                continue;
+            }
             let each = axis::times(request, &market.rooms[at], cap);
+            if each == 0 {
+                continue;
+            }
             let kind = u32::try_from(at).unwrap_or(u32::MAX);
             let size = self.ledger.is_fixed(pool).then_some(machine.vcpu_milli);
             let flexible = flexible
@@ -256,6 +270,20 @@ impl Packing<'_, '_> {
             spare_worth += worth * spare.min(waiting);
         }
         (price.0 as f64 - SPARE_WORTH * spare_worth) / f64::from(each)
+    }
+
+    /// A bound that [`Packing::score`] is never below, whatever waits and whatever rules between pods say: no pod takes less
+    /// of what a machine is worth than it asks for, and all spare room is wanted.
+    fn least_score(&self, class: u32, room: &[i64], price: MicroUsd, cap: u32) -> f64 {
+        let request = &self.problem.classes[class as usize].request;
+        let (mut whole, mut each) = (0.0, 0.0);
+        for ((worth, room), ask) in self.problem.worth.iter().zip(room).zip(request) {
+            whole += worth * (*room).max(0) as f64;
+            each += worth * *ask as f64;
+        }
+        let unfilled = price.0 as f64 - SPARE_WORTH * whole;
+        let most = if each > 0.0 { (whole / each).min(f64::from(cap)) } else { f64::from(cap) };
+        if unfilled < 0.0 { f64::NEG_INFINITY } else { unfilled / most + SPARE_WORTH * each }
     }
 
     /// How many pods of `class` an empty machine takes by rules between pods, and how many such machines may be opened.

@@ -1,6 +1,7 @@
 //! The input, compiled: resources as columns, pods as classes, pools as markets, rules as groups.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::axis::{self, Amounts, Axis};
 use super::classes::{self, Class};
@@ -12,6 +13,7 @@ use super::nodes::{self, count_bound_pods, register_bound_anti_affinity};
 use super::subjects::Subjects;
 use super::topology::Topology;
 use crate::input::PlanningInput;
+use crate::model::offering::SharedCatalogue;
 use crate::model::resources::NODES;
 use crate::model::taints::first_barring;
 use crate::model::{Node, NodePool, NodeStage, Text};
@@ -139,7 +141,13 @@ pub(super) fn nodes_left(input: &PlanningInput, pool: &NodePool) -> i64 {
 /// Machines left per reservation: the least that any catalogue says.
 pub(super) fn reservations(input: &PlanningInput) -> BTreeMap<Text, i64> {
     let mut left: BTreeMap<Text, i64> = BTreeMap::new();
-    let offerings = input.pools.iter().flat_map(|pool| &pool.catalogue.types).flat_map(|kind| &kind.offerings);
+    let mut catalogues: Vec<&SharedCatalogue> = Vec::new();
+    for pool in &input.pools {
+        if !catalogues.iter().any(|known| Arc::ptr_eq(known, &pool.catalogue)) {
+            catalogues.push(&pool.catalogue);
+        }
+    }
+    let offerings = catalogues.into_iter().flat_map(|catalogue| &catalogue.types).flat_map(|kind| &kind.offerings);
     for reservation in
         offerings.filter(|offering| offering.available).filter_map(|offering| offering.reservation.as_ref())
     {

@@ -73,13 +73,14 @@ impl Packing<'_, '_> {
 
     /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6), so it comes
     /// last: for pods that nothing on demand carries. Only machines with room for the pod are compared.
-    fn defer_dear_spot(&self, class: u32, fit: FitId, market: &Market, order: &mut [(CapacityType, BitSet)]) {
+    fn defer_dear_spot(&mut self, class: u32, fit: FitId, market: &Market, order: &mut [(CapacityType, BitSet)]) {
         let [.., (CapacityType::Spot, spot), (CapacityType::OnDemand, on_demand)] = &*order else { return };
-        let options = self.fits.fit(fit);
         let request = &self.problem.classes[class as usize].request;
-        let cheapest = |slots: &BitSet| {
-            let roomy = options.types.iter().filter(|at| axis::fits(request, &market.rooms[*at]));
-            roomy.filter_map(|at| market.machines[at].cheapest_in(slots)).map(|(_, price)| price).min()
+        let fits = &mut self.fits;
+        let mut cheapest = |slots: &BitSet| {
+            let fit = fits.within_slots(fit, slots, market)?;
+            let ranked = fits.ranked(fit, market);
+            ranked.iter().find(|(_, at)| axis::fits(request, &market.rooms[*at])).map(|(price, _)| *price)
         };
         if cheapest(on_demand).is_some_and(|on_demand| cheapest(spot).is_none_or(|spot| spot > on_demand)) {
             let last = order.len() - 1;
@@ -114,7 +115,13 @@ impl Packing<'_, '_> {
 
     /// Spot slots, unless no spot machine however small stays within the share.
     fn spot_within_share(&self, at: u32, slots: BitSet, market: &Market) -> BitSet {
-        let smallest = market.machines.iter().filter(|machine| machine.slots.meets(&slots)).map(|m| m.vcpu_milli).min();
+        if slots.is_empty() {
+            return slots;
+        }
+        let offered = market.machines.iter().filter(|machine| machine.slots.meets(&slots));
+        let mut sizes = offered.map(|machine| machine.vcpu_milli);
+        let shared = self.problem.input.pools[at as usize].rules.spot_max_percent.is_some();
+        let smallest = if shared { sizes.min() } else { sizes.next() };
         match smallest {
             Some(smallest) if self.spot_share_allows(at, smallest) => slots,
             _ => BitSet::empty(market.slots.len()),

@@ -9,6 +9,7 @@ use super::fits::{FitId, FitTable};
 use super::market::Market;
 use super::memo::Memo;
 use super::problem::{Problem, charge_daemons, limits_left, nodes_left, reservations};
+use super::type_labels::TypeLabels;
 use crate::input::{MinValuesPolicy, PlanningInput};
 use crate::model::labels::ZONE;
 use crate::model::{CapacityType, MicroUsd, Node, NodePool, NodeStage, Requirements, Text};
@@ -103,7 +104,7 @@ impl<'i> Shop<'i> {
         };
         let here = |slot: &usize| self.market.slots[*slot].zone == *zone && left(*slot);
         self.fits.fit(self.fit).slots.iter().filter(here).find_map(|slot| {
-            let options = named(self.on_sale(slot), &self.market);
+            let options = named(self.on_sale(slot).into_iter(), &self.market);
             (!options.is_empty() && self.min_values_hold(&options)).then_some((slot, options))
         })
     }
@@ -131,7 +132,7 @@ impl<'i> Shop<'i> {
         slots.insert(slot);
         let first = &self.market.machines[options[0]];
         let open = &self.fits.fit(self.fit).open_labels;
-        let mut labels = labels_of(self.pool, &self.market, options, &slots, open);
+        let mut labels = labels_of(self.pool, &mut TypeLabels::new(self.pool, &self.market), options, &slots, open);
         labels.insert(Text::from(ZONE), zone.clone());
         let capacity_type: CapacityType = self.market.slots[slot].capacity_type;
         PlannedNode {

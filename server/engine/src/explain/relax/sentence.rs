@@ -156,7 +156,7 @@ fn raised_limits(world: &World<'_>, pool: u32, launches: &[Launch]) -> Option<St
     let nodepool = &world.input.pools[pool as usize];
     let cheapest = launches.iter().min_by_key(|launch| (world.over(pool, launch.instance), **launch))?;
     let capacity = &nodepool.catalogue.types[cheapest.instance as usize].capacity;
-    let used = &world.pools[pool as usize].used;
+    let used = world.used(pool);
     let mut raised = Vec::new();
     if world.left(pool, NODES).is_some_and(|left| left < 1) {
         raised.push(format!("nodes is raised from {} to at least {}", nodepool.limits.get(NODES), used.get(NODES) + 1));
