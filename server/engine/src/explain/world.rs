@@ -128,7 +128,7 @@ impl<'a> World<'a> {
             plan,
             loads: input.nodes.iter().map(|_| Load::default()).collect(),
             planned: plan.nodes.iter().map(|_| Load::default()).collect(),
-            pools: input.pools.iter().map(|pool| view(pool)).collect(),
+            pools: input.pools.iter().map(view).collect(),
             residents: Vec::new(),
             drawn: BTreeMap::new(),
             rooms: OnceCell::new(),
