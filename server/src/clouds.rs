@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
-use cloud::simulated::{ClockedCloud, SimulatedCloud, Weather};
+use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use manifests::Source;
 
 use crate::clock;
@@ -42,16 +42,25 @@ fn read_catalogue(path: &Path) -> anyhow::Result<Source> {
     Ok(Source { name: path.display().to_string(), bytes })
 }
 
-fn weather(config: &CloudConfig) -> Weather {
+fn weather(config: &CloudConfig) -> FaultProfile {
     let boot_ms = i64::try_from(config.boot.as_millis()).unwrap_or(i64::MAX);
-    Weather { seed: config.seed, boot_ms: (boot_ms, boot_ms), no_capacity: config.no_capacity, ..Weather::default() }
+    FaultProfile {
+        seed: config.seed,
+        boot_ms: (boot_ms, boot_ms),
+        no_capacity: config.no_capacity,
+        ..FaultProfile::default()
+    }
 }
 
 /// A cloud that sells what the catalogue has in `region`.
 ///
 /// # Errors
 /// When the catalogue cannot be read.
-pub(crate) fn simulated(weather: Weather, region: &str, catalogue: Option<&Source>) -> anyhow::Result<ClockedCloud> {
+pub(crate) fn simulated(
+    weather: FaultProfile,
+    region: &str,
+    catalogue: Option<&Source>,
+) -> anyhow::Result<ClockedCloud> {
     let snapshot = match catalogue {
         Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
         None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::control::rails::RailSettings;
+use engine::control::rails::GuardrailSettings;
 use engine::input::{MinValuesPolicy, PreferencePolicy};
 
 use crate::session::Ledger;
@@ -79,7 +79,7 @@ pub struct Config {
     /// When and how to decide.
     pub control: ControlConfig,
     /// `rails.*`: what no decision may do.
-    pub rails: RailSettings,
+    pub rails: GuardrailSettings,
     /// Ownership of clusters.
     pub lease: LeaseConfig,
     /// `session.memory` and `session.memory-total`: what agents may make this server remember.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use engine::control::{Controller, Planner};
+use engine::control::{Planner, RegionController};
 use engine::model::Timestamp;
 use futures::FutureExt;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -83,7 +83,7 @@ const TURNS: usize = 4;
 /// What the loop is made of.
 pub(crate) struct ControlLoop<C> {
     /// Decides.
-    pub(crate) controller: Controller,
+    pub(crate) controller: RegionController,
     /// Plans.
     pub(crate) planner: Planner,
     /// Where that is done.

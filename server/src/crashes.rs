@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use cloud::simulated::Dice;
+use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
 use tokio_stream::StreamExt;
 use tonic::Streaming;
@@ -247,13 +247,13 @@ fn judge(report: &mut Report, book: &v1::BookResponse, clusters: &Clusters) {
 struct Shooter {
     client: Client,
     moves: Streaming<v1::WatchResponse>,
-    dice: Dice,
+    dice: SeededRng,
 }
 
 impl Shooter {
     async fn new(plan: &Plan, client: Client) -> anyhow::Result<Self> {
         let moves = client.clone().watch(v1::WatchRequest {}).await.context("cannot watch the cloud")?.into_inner();
-        Ok(Self { client, moves, dice: Dice::new(plan.seed).child("kills") })
+        Ok(Self { client, moves, dice: SeededRng::new(plan.seed).child("kills") })
     }
 
     /// Waits for a moment that is likely to lie in the window that was met least often, and a little beyond by chance.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use cloud::simulated::{Bucket, ClockedCloud, Weather};
+use cloud::simulated::{Bucket, ClockedCloud, FaultProfile};
 use engine::control;
 
 use crate::clouds;
@@ -146,8 +146,8 @@ fn name(number: usize) -> String {
 
 /// A cloud that boots machines within seconds, has shortages, takes spot machines back, loses answers and slows down callers
 /// that are too quick.
-fn weather(plan: &Plan) -> Weather {
-    Weather {
+fn weather(plan: &Plan) -> FaultProfile {
+    FaultProfile {
         seed: plan.seed,
         boot_ms: (1_000, 2_500),
         shutdown_ms: 800,
@@ -158,7 +158,7 @@ fn weather(plan: &Plan) -> Weather {
         lost_answers_percent: 3,
         calls: Bucket::new(40, 50),
         list_lag_ms: 500,
-        ..Weather::default()
+        ..FaultProfile::default()
     }
 }
 

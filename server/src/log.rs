@@ -10,7 +10,7 @@
 //! added to by two processes: its number is that of the decision that began it.
 //!
 //! ```text
-//! Basis ─► records ─► delta from the decision before ─► chunk ┐
+//! DecisionInput ─► records ─► delta from the decision before ─► chunk ┐
 //!   │        └──────► digest of the input                     ├─► Store::record, one transaction
 //!   └─ catalogues, policy ─► blobs by hash; plan ─► digest ───┘
 //!

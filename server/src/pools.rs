@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use engine::cluster::around::MANAGED;
 use engine::cluster::{
-    Budget, BudgetLimit, BudgetWindow, ClassRecord, ConsolidationPolicy, DisruptionReason, PoolLife, PoolMeta,
+    Budget, BudgetLimit, BudgetWindow, ClassRecord, ConsolidationPolicy, DisruptionPolicy, DisruptionReason, PoolMeta,
     PoolRecord,
 };
 use engine::model::offering::SharedCatalogue;
@@ -248,12 +248,12 @@ fn unusable(name: &Text, refused: &[InputError]) -> NodePool {
 }
 
 /// What the NodePool says about the end of its nodes; `None` when it cannot be read.
-fn life(name: &Text, manifest: &Manifest) -> Option<PoolLife> {
+fn life(name: &Text, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let value = serde_json::from_slice(&manifest.json).ok()?;
     let problems = Problems::default();
     let site = Site { source: name.clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
-    Some(PoolLife {
+    Some(DisruptionPolicy {
         consolidate_after_ms: finite(read.disruption.consolidate_after),
         policy: policy(&read.disruption),
         budgets: read.disruption.budgets.iter().map(budget).collect(),

@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use engine::control::{self, ClassFacts, CollectSettings, Controller};
+use engine::control::{self, ClassFacts, GarbageCollectionSettings, RegionController};
 use engine::decide::FailedChecks;
 use engine::input::{PlanningInput, Policy};
 use engine::plan::{Plan, PlanReport};
-use engine::schedule::Memo;
+use engine::schedule::CompileCache;
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_proto::v1::agent_service_server::AgentServiceServer;
 use fleetwright_proto::v1::fleet_service_server::FleetServiceServer;
@@ -166,7 +166,10 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             plan_pods: usize::try_from(config.control.plan_pods).unwrap_or(usize::MAX),
             open_together_ms: milliseconds(config.control.open_together),
             rails: config.rails,
-            collect: CollectSettings { after_ms: collect_after(&config.control), ..CollectSettings::default() },
+            collect: GarbageCollectionSettings {
+                after_ms: collect_after(&config.control),
+                ..GarbageCollectionSettings::default()
+            },
             hold_after_foreign_scale_up_ms: milliseconds(config.control.hold_after_foreign_scale_up),
             class_facts: match config.cloud.provider {
                 Provider::Simulated => ClassFacts::Simulated,
@@ -231,7 +234,7 @@ fn note_failed_checks(failed: &FailedChecks) {
 }
 
 /// The planner of the control loop: the one of `fleetwright plan`.
-pub(crate) fn plan(input: &PlanningInput, memo: &mut Memo) -> Result<(Plan, PlanReport), String> {
+pub(crate) fn plan(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     match engine::decide::plan_with(input, memo) {
         Ok(decision) => {
             note_failed_checks(&decision.failed_checks);
@@ -276,7 +279,7 @@ impl Server {
         let replica = ReplicaRow { instance, owner, settings: parts.shared };
         let replicas = Arc::new(Replicas::default());
         let control = ControlLoop {
-            controller: Controller::new(parts.settings),
+            controller: RegionController::new(parts.settings),
             planner: plan,
             place: Place::Apart,
             sessions: sessions.clone(),

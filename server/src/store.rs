@@ -45,7 +45,7 @@ use listing::{KeptListing, ListedMachine};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use replicas::ReplicaRow;
-use shares::{Elsewhere, ShareRow};
+use shares::{CounterRow, RemoteCounters};
 use undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 
 /// Why the store did not do what it was asked.
@@ -319,10 +319,10 @@ pub trait Store: Archive {
 
     /// Keeps what `process` (one life of one replica) saw in these parts of time, whole, in place of what was kept of them, and
     /// how many machines its clusters have. It tells what it saw itself, under whatever leases, and nobody else writes that.
-    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()>;
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> Answer<'a, ()>;
 
     /// What all processes but `process` saw in the last `within`, summed up by parts of time.
-    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere>;
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, RemoteCounters>;
 
     /// Tells what a server runs by. Answers, by owner, which others live beside it: those that have told something lately
     /// ([`replicas::TOLD_WITHIN`]) and since this one told something for the first time.

@@ -51,7 +51,7 @@ pub fn are_honoured(version: &str) -> bool {
 
 /// Sets the hints of one node. A pod that is gone, bound or nominated by others is left alone, and so is one for which the API
 /// server refuses: a hint is worth less than a node that comes late.
-pub async fn set(api: &Api, node: &str, hints: &[v1::PodHint]) {
+pub async fn set(api: &Api, node: &str, hints: &[v1::PodNomination]) {
     let mut tasks = JoinSet::new();
     for hint in hints {
         if tasks.len() >= AT_ONCE {
@@ -67,7 +67,7 @@ pub async fn set(api: &Api, node: &str, hints: &[v1::PodHint]) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn set_one(api: &Api, node: &str, hint: &v1::PodHint) -> Result<(), ApiError> {
+async fn set_one(api: &Api, node: &str, hint: &v1::PodNomination) -> Result<(), ApiError> {
     let path = POD.one(&hint.namespace, &hint.name);
     for attempt in 1.. {
         let pod: Value = api.get(&path).await?;

@@ -52,8 +52,8 @@ pub struct Built {
 #[must_use]
 pub fn build(snapshot: &Snapshot, market: &Market<'_>, settings: &NodeClassSettings) -> Built {
     let mut tally = Tally::default();
-    let seller = offerings::Seller::new(snapshot, market, settings, &mut tally);
-    let writer = labels::Writer::new(snapshot, market.region, settings.ami_family);
+    let seller = offerings::OfferingBuilder::new(snapshot, market, settings, &mut tally);
+    let writer = labels::LabelBuilder::new(snapshot, market.region, settings.ami_family);
     let check = launchable::Check::new(settings);
     let mut types = Vec::with_capacity(snapshot.types.len());
     for entry in &snapshot.types {

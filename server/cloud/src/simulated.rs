@@ -2,7 +2,7 @@
 //!
 //! [`SimulatedCloud`] is a state machine: every call names the moment, [`SimulatedCloud::tick`] lets time pass and tells what
 //! happened by itself. Equal seeds, calls and moments give equal answers. [`ClockedCloud`] puts it behind the port.
-//! What it did stands in its [`Book`], which knows nothing of what anybody believes.
+//! What it did stands in its [`Ledger`], which knows nothing of what anybody believes.
 //!
 //! Reading order: [`weather`] (what goes wrong, and when), [`dice`] (chance by seed), [`book`], [`clocked`].
 
@@ -20,10 +20,10 @@ use crate::provider::{
     CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
     instance_id,
 };
-pub use book::{Book, BookEntry};
+pub use book::{Ledger, LedgerEntry};
 pub use clocked::ClockedCloud;
-pub use dice::Dice;
-pub use weather::{Bucket, Shortage, Weather};
+pub use dice::SeededRng;
+pub use weather::{Bucket, CapacityShortage, FaultProfile};
 
 /// Time between the warning and the end of a spot machine, in milliseconds (EC2: two minutes).
 pub const INTERRUPTION_NOTICE_MS: i64 = 120_000;
@@ -31,8 +31,8 @@ pub const INTERRUPTION_NOTICE_MS: i64 = 120_000;
 /// A cloud by seed.
 #[derive(Debug)]
 pub struct SimulatedCloud {
-    weather: Weather,
-    dice: Dice,
+    weather: FaultProfile,
+    dice: SeededRng,
     calls: Bucket,
     catalogue: Option<SharedCatalogue>,
     instances: BTreeMap<Text, Instance>,
@@ -40,7 +40,7 @@ pub struct SimulatedCloud {
     tokens: BTreeMap<Text, (LaunchRequest, Text)>,
     /// What will happen by itself: moment, instance, what.
     agenda: BTreeSet<(Timestamp, Text, Turn)>,
-    book: Book,
+    book: Ledger,
     sold: u64,
     asked: u64,
 }
@@ -57,16 +57,16 @@ enum Turn {
 impl SimulatedCloud {
     /// A cloud under `weather`. With a catalogue it sells only what stands there, and the book has prices.
     #[must_use]
-    pub fn new(weather: Weather, catalogue: Option<SharedCatalogue>) -> Self {
+    pub fn new(weather: FaultProfile, catalogue: Option<SharedCatalogue>) -> Self {
         Self {
-            dice: Dice::new(weather.seed),
+            dice: SeededRng::new(weather.seed),
             calls: weather.calls,
             weather,
             catalogue,
             instances: BTreeMap::new(),
             tokens: BTreeMap::new(),
             agenda: BTreeSet::new(),
-            book: Book::default(),
+            book: Ledger::default(),
             sold: 0,
             asked: 0,
         }
@@ -259,13 +259,13 @@ impl SimulatedCloud {
     }
 
     /// What goes wrong from here on.
-    pub fn weather_mut(&mut self) -> &mut Weather {
+    pub fn weather_mut(&mut self) -> &mut FaultProfile {
         &mut self.weather
     }
 
     /// What was done, whatever anybody believes.
     #[must_use]
-    pub fn book(&self) -> &Book {
+    pub fn book(&self) -> &Ledger {
         &self.book
     }
 

@@ -23,14 +23,14 @@ mod surroundings;
 mod unannounced;
 
 pub use cron::Cron;
-pub use life::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionReason, PoolLife};
+pub use life::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason};
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
-pub use promise::{NOMINATION_MS, Promise, Promises, Target};
+pub use promise::{Assignment, Assignments, NOMINATION_MS, Target};
 pub use record::{
     ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord,
     PoolMeta, PoolRecord, Scheduling,
 };
-pub use standing::Standing;
+pub use standing::ConditionDigest;
 pub use state::ClusterState;
 pub use surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, ProblemRecord};
 

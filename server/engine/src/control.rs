@@ -1,6 +1,6 @@
 //! WHEN: one loop, one owner. Events go in with the time they happened; effects come out.
 //!
-//! [`Controller::handle`] is the only door. It changes what is believed ([`crate::cluster`]), decides when a decision is
+//! [`RegionController::handle`] is the only door. It changes what is believed ([`crate::cluster`]), decides when a decision is
 //! due ([`batch`]), has it planned elsewhere ([`planning`]), and turns the answer into [`Effect`]s that somebody else carries out
 //! and answers with further events. It calls no planner itself, so that no cluster's plan keeps another cluster's events waiting. The order of a purchase never varies: the decision is recorded, the NodeClaim is created in the
 //! cluster, the machine is launched. An event may wake planning; it never tells planning what to look at.
@@ -38,16 +38,16 @@ mod ward;
 mod witness;
 
 pub use adopt::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
-pub use basis::Basis;
-pub use collect::{CollectSettings, ListedInstance, Listing};
+pub use basis::DecisionInput;
+pub use collect::{GarbageCollectionSettings, ListedInstance, Listing};
 pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, PlannedMachine,
-    PodHint, Removal, UnplacedPod,
+    PodNomination, Removal, UnplacedPod,
 };
 pub use event::{Event, Inspection, LaunchFailure, Launched};
-pub use machine::{Bought, Stage};
+pub use machine::{LaunchedInstance, Stage};
 pub use planning::{PlanAnswer, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
-pub use status::{Condition, Content, EventOrder, StatusOrder, Subject, Verdict};
+pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,10 +56,10 @@ use crate::cluster::ClusterState;
 use crate::input::{PlanningInput, Policy};
 use crate::model::{Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
-use crate::schedule::Memo;
-use offerings::{OfferingMemory, Refusal};
-use rails::{RailSettings, Rails};
-use ward::{Desk, Ward};
+use crate::schedule::CompileCache;
+use offerings::{UnavailableOffering, UnavailableOfferings};
+use rails::{GuardrailSettings, Guardrails};
+use ward::{ClusterController, Context};
 
 /// Name of a cluster, unique in the fleet.
 pub type ClusterId = Text;
@@ -70,7 +70,7 @@ pub struct DecisionId(pub u64);
 
 /// What turns an input into a plan; it may use the memo, and never answers otherwise for it. An error refuses the whole
 /// plan and says why.
-pub type Planner = fn(&PlanningInput, &mut Memo) -> Result<(Plan, PlanReport), String>;
+pub type Planner = fn(&PlanningInput, &mut CompileCache) -> Result<(Plan, PlanReport), String>;
 
 /// What is known of the subnets, images, security groups and profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,11 +105,11 @@ pub struct Settings {
     /// long they take to boot. With 0 every Node is let in as soon as it can be.
     pub open_together_ms: i64,
     /// What no decision may do.
-    pub rails: RailSettings,
+    pub rails: GuardrailSettings,
     /// How long an offering that was refused is left alone.
     pub sold_out_ms: i64,
     /// When garbage is collected.
-    pub collect: CollectSettings,
+    pub collect: GarbageCollectionSettings,
     /// How long a pod is left to Cluster Autoscaler once that has said that it buys a node for it.
     pub hold_after_foreign_scale_up_ms: i64,
     /// What is known of what EC2NodeClasses select.
@@ -132,9 +132,9 @@ impl Default for Settings {
             launch_timeout_ms: 5 * 60_000,
             registration_timeout_ms: 15 * 60_000,
             open_together_ms: 10_000,
-            rails: RailSettings::default(),
+            rails: GuardrailSettings::default(),
             sold_out_ms: offerings::SOLD_OUT_MS,
-            collect: CollectSettings::default(),
+            collect: GarbageCollectionSettings::default(),
             hold_after_foreign_scale_up_ms: crate::cluster::around::FOREIGN_SCALE_UP_MS,
             class_facts: ClassFacts::default(),
             first_number: 1,
@@ -153,29 +153,29 @@ const LOOKS: usize = 16;
 /// The owner of what is believed and what is under way, for all clusters that this process decides for. All of them buy
 /// from one account and region.
 #[derive(Debug)]
-pub struct Controller {
+pub struct RegionController {
     settings: Settings,
-    wards: BTreeMap<ClusterId, Ward>,
+    wards: BTreeMap<ClusterId, ClusterController>,
     /// When each cluster needs attention although nothing happens; follows `wards`, so that the next of a thousand clusters
     /// is found without asking the others.
     wakes: BTreeSet<(Timestamp, ClusterId)>,
     /// Those whose time has come, in the order in which it came. One that wants attention again lines up again, so that none
     /// keeps another waiting for ever.
     line: VecDeque<ClusterId>,
-    offerings: OfferingMemory,
-    rails: Rails,
+    offerings: UnavailableOfferings,
+    rails: Guardrails,
     next_number: u64,
     next_plan: u64,
     /// The moment of the last event.
     now: Timestamp,
 }
 
-impl Controller {
+impl RegionController {
     /// A controller that knows no cluster yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let next_number = settings.first_number;
-        let (offerings, rails, now) = (OfferingMemory::default(), Rails::default(), Timestamp::default());
+        let (offerings, rails, now) = (UnavailableOfferings::default(), Guardrails::default(), Timestamp::default());
         let (wards, wakes, line) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         Self { settings, wards, wakes, line, offerings, rails, next_number, next_plan: 1, now }
     }
@@ -183,7 +183,7 @@ impl Controller {
     /// Takes in what happened and says what is to be done, in the order in which it is to be done.
     ///
     /// The passing of time is a small step: for at most one cluster a plan is asked for, which takes in the whole of it, so that
-    /// whoever carries out what comes of it, and hears what happened meanwhile, need not wait until a thousand are. [`Controller::next_wakeup`] tells that more is due.
+    /// whoever carries out what comes of it, and hears what happened meanwhile, need not wait until a thousand are. [`RegionController::next_wakeup`] tells that more is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         if let Event::Released { cluster } = event {
             if let Some(wake) = self.wards.remove(&cluster).and_then(|ward| ward.wake) {
@@ -205,7 +205,7 @@ impl Controller {
                 self.offerings.learn(refusals);
                 Event::Tick
             }
-            Event::Elsewhere { machines, parts } => {
+            Event::RemoteCounters { machines, parts } => {
                 self.rails.hear(machines, &parts);
                 Event::Tick
             }
@@ -216,8 +216,8 @@ impl Controller {
         let mut due = self.due(touched, stirred, now);
         let mut event = Some(event);
         while let Some(cluster) = due.pop_front() {
-            let ward = self.wards.entry(cluster.clone()).or_insert_with(|| Ward::new(cluster));
-            let mut desk = Desk {
+            let ward = self.wards.entry(cluster.clone()).or_insert_with(|| ClusterController::new(cluster));
+            let mut desk = Context {
                 settings: &self.settings,
                 offerings: &mut self.offerings,
                 rails: &mut self.rails,
@@ -297,13 +297,13 @@ impl Controller {
     }
 
     /// What the cloud has refused to this controller since this was last asked, for others who buy in the same place.
-    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+    pub fn take_refusals(&mut self) -> Vec<UnavailableOffering> {
         self.offerings.take_news()
     }
 
     /// What this process saw of its own clusters, for the rails of all others.
     #[must_use]
-    pub fn told(&self) -> rails::share::Told {
+    pub fn told(&self) -> rails::share::CounterSnapshot {
         self.rails.told(&self.settings.rails)
     }
 
@@ -329,7 +329,7 @@ impl Controller {
 }
 
 /// The cluster that an event is about; `None` for the passing of time.
-fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<ClusterId> {
+fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, ClusterController>) -> Option<ClusterId> {
     match event {
         Event::Observed { cluster, .. }
         | Event::AgentConnected { cluster }
@@ -353,7 +353,9 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, Ward>) -> Option<Cluste
         Event::Recorded { decision } => {
             wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
         }
-        Event::Tick | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } | Event::Elsewhere { .. } => None,
+        Event::Tick | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } | Event::RemoteCounters { .. } => {
+            None
+        }
     }
 }
 

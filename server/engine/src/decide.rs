@@ -11,7 +11,7 @@ use crate::explain;
 use crate::input::PlanningInput;
 use crate::model::MicroUsd;
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
-use crate::schedule::{Memo, Method, Scheduled, schedule_by};
+use crate::schedule::{CompileCache, Method, Scheduled, schedule_by};
 
 /// A plan that has passed its own check, with its reasons.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub struct Decision {
 /// # Errors
 /// As [`plan_with`].
 pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
-    plan_with(input, &mut Memo::default())
+    plan_with(input, &mut CompileCache::default())
 }
 
 /// The same decision, sooner if `memo` has served alike inputs.
@@ -38,7 +38,7 @@ pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
 /// # Errors
 /// The violations that [`check`] finds even in a plan that places no pod: `input` itself is broken. Otherwise the plan has
 /// passed its check; pods that stood in the way of that are left out, with the code `Internal`.
-pub fn plan_with(input: &PlanningInput, memo: &mut Memo) -> Result<Decision, Vec<Violation>> {
+pub fn plan_with(input: &PlanningInput, memo: &mut CompileCache) -> Result<Decision, Vec<Violation>> {
     plan_packed_by(input, |method| schedule_by(input, method, memo))
 }
 

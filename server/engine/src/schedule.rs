@@ -38,7 +38,7 @@ mod worth;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-pub use self::memo::Memo;
+pub use self::memo::CompileCache;
 
 use self::classes::Class;
 use self::packing::Packing;
@@ -60,7 +60,7 @@ pub struct Scheduled {
 
 /// Places the pods of `input`. Deterministic: equal inputs give equal plans.
 pub fn schedule(input: &PlanningInput) -> Plan {
-    schedule_with(input, &mut Memo::default())
+    schedule_with(input, &mut CompileCache::default())
 }
 
 /// How pods are packed.
@@ -75,12 +75,12 @@ pub enum Method {
 }
 
 /// The same plan, sooner if `memo` has served alike inputs.
-pub fn schedule_with(input: &PlanningInput, memo: &mut Memo) -> Plan {
+pub fn schedule_with(input: &PlanningInput, memo: &mut CompileCache) -> Plan {
     schedule_within(input, memo).plan
 }
 
 /// The same plan, and which pods were left out because [`Policy::step_limit`](crate::input::Policy::step_limit) was reached.
-pub fn schedule_within(input: &PlanningInput, memo: &mut Memo) -> Scheduled {
+pub fn schedule_within(input: &PlanningInput, memo: &mut CompileCache) -> Scheduled {
     schedule_by(input, Method::Full, memo)
 }
 
@@ -92,7 +92,7 @@ impl From<Plan> for Scheduled {
 }
 
 /// A plan by `method`, and which pods its step limit left out.
-pub fn schedule_by(input: &PlanningInput, method: Method, memo: &mut Memo) -> Scheduled {
+pub fn schedule_by(input: &PlanningInput, method: Method, memo: &mut CompileCache) -> Scheduled {
     let mut input = Cow::Borrowed(input);
     if method == Method::Plain && input.policy.preferences == PreferencePolicy::Respect {
         input.to_mut().policy.preferences = PreferencePolicy::Ignore;
@@ -118,7 +118,7 @@ fn priorities_differ(input: &PlanningInput) -> bool {
     priorities.next().is_some_and(|first| priorities.any(|other| other != first))
 }
 
-fn pack(input: &PlanningInput, order: Order, method: Method, memo: &mut Memo, steps: &Steps) -> Scheduled {
+fn pack(input: &PlanningInput, order: Order, method: Method, memo: &mut CompileCache, steps: &Steps) -> Scheduled {
     let (problem, start) = problem::compile(input, memo);
     let mut packing = Packing::new(&problem, start, steps);
     let full = method == Method::Full;

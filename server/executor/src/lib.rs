@@ -5,7 +5,7 @@
 //! done at all was decided by the controller, and a command that is sent again is the same command. It has no runtime, no
 //! clock and no randomness of its own, so that a rehearsal runs the real one.
 //!
-//! Promises that it keeps:
+//! Assignments that it keeps:
 //! - Commands about one NodeClaim are carried out one after the other, in the order in which they were decided.
 //! - A launch whose outcome is unknown is repeated, with the same token, until the cloud has told what came of it.
 //! - Every effect that somebody waits for is answered by exactly one event, however often it had to be tried.

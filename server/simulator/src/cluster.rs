@@ -24,7 +24,7 @@ mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud::simulated::Dice;
+use cloud::simulated::SeededRng;
 use engine::cluster::{
     ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodKey,
     PodPhase, PodRecord,
@@ -52,7 +52,7 @@ pub enum Change {
 #[derive(Debug, Clone)]
 pub struct SimulatedCluster {
     settings: ClusterSettings,
-    dice: Dice,
+    dice: SeededRng,
     pods: BTreeMap<PodKey, PodRecord>,
     nodes: BTreeMap<Text, NodeRecord>,
     claims: BTreeMap<Text, ClaimRecord>,
@@ -107,7 +107,7 @@ impl SimulatedCluster {
     #[must_use]
     pub fn new(settings: ClusterSettings) -> Self {
         Self {
-            dice: Dice::new(settings.seed).child("cluster"),
+            dice: SeededRng::new(settings.seed).child("cluster"),
             settings,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl SimulatedCluster {
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let settings = ClusterSettings { seed, ..self.settings };
-        Self { dice: Dice::new(seed).child("cluster"), settings, ..self.clone() }
+        Self { dice: SeededRng::new(seed).child("cluster"), settings, ..self.clone() }
     }
 
     /// Adds a DaemonSet; its pods come to every node that suits them.

@@ -14,9 +14,9 @@ pub mod stage;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::provider::CloudEvent;
-use cloud::simulated::{Dice, SimulatedCloud};
+use cloud::simulated::{SeededRng, SimulatedCloud};
 use engine::cluster::{ClusterSnapshot, Observation, PoolRecord};
-use engine::control::{ClusterId, Controller, Event, PlanWorker, Planner, Settings};
+use engine::control::{ClusterId, Event, PlanWorker, Planner, RegionController, Settings};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 
@@ -32,8 +32,8 @@ const STUCK: u32 = 20_000;
 #[derive(Debug)]
 pub struct Rehearsal {
     now: Timestamp,
-    dice: Dice,
-    controller: Controller,
+    dice: SeededRng,
+    controller: RegionController,
     worker: PlanWorker,
     executor: Executor,
     cloud: SimulatedCloud,
@@ -68,8 +68,8 @@ impl Rehearsal {
         let settings = Settings { identity: setup.seed, ..setup.settings };
         let mut rehearsal = Self {
             now: Timestamp(0),
-            dice: Dice::new(setup.seed).child("rehearsal"),
-            controller: Controller::new(settings),
+            dice: SeededRng::new(setup.seed).child("rehearsal"),
+            controller: RegionController::new(settings),
             worker: PlanWorker::new(planner),
             executor: Executor::new(setup.seed),
             cloud: setup.cloud,
@@ -129,7 +129,7 @@ impl Rehearsal {
 
     /// The controller.
     #[must_use]
-    pub fn controller(&self) -> &Controller {
+    pub fn controller(&self) -> &RegionController {
         &self.controller
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::simulated::Dice;
+use cloud::simulated::SeededRng;
 use engine::model::labels::CAPACITY_TYPE;
 use engine::model::{Labels, PodShape, Resources, Text, resources};
 
@@ -23,7 +23,7 @@ pub struct Beat {
 /// follows. Seeds differ in sizes and moments.
 #[must_use]
 pub fn standard(seed: u64, length_ms: i64) -> Vec<Beat> {
-    let dice = Dice::new(seed).child("script");
+    let dice = SeededRng::new(seed).child("script");
     let at = |percent: i64| length_ms.saturating_mul(percent) / 100;
     let count = |name: &str, from: i64, to: i64| usize::try_from(dice.child(name).between((from, to))).unwrap_or(1);
     let moment = |name: &str, from: i64, to: i64| dice.child(name).between((at(from), at(to)));

@@ -178,7 +178,7 @@ fn settings(file: &Path) -> Result<Preferences, Failure> {
 /// A plan in figures.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Figures {
+struct InstanceTypeInfo {
     nodes: usize,
     cost_per_hour: f64,
     lower_bound_per_hour: f64,
@@ -192,8 +192,8 @@ struct Figures {
 struct Comparison {
     decision: u64,
     cluster: String,
-    then: Figures,
-    otherwise: Figures,
+    then: InstanceTypeInfo,
+    otherwise: InstanceTypeInfo,
     nodes_difference: i64,
     cost_per_hour_difference: f64,
 }
@@ -226,9 +226,9 @@ fn compare(recorded: &Recorded, alternative: &Alternative, format: Format) -> Re
     Ok(Status::Done)
 }
 
-fn figures(input: &PlanningInput, plan: &Plan, report: &PlanReport) -> Figures {
+fn figures(input: &PlanningInput, plan: &Plan, report: &PlanReport) -> InstanceTypeInfo {
     let nodes = plan.nodes.iter().chain(&plan.static_nodes);
-    Figures {
+    InstanceTypeInfo {
         nodes: plan.nodes.len() + plan.static_nodes.len(),
         cost_per_hour: dollars(report.new_cost),
         lower_bound_per_hour: dollars(report.lower_bound),
@@ -243,7 +243,7 @@ fn table(comparison: &Comparison) -> String {
         "decision {decision} of cluster {cluster}\n            NODES   $/HOUR      BOUND       WITHOUT A PLACE\n"
     );
     for (name, figures) in [("then", then), ("otherwise", otherwise)] {
-        let Figures { nodes, cost_per_hour, lower_bound_per_hour, pods_without_place, .. } = figures;
+        let InstanceTypeInfo { nodes, cost_per_hour, lower_bound_per_hour, pods_without_place, .. } = figures;
         text.push_str(&format!(
             "{name:<11} {nodes:<7} {cost_per_hour:<11} {lower_bound_per_hour:<11} {pods_without_place}\n"
         ));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use cloud::simulated::Weather;
+use cloud::simulated::FaultProfile;
 use tokio::net::TcpListener;
 
 use super::exit::{Failure, Status};
@@ -61,8 +61,12 @@ async fn serve(flags: SimulatedCloudFlags) -> anyhow::Result<()> {
         );
     }
     let boot = milliseconds(flags.boot);
-    let weather =
-        Weather { seed: flags.seed, boot_ms: (boot, boot), ignore_tokens: flags.ignore_tokens, ..Weather::default() };
+    let weather = FaultProfile {
+        seed: flags.seed,
+        boot_ms: (boot, boot),
+        ignore_tokens: flags.ignore_tokens,
+        ..FaultProfile::default()
+    };
     let cloud = clouds::simulated(weather, &flags.region, None)?;
     let latency = Latency { arrival_ms: (0, milliseconds(flags.arrival)), answer_ms: (0, milliseconds(flags.answer)) };
     let asked = agent::asked_to_stop();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use engine::control::rails::settings::{AttemptRule, Bound, BrakeRule, CapRule, QuarantineRule};
-use engine::control::rails::{Mode, RailSettings};
+use engine::control::rails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
+use engine::control::rails::{GuardrailSettings, Mode};
 use engine::model::{MicroUsd, Text};
 
 use super::{ConfigError, Layers};
@@ -13,9 +13,9 @@ use super::{ConfigError, Layers};
 ///
 /// # Errors
 /// [`ConfigError::Value`] for the first value that its key does not take.
-pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
-    let base = RailSettings::default();
-    Ok(RailSettings {
+pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError> {
+    let base = GuardrailSettings::default();
+    Ok(GuardrailSettings {
         mode: if layers.choice("rails.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
         shadow: clusters(&layers.text("rails.shadow-clusters")),
         quarantine: QuarantineRule {
@@ -26,7 +26,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
             hold_ms: millis(layers, "rails.quarantine-hold")?,
             ..base.quarantine
         },
-        launches: CapRule {
+        launches: RateLimitRule {
             window_ms: millis(layers, "rails.launch-window")?,
             cluster: Bound {
                 machines: count(layers, "rails.launches-per-cluster")?,
@@ -39,7 +39,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
                 ..base.launches.fleet
             },
         },
-        removals: CapRule {
+        removals: RateLimitRule {
             window_ms: millis(layers, "rails.removal-window")?,
             cluster: Bound {
                 machines: count(layers, "rails.removals-per-cluster")?,
@@ -52,12 +52,12 @@ pub(super) fn resolve(layers: &Layers) -> Result<RailSettings, ConfigError> {
                 ..base.removals.fleet
             },
         },
-        attempts: AttemptRule {
+        attempts: LaunchBackoffRule {
             launches: u32::try_from(layers.number("rails.launches-per-pod")?).unwrap_or(u32::MAX),
             first_wait_ms: millis(layers, "rails.pod-wait")?,
             ..base.attempts
         },
-        brake: BrakeRule {
+        brake: CircuitBreakerRule {
             window_ms: millis(layers, "rails.brake-window")?,
             engage_percent: count(layers, "rails.brake-percent")?,
             release_percent: count(layers, "rails.brake-release-percent")?,
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_defaults_of_the_keys_are_those_of_the_engine() {
         let resolved = resolve(&Layers::default()).unwrap();
-        assert_eq!(format!("{resolved:?}"), format!("{:?}", RailSettings::default()));
+        assert_eq!(format!("{resolved:?}"), format!("{:?}", GuardrailSettings::default()));
     }
 
     #[test]

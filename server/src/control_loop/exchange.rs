@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::control::Event;
-use engine::control::rails::share::{Machines, PART_MS, Share, Told};
+use engine::control::rails::share::{CounterSnapshot, LocalCounters, Machines, PART_MS};
 use engine::model::{MicroUsd, Timestamp};
 use tracing::warn;
 
 use super::replica::Call;
 use crate::store::StoreError;
-use crate::store::shares::{Elsewhere, Seen, ShareRow};
+use crate::store::shares::{CounterRow, RemoteCounters, Seen};
 
 /// Between two exchanges: what is decided within that time cannot know of each other.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
@@ -27,40 +27,40 @@ const MACHINES_MS: i64 = 20_000;
 
 /// What a process tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Telling {
+pub(crate) struct CounterUpdate {
     /// When it was said.
     at: Timestamp,
     /// The machines of its clusters.
     pub(crate) machines: i64,
     /// Parts of time, whole.
-    pub(crate) rows: Vec<ShareRow>,
+    pub(crate) rows: Vec<CounterRow>,
 }
 
 /// Where the exchange stands.
 #[derive(Debug, Default)]
-pub(super) struct Exchange {
+pub(super) struct CounterSync {
     /// What the store has taken.
     told: BTreeMap<i64, Seen>,
     told_at: Option<Timestamp>,
     under_way: bool,
 }
 
-impl Exchange {
+impl CounterSync {
     /// It is time to exchange, unless the last one is under way.
-    pub(super) fn due(&mut self, life: u64, told: &Told, now: Timestamp) -> Option<Call> {
+    pub(super) fn due(&mut self, life: u64, told: &CounterSnapshot, now: Timestamp) -> Option<Call> {
         let begun = std::mem::replace(&mut self.under_way, true);
         let within = Duration::from_millis(told.window_ms.max(0).unsigned_abs());
-        (!begun).then(|| Call::Exchange { life, telling: self.telling(told, now), within })
+        (!begun).then(|| Call::CounterSync { life, telling: self.telling(told, now), within })
     }
 
     /// What is told at the end, of a process that will have no machines.
-    pub(super) fn last_words(&mut self, told: &Told, now: Timestamp) -> Option<Telling> {
+    pub(super) fn last_words(&mut self, told: &CounterSnapshot, now: Timestamp) -> Option<CounterUpdate> {
         self.told_at = None;
-        self.telling(&Told { machines: 0, ..told.clone() }, now)
+        self.telling(&CounterSnapshot { machines: 0, ..told.clone() }, now)
     }
 
     /// The parts in which something has changed, and the one that is running.
-    fn telling(&mut self, told: &Told, now: Timestamp) -> Option<Telling> {
+    fn telling(&mut self, told: &CounterSnapshot, now: Timestamp) -> Option<CounterUpdate> {
         let running = now.0.div_euclid(PART_MS);
         let oldest = now.0.saturating_sub(told.window_ms).div_euclid(PART_MS);
         self.told.retain(|part, _| *part >= oldest);
@@ -77,17 +77,17 @@ impl Exchange {
         parts.dedup();
         let row = |part: i64| {
             let ended = part.saturating_add(1).saturating_mul(PART_MS).saturating_sub(1);
-            ShareRow { part, ago_ms: now.0.saturating_sub(ended).max(0), seen: seen(part) }
+            CounterRow { part, ago_ms: now.0.saturating_sub(ended).max(0), seen: seen(part) }
         };
         let machines = i64::try_from(told.machines).unwrap_or(i64::MAX);
-        Some(Telling { at: now, machines, rows: parts.into_iter().map(row).collect() })
+        Some(CounterUpdate { at: now, machines, rows: parts.into_iter().map(row).collect() })
     }
 
     /// What the store took, and what it answered.
     pub(super) fn done(
         &mut self,
-        taken: Option<&Telling>,
-        answer: Result<Elsewhere, StoreError>,
+        taken: Option<&CounterUpdate>,
+        answer: Result<RemoteCounters, StoreError>,
         now: Timestamp,
     ) -> Option<Event> {
         self.under_way = false;
@@ -105,9 +105,9 @@ impl Exchange {
     }
 }
 
-fn seen(share: &Share) -> Seen {
+fn seen(share: &LocalCounters) -> Seen {
     let column = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let Share { joined, failed, launched, removed } = *share;
+    let LocalCounters { joined, failed, launched, removed } = *share;
     Seen {
         joined: column(joined),
         failed: column(failed),
@@ -118,9 +118,9 @@ fn seen(share: &Share) -> Seen {
     }
 }
 
-fn event(elsewhere: Elsewhere, now: Timestamp) -> Event {
+fn event(elsewhere: RemoteCounters, now: Timestamp) -> Event {
     let count = |column: i64| usize::try_from(column).unwrap_or(0);
-    let share = |seen: Seen| Share {
+    let share = |seen: Seen| LocalCounters {
         joined: count(seen.joined),
         failed: count(seen.failed),
         launched: Machines { count: count(seen.launched), cost: MicroUsd(seen.launched_cost) },
@@ -128,7 +128,7 @@ fn event(elsewhere: Elsewhere, now: Timestamp) -> Event {
     };
     let parts = elsewhere.parts.into_iter();
     let parts = parts.map(|(ago, seen)| (Timestamp(now.0.saturating_sub(ago)), share(seen))).collect();
-    Event::Elsewhere { machines: count(elsewhere.machines), parts }
+    Event::RemoteCounters { machines: count(elsewhere.machines), parts }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! meaning. Engine types are spelt out here by hand, so that a change of theirs changes no row.
 
 use engine::control::rails::quarantine::Extent;
-use engine::control::rails::recall::PastLaunch;
+use engine::control::rails::recall::RecentLaunch;
 use engine::control::{
     ClaimOrder, ClusterId, DecidedLaunch, DecisionId, Event, LaunchOption, LaunchOrder, LaunchState, OpenLaunch,
     PlannedMachine,
@@ -159,12 +159,12 @@ pub(super) fn decode(open: OpenIntent) -> OpenLaunch {
 }
 
 /// What a row says of a launch that is past. One whose order cannot be read was for nobody.
-pub(super) fn past(attempt: PastAttempt, now: Timestamp) -> PastLaunch {
+pub(super) fn past(attempt: PastAttempt, now: Timestamp) -> RecentLaunch {
     let PastAttempt { claim, claim_order, launched, begun_ago_ms, closed_ago_ms } = attempt;
     let order: Option<Claim> = serde_json::from_str(&claim_order).ok();
     let pods = order.map(|order| order.pods.into_iter().map(Text::from).collect()).unwrap_or_default();
     let ago = |millis: i64| Timestamp(now.0.saturating_sub(millis));
-    PastLaunch { claim: claim.into(), pods, begun: ago(begun_ago_ms), launched, closed: closed_ago_ms.map(ago) }
+    RecentLaunch { claim: claim.into(), pods, begun: ago(begun_ago_ms), launched, closed: closed_ago_ms.map(ago) }
 }
 
 fn read(intent: &Intent) -> Option<DecidedLaunch> {

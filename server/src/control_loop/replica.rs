@@ -13,15 +13,17 @@ use std::time::Duration;
 
 use cloud::provider::{CloudEvent, Instance};
 use engine::cluster::Observation;
-use engine::control::offerings::Refusal;
-use engine::control::{ClusterId, Controller, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest};
+use engine::control::offerings::UnavailableOffering;
+use engine::control::{
+    ClusterId, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest, RegionController,
+};
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Executor, Outcome, Step};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
 use self::doorstep::Doorstep;
-use super::exchange::{Exchange, Telling};
+use super::exchange::{CounterSync, CounterUpdate};
 use super::intents;
 use super::region::{self, ByCluster, Region};
 use crate::session::{Greeting, SessionEvent};
@@ -29,7 +31,7 @@ use crate::store::StoreError;
 use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
 use crate::store::listing::KeptListing;
 use crate::store::rails::{AuditEntry, FreezeScope};
-use crate::store::shares::Elsewhere;
+use crate::store::shares::RemoteCounters;
 use crate::store::undertaking::PastAttempt;
 
 /// An instruction that no agent has taken up after this has failed, and the controller thinks again.
@@ -77,8 +79,8 @@ pub(crate) enum Input {
     Listed { asked: Timestamp, answer: Result<Vec<Instance>, String> },
     /// The store answered [`Call::ReadListing`], which was asked at that moment about these clusters.
     Overheard { asked: Timestamp, clusters: Vec<ClusterId>, answer: Result<Option<KeptListing>, StoreError> },
-    /// The store answered [`Call::Exchange`]: what it took, and what other processes told it.
-    Exchanged { taken: Option<Telling>, answer: Result<Elsewhere, StoreError> },
+    /// The store answered [`Call::CounterSync`]: what it took, and what other processes told it.
+    Exchanged { taken: Option<CounterUpdate>, answer: Result<RemoteCounters, StoreError> },
     /// A call came to its end that nobody waits for.
     Told,
     /// It is time to ask the cloud.
@@ -136,9 +138,9 @@ pub(crate) enum Call {
     /// Write down what a person has had done.
     Audit(AuditEntry),
     /// Let every replica of this region know that these offerings are refused.
-    Remember { region: String, refusals: Vec<Refusal> },
+    Remember { region: String, refusals: Vec<UnavailableOffering> },
     /// Tell the others what this life of this process saw come and go, and hear what they saw.
-    Exchange { life: u64, telling: Option<Telling>, within: Duration },
+    CounterSync { life: u64, telling: Option<CounterUpdate>, within: Duration },
     /// Carry a command out, under the lease of its cluster if this process holds it, and give it up at `answer_by`.
     Run { id: CommandId, command: Command, lease: Option<Lease>, answer_by: Timestamp },
 }
@@ -155,7 +157,7 @@ impl Call {
 /// One server process, as far as its clusters are concerned.
 #[derive(Debug)]
 pub(crate) struct Replica {
-    controller: Controller,
+    controller: RegionController,
     executor: Executor,
     leases: BTreeMap<ClusterId, Lease>,
     region: Region,
@@ -180,7 +182,7 @@ pub(crate) struct Replica {
     /// Whether the cloud is still thinking about the last question.
     asking: bool,
     renewing: Renewing,
-    exchange: Exchange,
+    exchange: CounterSync,
     /// What tells this life of the process from all others.
     life: u64,
     /// When leases are to be renewed because of wishes.
@@ -215,7 +217,7 @@ enum Renewing {
 
 impl Replica {
     /// A process that has just started and buys in `region`. `seed` spreads its retries, and is another in each of its lives.
-    pub(crate) fn new(controller: Controller, seed: u64, region: Scope) -> Self {
+    pub(crate) fn new(controller: RegionController, seed: u64, region: Scope) -> Self {
         let executor = Executor::new(seed);
         Self {
             controller,
@@ -233,7 +235,7 @@ impl Replica {
             hand_over_at: None,
             asking: false,
             renewing: Renewing::No,
-            exchange: Exchange::default(),
+            exchange: CounterSync::default(),
             life: seed,
             renew_at: None,
             renewed_at: None,
@@ -333,7 +335,7 @@ impl Replica {
     }
 
     /// What is believed and decided.
-    pub(crate) fn controller(&self) -> &Controller {
+    pub(crate) fn controller(&self) -> &RegionController {
         &self.controller
     }
 
@@ -343,7 +345,7 @@ impl Replica {
     }
 
     /// What is left to tell the others when this process ends.
-    pub(crate) fn last_words(&mut self, now: Timestamp) -> Option<Telling> {
+    pub(crate) fn last_words(&mut self, now: Timestamp) -> Option<CounterUpdate> {
         self.exchange.last_words(&self.controller.told(), now)
     }
 

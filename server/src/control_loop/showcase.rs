@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::control::{ClusterId, Controller};
+use engine::control::{ClusterId, RegionController};
 use engine::model::Timestamp;
 use tokio::time::Instant;
 
@@ -65,7 +65,7 @@ impl Showcase {
     }
 
     /// Takes the next views, and shows the fleet when there are none left to take.
-    pub(super) fn go_on(&mut self, controller: &Controller, now: Timestamp) {
+    pub(super) fn go_on(&mut self, controller: &RegionController, now: Timestamp) {
         let begun = Instant::now();
         if self.taking.is_empty() {
             self.taking = std::mem::take(&mut self.changed).into_iter().collect();

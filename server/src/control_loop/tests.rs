@@ -4,14 +4,14 @@ mod status;
 
 use std::sync::{Condvar, Mutex};
 
-use cloud::simulated::{ClockedCloud, SimulatedCloud, Weather};
+use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use engine::cluster::{ClusterSnapshot, Observation, PodRecord};
 use engine::control::{Event, Settings, Stage};
 use engine::input::PlanningInput;
 use engine::model::resources::{CPU, MEMORY, PODS};
 use engine::model::{PodShape, Resources};
 use engine::plan::{Plan, PlanReport};
-use engine::schedule::Memo;
+use engine::schedule::CompileCache;
 
 use super::*;
 use crate::rehearsal::setup::any_pool;
@@ -55,7 +55,7 @@ impl Door {
 }
 
 /// The planner of servers; before it plans greedy pods it waits at the door.
-fn plan_behind(door: &Door, input: &PlanningInput, memo: &mut Memo) -> Result<(Plan, PlanReport), String> {
+fn plan_behind(door: &Door, input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
         door.pass();
     }
@@ -87,12 +87,12 @@ impl World {
         let heartbeat = Arc::<Heartbeat>::default();
         let settings = Settings { batch_idle_ms: 1, policy: serve::policy(), ..Settings::default() };
         let control = ControlLoop {
-            controller: Controller::new(settings),
+            controller: RegionController::new(settings),
             planner,
             place,
             sessions,
             store: store.clone(),
-            cloud: Arc::new(ClockedCloud::new(SimulatedCloud::new(Weather::default(), None), clock::now)),
+            cloud: Arc::new(ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now)),
             lease: LeaseConfig { owner: "me".to_owned(), duration: Duration::from_secs(9) },
             region: Scope::Region { account: "1".to_owned(), region: "here".to_owned() },
             publisher,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, Owner, instance_id,
 };
-use engine::control::offerings::Refusal;
+use engine::control::offerings::UnavailableOffering;
 use engine::control::rails::quarantine::Extent;
 use engine::control::rails::recall::RECALLED_MS;
 use engine::control::{DecidedLaunch, Decision, Inspection, LaunchFailure, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;
 
-use super::exchange::Telling;
+use super::exchange::CounterUpdate;
 use super::fence::Fence;
 use super::keeper::{Renewer, Roster};
 use super::replica::{Call, Input};
@@ -86,7 +86,7 @@ impl<C: CloudProvider + 'static> Hands<C> {
                 }
                 Input::Told
             }
-            Call::Exchange { life, telling, within } => {
+            Call::CounterSync { life, telling, within } => {
                 let taken = match telling {
                     Some(telling) if self.tell(life, &telling).await => Some(telling),
                     _ => None,
@@ -154,7 +154,7 @@ impl<C: CloudProvider + 'static> Hands<C> {
     }
 
     /// Whether the store took what this process tells the others.
-    pub(crate) async fn tell(&self, life: u64, telling: &Telling) -> bool {
+    pub(crate) async fn tell(&self, life: u64, telling: &CounterUpdate) -> bool {
         let told = self.store.tell_shares(&self.process(life), telling.machines, &telling.rows).await;
         if let Err(error) = &told {
             warn!(%error, "other replicas are not told what came and went here; telling it again");
@@ -389,7 +389,7 @@ async fn cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
     })
 }
 
-fn offering(refusal: &Refusal) -> OfferingEntry {
+fn offering(refusal: &UnavailableOffering) -> OfferingEntry {
     OfferingEntry {
         instance_type: refusal.instance_type.to_string(),
         zone: refusal.zone.to_string(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent::Target;
-use cloud::simulated::Dice;
+use cloud::simulated::SeededRng;
 use engine::cluster::PodPhase;
 use engine::model::resources::{CPU, MEMORY, PODS};
 use engine::model::{Labels, PodShape, Resources, Text};
@@ -40,7 +40,7 @@ pub(super) struct Clusters {
 struct Cluster {
     name: String,
     api: Arc<SimulatedApi>,
-    dice: Dice,
+    dice: SeededRng,
     changes: AtomicU64,
     rests: AtomicBool,
 }
@@ -55,7 +55,7 @@ impl Clusters {
             let cluster = Arc::new(Cluster {
                 api: Arc::new(SimulatedApi::new(&name, SimulatedCluster::new(settings(seed)), manifests())),
                 name,
-                dice: Dice::new(seed).child("load"),
+                dice: SeededRng::new(seed).child("load"),
                 changes: AtomicU64::new(0),
                 rests: AtomicBool::new(false),
             });

@@ -93,12 +93,12 @@ fn list(names: &[String], count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloud::simulated::Weather;
+    use cloud::simulated::FaultProfile;
 
     use super::*;
 
     fn cloud() -> SimulatedCloud {
-        SimulatedCloud::new(Weather::default(), None)
+        SimulatedCloud::new(FaultProfile::default(), None)
     }
 
     fn one(books: Books) -> BTreeMap<String, Books> {

@@ -3,7 +3,7 @@
 use engine::cluster::PodKey;
 use engine::control::machine::Stage;
 use engine::control::rails::view::WaitingRemoval;
-use engine::control::rails::{Mode, RailsView};
+use engine::control::rails::{GuardrailsView, Mode};
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind, UnplacedPod};
 use engine::model::Text;
@@ -54,9 +54,9 @@ fn held_because(cluster: &ClusterView) -> String {
     }
 }
 
-fn rails(rails: &RailsView) -> v1::Rails {
+fn rails(rails: &GuardrailsView) -> v1::Guardrails {
     let (reason, since) = rails.quarantine.clone().unwrap_or_default();
-    v1::Rails {
+    v1::Guardrails {
         shadow: rails.mode == Mode::Shadow,
         quarantined_because: reason.to_string(),
         quarantined_since_ms: since.0,
@@ -114,11 +114,11 @@ fn node_view(machine: &MachineView) -> v1::NodeView {
 
 fn stage(stage: Stage) -> v1::NodeStage {
     match stage {
-        Stage::Deciding | Stage::Creating | Stage::Launching => v1::NodeStage::Launching,
-        Stage::Joining => v1::NodeStage::Booting,
+        Stage::Planned | Stage::Creating | Stage::Launching => v1::NodeStage::Launching,
+        Stage::Launched => v1::NodeStage::Booting,
         Stage::Registered => v1::NodeStage::Registered,
-        Stage::InService => v1::NodeStage::Ready,
-        Stage::Draining | Stage::Terminating | Stage::Finalising => v1::NodeStage::Deleting,
+        Stage::Initialized => v1::NodeStage::Ready,
+        Stage::Draining | Stage::Terminating | Stage::Deleting => v1::NodeStage::Deleting,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::control::Event;
-use engine::control::offerings::Refusal;
+use engine::control::offerings::UnavailableOffering;
 use engine::control::rails::Freeze;
 use engine::model::{CapacityType, Text, Timestamp};
 use tokio::sync::mpsc;
@@ -56,7 +56,7 @@ impl Topic {
         match self {
             Self::Freezes => Ok(vec![read_freezes(store).await?]),
             Self::Offerings { region } => {
-                let refusals: Vec<Refusal> =
+                let refusals: Vec<UnavailableOffering> =
                     store.recall_offerings(region).await?.into_iter().filter_map(refusal).collect();
                 let event = Event::OfferingsRefused { refusals };
                 Ok(vec![SessionEvent::Happened(event)])
@@ -154,9 +154,9 @@ fn freeze(row: Row) -> Freeze {
 }
 
 /// `None` for what another release wrote and this one cannot buy.
-fn refusal(entry: OfferingEntry) -> Option<Refusal> {
+fn refusal(entry: OfferingEntry) -> Option<UnavailableOffering> {
     let paid = [CapacityType::Spot, CapacityType::OnDemand, CapacityType::Reserved];
-    Some(Refusal {
+    Some(UnavailableOffering {
         instance_type: Text::from(entry.instance_type),
         zone: Text::from(entry.zone),
         capacity_type: paid.into_iter().find(|kind| kind.as_str() == entry.capacity_type)?,

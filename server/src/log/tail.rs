@@ -1,6 +1,6 @@
 //! Where a cluster's log goes on: the segment, the last event, and the marks of its records.
 
-use engine::control::{Basis, Decision};
+use engine::control::{Decision, DecisionInput};
 use engine::input::Policy;
 use engine::model::Timestamp;
 use engine::model::offering::SharedCatalogue;
@@ -80,7 +80,7 @@ impl Tail {
         mut self,
         epoch: u64,
         decision: &Decision,
-        basis: &Basis,
+        basis: &DecisionInput,
         shelf: &Shelf,
     ) -> Result<Next, Ambiguous> {
         let catalogues: Vec<&SharedCatalogue> = basis.input.pools.iter().map(|pool| &pool.catalogue).collect();

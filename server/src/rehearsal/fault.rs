@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cloud::simulated::Dice;
+use cloud::simulated::SeededRng;
 
 /// Faults that are shorter are not made shorter still.
 const SMALLEST_MS: i64 = 2_000;
@@ -226,7 +226,7 @@ pub(crate) type Counts = BTreeMap<&'static str, u64>;
 /// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
 /// is lost with it.
 pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
-    let dice = Dice::new(seed).child("faults");
+    let dice = SeededRng::new(seed).child("faults");
     let count = dice.child("count").between((6, 18)).unsigned_abs();
     let mut faults: Vec<Timed> = (0..count)
         .map(|number| {
@@ -239,7 +239,7 @@ pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i6
     faults
 }
 
-fn draw(die: Dice, processes: usize, clusters: usize) -> Fault {
+fn draw(die: SeededRng, processes: usize, clusters: usize) -> Fault {
     let pick = |name: &str, of: usize| usize::try_from(die.child(name).value() % of.max(1) as u64).unwrap_or(0);
     let (process, cluster) = (pick("process", processes), pick("cluster", clusters));
     let within = |name: &str, from: i64, to: i64| die.child(name).between((from, to));

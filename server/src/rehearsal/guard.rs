@@ -12,7 +12,7 @@ pub(crate) enum Guard {
     /// A successor takes up the launches that its predecessor left.
     Adoption,
     /// Machines without a NodeClaim are collected.
-    Collection,
+    GarbageCollection,
     /// A listing that broke off is no listing.
     Lists,
     /// The cloud is asked by id about machines that a listing lacks, and one that lacks most of them is not believed.

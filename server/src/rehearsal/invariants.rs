@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use cloud::provider::InstanceState;
-use cloud::simulated::BookEntry;
+use cloud::simulated::LedgerEntry;
 use engine::cluster::{ClaimRecord, PodPhase};
 use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp};
@@ -265,7 +265,7 @@ impl Rehearsal {
     /// capacity of active nodes), so that a machine which the cloud takes back may be replaced at once.
     fn over_limit(&self, site: &Site) -> Vec<Violation> {
         let cloud = self.stage.outside.cloud();
-        let stays = |entry: &&BookEntry| entry.interrupted.is_none() && is_up(&cloud, entry);
+        let stays = |entry: &&LedgerEntry| entry.interrupted.is_none() && is_up(&cloud, entry);
         let staying: BTreeSet<&Text> =
             cloud.book().alive().filter(stays).map(|entry| &entry.instance.provider_id).collect();
         let mut over = Vec::new();
@@ -427,7 +427,7 @@ impl Rehearsal {
     }
 }
 
-fn is_up(cloud: &cloud::simulated::SimulatedCloud, entry: &BookEntry) -> bool {
+fn is_up(cloud: &cloud::simulated::SimulatedCloud, entry: &LedgerEntry) -> bool {
     cloud
         .describe(&entry.instance.id)
         .is_ok_and(|known| matches!(known.state, InstanceState::Pending | InstanceState::Running))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud::provider::{CloudError, Instance};
-use cloud::simulated::{Dice, Shortage, SimulatedCloud};
+use cloud::simulated::{CapacityShortage, SeededRng, SimulatedCloud};
 use engine::control::ClusterId;
 use engine::model::{Text, Timestamp};
 use futures::future::FutureExt;
@@ -131,7 +131,7 @@ pub(super) struct Outside {
     books: Mutex<Books>,
     /// What the listing showed a while ago, latest last.
     pub(super) shown: Mutex<Vec<(Timestamp, Vec<Instance>)>>,
-    dice: Dice,
+    dice: SeededRng,
     asked: AtomicU64,
 }
 
@@ -147,7 +147,7 @@ impl Outside {
             troubles: Mutex::default(),
             books: Mutex::default(),
             shown: Mutex::default(),
-            dice: Dice::new(seed).child("outside"),
+            dice: SeededRng::new(seed).child("outside"),
             asked: AtomicU64::new(0),
         }
     }
@@ -175,7 +175,7 @@ impl Outside {
     }
 
     /// A die of its own for each question.
-    pub(super) fn die(&self) -> Dice {
+    pub(super) fn die(&self) -> SeededRng {
         self.dice.child_number(self.asked.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -242,7 +242,7 @@ impl Outside {
         let zone = zone.and_then(|zone| ZONES.get(zone)).map(|zone| Text::from(*zone));
         let mut cloud = self.cloud();
         cloud.weather_mut().no_capacity = none;
-        let shortage = |zone| Shortage { zone: Some(zone), ..Shortage::default() };
+        let shortage = |zone| CapacityShortage { zone: Some(zone), ..CapacityShortage::default() };
         cloud.weather_mut().shortages = zone.map(shortage).into_iter().collect();
     }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use engine::control::rails::settings::BrakeRule;
+use engine::control::rails::settings::CircuitBreakerRule;
 use engine::control::{
-    self, ClusterId, Controller, Decision, DecisionKind, Event, LaunchFailure, PlanRequest, PlanWorker, Planner,
+    self, ClusterId, Decision, DecisionKind, Event, LaunchFailure, PlanRequest, PlanWorker, Planner, RegionController,
 };
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Outcome};
@@ -161,7 +161,7 @@ pub(super) struct Server {
     /// Launches that are under way, and where.
     launching: BTreeMap<CommandId, ClusterId>,
     /// When its failures stop removals.
-    brake: BrakeRule,
+    brake: CircuitBreakerRule,
     /// It does not hear of freezes.
     deaf: bool,
     /// It stood still until then.
@@ -186,7 +186,7 @@ impl Server {
         let lease = LeaseConfig { owner: port::owner(me.process), duration };
         Self {
             me,
-            replica: Replica::new(Controller::new(settings), identity, region()).admitting(AT_ONCE),
+            replica: Replica::new(RegionController::new(settings), identity, region()).admitting(AT_ONCE),
             sessions: BTreeMap::new(),
             wires: BTreeMap::new(),
             hands: {
@@ -405,7 +405,7 @@ impl Server {
         counts: impl Fn(&LaunchEnd) -> bool,
         now: Timestamp,
     ) -> bool {
-        let BrakeRule { window_ms, least, .. } = self.brake;
+        let CircuitBreakerRule { window_ms, least, .. } = self.brake;
         let within = |outcome: &LaunchEnd, within_ms: i64| now.millis_since(outcome.at) < within_ms;
         let failed = outcomes.iter().filter(|one| one.failed && within(one, window_ms / 2) && known(one)).count();
         let went_well =
@@ -452,7 +452,7 @@ impl Server {
                 self.note(decision, stage);
             }
         }
-        if matches!(call, Call::Exchange { .. }) {
+        if matches!(call, Call::CounterSync { .. }) {
             self.exchanged = stage.now();
         }
         let limit = call.limit();

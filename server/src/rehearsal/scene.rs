@@ -1,7 +1,7 @@
 //! Runs in which a guard is needed. Most guards are, in any run with enough faults; some only when something odd happens, or
 //! when little else does.
 
-use engine::control::rails::settings::{Bound, CapRule, QuarantineRule};
+use engine::control::rails::settings::{Bound, QuarantineRule, RateLimitRule};
 use engine::model::resources::{CPU, NODES};
 use engine::model::{MicroUsd, Resources};
 
@@ -56,7 +56,7 @@ impl Setup {
                 let after_steps = u32::try_from(seed).unwrap_or(0);
                 small(vec![at(20_000, Fault::Kill { process: 0, after_steps, away_ms: 3_000 })])
             }
-            Guard::Collection => {
+            Guard::GarbageCollection => {
                 let setup = small(vec![at(7 * MINUTE, Fault::ClaimRemoved { cluster: 0 })]);
                 // In a short run the machine is left at the end, in a long one it has run for too long before.
                 if seed.is_multiple_of(2) { Self { rest_within_ms: 10 * MINUTE, ..setup } } else { setup }
@@ -122,7 +122,7 @@ impl Setup {
     /// The run, with bounds on how many machines come and go that are small enough to be felt.
     fn capped(mut self, off: Option<Guard>) -> Self {
         let bound = |machines| Bound { machines, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
-        let rule = |machines| CapRule { window_ms: CAP_WINDOW_MS, cluster: bound(machines), fleet: bound(0) };
+        let rule = |machines| RateLimitRule { window_ms: CAP_WINDOW_MS, cluster: bound(machines), fleet: bound(0) };
         let kept = off != Some(Guard::Caps);
         let rails = &mut self.blueprint.settings.rails;
         rails.launches = rule(if kept { CAPS.launches } else { 0 });

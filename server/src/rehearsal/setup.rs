@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cloud::simulated::{Dice, SimulatedCloud, Weather};
-use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife, PoolMeta, PoolRecord};
+use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
+use engine::cluster::{Budget, BudgetLimit, DaemonRecord, DisruptionPolicy, PoolMeta, PoolRecord};
 use engine::control::{Planner, Settings};
 use engine::input::PlanningInput;
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
@@ -14,7 +14,7 @@ use engine::model::{
     Requirements, Resources, Text,
 };
 use engine::plan::{Plan, PlanReport};
-use engine::schedule::Memo;
+use engine::schedule::CompileCache;
 use simulator::SimulatedCluster;
 use simulator::cluster::{ClusterSettings, Workload};
 use simulator::script;
@@ -132,7 +132,7 @@ impl Setup {
 
 /// Processes and clusters of a seed.
 fn sizes(seed: u64) -> (usize, usize) {
-    let die = Dice::new(seed).child("sizes");
+    let die = SeededRng::new(seed).child("sizes");
     let one = |name: &str, from: i64, to: i64| usize::try_from(die.child(name).between((from, to))).unwrap_or(1);
     (one("processes", 1, 3), one("clusters", 1, 2))
 }
@@ -141,14 +141,14 @@ fn settings(seed: u64, off: Option<Guard>) -> ClusterSettings {
     ClusterSettings { seed, evicts_by_force: off == Some(Guard::PodBudgets), ..ClusterSettings::default() }
 }
 
-fn weather(seed: u64, off: Option<Guard>) -> Weather {
-    Weather {
+fn weather(seed: u64, off: Option<Guard>) -> FaultProfile {
+    FaultProfile {
         seed,
         ignore_tokens: off == Some(Guard::Tokens),
         shortage_percent: 10,
         interrupted_percent: 5,
         interrupted_after_ms: (MINUTE, BUSY_MS),
-        ..Weather::default()
+        ..FaultProfile::default()
     }
 }
 
@@ -173,7 +173,7 @@ fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
             settings.rails.quarantine.hold_percent = 100;
             settings.rails.quarantine.second_witness = false;
         }
-        Some(Guard::Collection) => settings.collect.after_ms = None,
+        Some(Guard::GarbageCollection) => settings.collect.after_ms = None,
         // Half a listing costs nothing as long as somebody asks about what it lacks.
         Some(Guard::Lists) => {
             settings.collect.believe_partial = true;
@@ -198,13 +198,13 @@ fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
 }
 
 /// A planner that plans nothing.
-fn idle(_: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+fn idle(_: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     Ok(Default::default())
 }
 
 /// Replicas over time: bursts, then little is left.
 fn beats(seed: u64) -> Vec<(i64, Workload, usize)> {
-    let dice = Dice::new(seed).child("beats");
+    let dice = SeededRng::new(seed).child("beats");
     let count = |name: &str, from: i64, to: i64| usize::try_from(dice.child(name).between((from, to))).unwrap_or(1);
     let moment = |name: &str, from: i64, to: i64| dice.child(name).between((from * MINUTE, to * MINUTE));
     let web = script::workload("web", 250, GIB / 2, None);
@@ -246,7 +246,8 @@ fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
         catalogue: SharedCatalogue::clone(catalogue),
         rules: OptInRules::default(),
     };
-    let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: vec![budget()], ..PoolLife::default() };
+    let life =
+        DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: vec![budget()], ..DisruptionPolicy::default() };
     PoolRecord { pool, life, revision: Text::from("1"), meta: PoolMeta::default() }
 }
 

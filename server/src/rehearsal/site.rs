@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use agent::link::{Link, Output, Speaker};
 use agent::{Done, Seen};
 use cloud::provider::InstanceState;
-use cloud::simulated::BookEntry;
+use cloud::simulated::LedgerEntry;
 use engine::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord, PoolRecord};
 use engine::control::{ClusterId, Instruction};
 use engine::model::{Text, Timestamp};
@@ -470,7 +470,7 @@ impl Site {
             }
             Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {
                 let claim = Text::from(delete.node_claim.as_str());
-                let up = |_: &BookEntry, state| matches!(state, InstanceState::Pending | InstanceState::Running);
+                let up = |_: &LedgerEntry, state| matches!(state, InstanceState::Pending | InstanceState::Running);
                 if self.cluster.claims().any(|known| known.name == claim) && self.has_machine(&claim, stage, up) {
                     if self.cluster.running_for(&claim).next().is_some() {
                         self.book.removed_in_use.insert(claim.clone());
@@ -495,9 +495,9 @@ impl Site {
     }
 
     /// Whether the cloud has a machine for `claim` that is not gone and of which `is` holds.
-    fn has_machine(&self, claim: &Text, stage: &Stage, is: impl Fn(&BookEntry, InstanceState) -> bool) -> bool {
+    fn has_machine(&self, claim: &Text, stage: &Stage, is: impl Fn(&LedgerEntry, InstanceState) -> bool) -> bool {
         let cloud = stage.outside.cloud();
-        let mine = |entry: &&BookEntry| entry.instance.cluster == self.name && entry.instance.claim == *claim;
+        let mine = |entry: &&LedgerEntry| entry.instance.cluster == self.name && entry.instance.claim == *claim;
         cloud
             .book()
             .alive()

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::simulated::Dice;
+use cloud::simulated::SeededRng;
 use engine::control::ClusterId;
 use engine::model::Timestamp;
 use fleetwright_proto::v1;
@@ -145,7 +145,7 @@ pub(super) struct Stage {
     agenda: BTreeMap<(Timestamp, u64), Happening>,
     number: u64,
     wires: Vec<Wire>,
-    dice: Dice,
+    dice: SeededRng,
     /// Faults that took place.
     pub(super) faults: Counts,
     /// What happens is told on standard error.
@@ -154,7 +154,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(seed: u64, outside: Arc<Outside>, trace: bool) -> Self {
-        let dice = Dice::new(seed).child("stage");
+        let dice = SeededRng::new(seed).child("stage");
         Self { outside, agenda: BTreeMap::new(), number: 0, wires: Vec::new(), dice, faults: Counts::new(), trace }
     }
 
@@ -188,7 +188,7 @@ impl Stage {
     }
 
     /// A die of its own for each question.
-    pub(super) fn die(&mut self) -> Dice {
+    pub(super) fn die(&mut self) -> SeededRng {
         self.number += 1;
         self.dice.child_number(self.number)
     }

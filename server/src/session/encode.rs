@@ -3,7 +3,7 @@
 mod status;
 
 use engine::cluster::LaunchedFacts;
-use engine::control::{ClaimOrder, Instruction, InstructionId, PodHint};
+use engine::control::{ClaimOrder, Instruction, InstructionId, PodNomination};
 use engine::model::labels::NODEPOOL;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
@@ -110,8 +110,8 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
     }
 }
 
-fn hints(pods: &[PodHint]) -> Vec<v1::PodHint> {
-    let hint = |hint: &PodHint| v1::PodHint {
+fn hints(pods: &[PodNomination]) -> Vec<v1::PodNomination> {
+    let hint = |hint: &PodNomination| v1::PodNomination {
         namespace: hint.pod.namespace.to_string(),
         name: hint.pod.name.to_string(),
         uid: hint.uid.to_string(),

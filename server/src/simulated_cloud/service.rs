@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud::provider::{CloudError, Instance, Owner};
-use cloud::simulated::{Bucket, ClockedCloud, Dice};
+use cloud::simulated::{Bucket, ClockedCloud, SeededRng};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::simulated_cloud_service_server::SimulatedCloudService;
 use futures::{Stream, StreamExt};
@@ -31,7 +31,7 @@ pub(super) struct Service {
 struct Shared {
     cloud: ClockedCloud,
     latency: Mutex<(Latency, u64)>,
-    dice: Dice,
+    dice: SeededRng,
     log: Mutex<Log>,
     moves: broadcast::Sender<v1::LaunchCall>,
 }
@@ -39,7 +39,7 @@ struct Shared {
 impl Service {
     pub(super) fn new(cloud: ClockedCloud, latency: Latency, seed: u64) -> Self {
         let (moves, _) = broadcast::channel(MOVES_BEHIND);
-        let dice = Dice::new(seed).child("latency");
+        let dice = SeededRng::new(seed).child("latency");
         let shared = Shared { cloud, latency: Mutex::new((latency, 0)), dice, log: Mutex::default(), moves };
         Self { shared: Arc::new(shared) }
     }
@@ -119,7 +119,7 @@ impl Shared {
         self.let_time_pass();
         let cloud = self.cloud.cloud();
         let book = cloud.book();
-        let sale = |entry: &cloud::simulated::BookEntry| v1::Sale {
+        let sale = |entry: &cloud::simulated::LedgerEntry| v1::Sale {
             instance: Some(wire::instance(cloud.describe(&entry.instance.id).unwrap_or(&entry.instance))),
             token: entry.token.to_string(),
             ended_ms: entry.ended.map(|ended| ended.0),

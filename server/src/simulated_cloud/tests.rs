@@ -1,5 +1,5 @@
 use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest, Override, Owner};
-use cloud::simulated::Weather;
+use cloud::simulated::FaultProfile;
 use engine::model::{CapacityType, Text};
 use fleetwright_proto::simulation::v1;
 use tokio::sync::oneshot;
@@ -13,7 +13,7 @@ async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (end, ended) = oneshot::channel();
-    let weather = Weather { boot_ms: (0, 0), shutdown_ms: 0, ..Weather::default() };
+    let weather = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
     let cloud = clouds::simulated(weather, "us-east-1", None).unwrap();
     tokio::spawn(serve(listener, cloud, latency, 1, async {
         let _ended = ended.await;

@@ -22,7 +22,7 @@ use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::replicas::ReplicaRow;
-use super::shares::{Elsewhere, ShareRow};
+use super::shares::{CounterRow, RemoteCounters};
 use super::undertaking::{
     DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
 };
@@ -319,12 +319,12 @@ impl Store for MemoryStore {
         done(Ok(tables.confirmations.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
     }
 
-    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> Answer<'a, ()> {
         self.tables().tell_shares(process, machines, rows, self.now());
         done(Ok(()))
     }
 
-    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, RemoteCounters> {
         done(Ok(self.tables().shares_elsewhere(process, milliseconds(within), self.now())))
     }
 

@@ -39,7 +39,7 @@ use super::listing::{KeptListing, ListedMachine};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
 use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::replicas::ReplicaRow;
-use super::shares::{Elsewhere, ShareRow};
+use super::shares::{CounterRow, RemoteCounters};
 use super::undertaking::{DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement};
 use super::{Answer, Archive, Store, StoreError};
 use retry::repeated;
@@ -324,11 +324,11 @@ impl Store for PostgresStore {
         repeated(move || self.read_confirmations())
     }
 
-    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> Answer<'a, ()> {
         repeated(move || self.write_shares(process, machines, rows))
     }
 
-    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, RemoteCounters> {
         repeated(move || self.read_shares(process, within))
     }
 

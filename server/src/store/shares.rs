@@ -28,7 +28,7 @@ pub struct Seen {
 
 /// What one process saw in a part of time, whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShareRow {
+pub struct CounterRow {
     /// The number of the part, unique for its process.
     pub part: i64,
     /// How long ago the part ended; 0 while it is running.
@@ -39,7 +39,7 @@ pub struct ShareRow {
 
 /// What all processes but one saw.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Elsewhere {
+pub struct RemoteCounters {
     /// Machines that nobody has decided to remove, in the clusters of the processes that have told lately.
     pub machines: i64,
     /// How long ago, at least, and what was seen then; a part of time each, oldest first.

@@ -1,6 +1,6 @@
 //! The fleet as the page reads it.
 
-use engine::control::rails::RailsView;
+use engine::control::rails::GuardrailsView;
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind};
 use engine::model::MicroUsd;
@@ -32,7 +32,7 @@ struct Cluster<'v> {
     usd_per_hour: String,
     sold_out: usize,
     refused: Option<&'v str>,
-    rails: Rails<'v>,
+    rails: Guardrails<'v>,
     /// Other autoscalers at work.
     autoscalers: Vec<&'v str>,
     /// What of the cluster cannot be read or seen, in sentences.
@@ -64,7 +64,7 @@ struct LeftPool<'v> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Rails<'v> {
+struct Guardrails<'v> {
     mode: &'static str,
     quarantine: Option<&'v str>,
     freezes: Vec<&'v str>,
@@ -153,8 +153,8 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> Cluster<'_> {
     }
 }
 
-fn rails(rails: &RailsView) -> Rails<'_> {
-    Rails {
+fn rails(rails: &GuardrailsView) -> Guardrails<'_> {
+    Guardrails {
         mode: rails.mode.as_str(),
         quarantine: rails.quarantine.as_ref().map(|(reason, _)| &**reason),
         freezes: rails.freezes.iter().map(|freeze| &**freeze).collect(),

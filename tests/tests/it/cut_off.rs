@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use e2e::Program;
 
-use crate::hostile::{Dice, start};
+use crate::hostile::{SeededRng, start};
 use crate::{PATIENCE, PROGRAM};
 
 /// Times that it is repeated.
@@ -52,7 +52,7 @@ fn record(server: &str) -> Vec<u8> {
 
 /// Sends the first bytes; then nothing more, or the rest with a few bytes changed.
 fn repeat(server: &str, recorded: &[u8], seed: u64) {
-    let mut dice = Dice(seed);
+    let mut dice = SeededRng(seed);
     let mut at = |most: usize| usize::try_from(dice.roll(most as u64)).unwrap_or(0);
     // Every fourth time in the middle of the first message, where HTTP/2 has just begun.
     let cut = if seed.is_multiple_of(4) { at(600) } else { at(recorded.len()) };

@@ -21,9 +21,9 @@ use crate::{PATIENCE, PROGRAM};
 const CONVERSATIONS: u64 = 60;
 
 /// Numbers that follow from a seed (SplitMix64).
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct SeededRng(pub(super) u64);
 
-impl Dice {
+impl SeededRng {
     pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -39,7 +39,7 @@ impl Dice {
 }
 
 /// One message that no agent would send at that place.
-fn nonsense(dice: &mut Dice, cluster: &str) -> v1::ConnectRequest {
+fn nonsense(dice: &mut SeededRng, cluster: &str) -> v1::ConnectRequest {
     let message = match dice.roll(9) {
         0 => Message::Hello(hello(cluster)),
         1 => {
@@ -71,9 +71,9 @@ fn hello(cluster: &str) -> v1::Hello {
 }
 
 /// Objects that refer to nothing, definitions that are none, and much of it.
-fn changes(dice: &mut Dice) -> Vec<v1::Change> {
+fn changes(dice: &mut SeededRng) -> Vec<v1::Change> {
     let count = [1, 3, 2_000][usize::try_from(dice.roll(3)).unwrap_or(0)];
-    let change = |dice: &mut Dice| match dice.roll(4) {
+    let change = |dice: &mut SeededRng| match dice.roll(4) {
         0 => Change::DefineShape(v1::Definition { hash: dice.bytes(40), content: dice.bytes(200) }),
         1 => Change::DefineLabelSet(v1::Definition { hash: vec![1; 16], content: dice.bytes(50) }),
         2 => Change::Pod(v1::PodRecord { name: "p".repeat(5_000), shape: dice.bytes(20), ..v1::PodRecord::default() }),
@@ -85,7 +85,7 @@ fn changes(dice: &mut Dice) -> Vec<v1::Change> {
 /// Says what follows from the seed and listens until the server has had enough. What the stream ended with, once it was
 /// welcome.
 async fn converse(address: &str, seed: u64) -> Option<Status> {
-    let mut dice = Dice(seed);
+    let mut dice = SeededRng(seed);
     // Clusters of their own: the next to connect under one name would end the conversation before it.
     let cluster = if dice.roll(8) == 0 { "x".repeat(300) } else { format!("stranger-{seed}") };
     let (say, said) = tokio::sync::mpsc::channel(64);
@@ -145,7 +145,7 @@ fn request(message: Message) -> v1::ConnectRequest {
 
 /// No gRPC at all: bytes that break the transport.
 fn shout(address: &str, seed: u64) {
-    let mut dice = Dice(seed);
+    let mut dice = SeededRng(seed);
     if let Ok(mut stream) = TcpStream::connect(address.trim_start_matches("http://")) {
         let mut bytes = if dice.roll(2) == 0 { b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec() } else { Vec::new() };
         bytes.extend(dice.bytes(5_000));

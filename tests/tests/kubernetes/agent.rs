@@ -286,7 +286,7 @@ async fn registered(hands: &Hands) -> anyhow::Result<usize> {
         Ok(if pods.len() == 2 { Seen::Done(pods) } else { Seen::NotYet(format!("{} pods", pods.len())) })
     };
     let pods = until("two pods", PATIENCE, look).await?;
-    let hint = |pod: &k8s_openapi::api::core::v1::Pod| v1::PodHint {
+    let hint = |pod: &k8s_openapi::api::core::v1::Pod| v1::PodNomination {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),

@@ -19,7 +19,7 @@ const SEED: u64 = 42;
 /// Karpenter's diverse pods: five equal groups of plain pods, spread over zones and hosts, zone affinity and host
 /// anti-affinity; what does not divide by five is plain.
 pub fn diverse(shop: Shop, count: usize) -> Workload {
-    let mut dice = Dice(SEED);
+    let mut dice = SeededRng(SEED);
     let rules = [Rule::ZoneSpread, Rule::HostSpread, Rule::ZoneAffinity, Rule::HostExclusion];
     let group = count / 5;
     let recipes = (0..count).map(|at| {
@@ -31,13 +31,13 @@ pub fn diverse(shop: Shop, count: usize) -> Workload {
 
 /// The plain pods of the same benchmark.
 pub fn plain(count: usize) -> Workload {
-    let mut dice = Dice(SEED);
+    let mut dice = SeededRng(SEED);
     Workload::of_pods(shop::generated(), (0..count).map(|_| recipe(&mut dice, Rule::Plain)))
 }
 
 /// Equal pods that would like a zone, and would like to be alone.
 pub fn preferences(count: usize, policy: PreferencePolicy) -> Workload {
-    let one = recipe(&mut Dice(SEED), Rule::Preferences);
+    let one = recipe(&mut SeededRng(SEED), Rule::Preferences);
     let mut workload = Workload::of_pods(shop::generated(), std::iter::repeat_n(one, count));
     workload.preferences = policy;
     workload
@@ -79,9 +79,9 @@ pub fn standing(count: usize) -> Workload {
     Workload::of_pods(shop, std::iter::repeat_n(Recipe::plain(1000, 1024), count))
 }
 
-fn recipe(dice: &mut Dice, rule: Rule) -> Recipe {
+fn recipe(dice: &mut SeededRng, rule: Rule) -> Recipe {
     let (cpu, memory) = (dice.pick(&CPU), dice.pick(&MEMORY));
-    let lettered = |dice: &mut Dice, key: &str| Some((key.to_owned(), dice.pick(&LETTERS).to_owned()));
+    let lettered = |dice: &mut SeededRng, key: &str| Some((key.to_owned(), dice.pick(&LETTERS).to_owned()));
     let (label, selects) = match rule {
         Rule::Plain => (lettered(dice, "my-label"), None),
         Rule::ZoneSpread | Rule::HostSpread => (lettered(dice, "my-label"), lettered(dice, "my-label")),
@@ -98,9 +98,9 @@ fn recipe(dice: &mut Dice, rule: Rule) -> Recipe {
 }
 
 /// SplitMix64.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

@@ -7,7 +7,7 @@ use engine::bound::lower_bound;
 use engine::check::check;
 use engine::decide::{self, Decision};
 use engine::input::PlanningInput;
-use engine::schedule::Memo;
+use engine::schedule::CompileCache;
 use engine::{explain, schedule};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
     let input_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
     let decision = decided(&input)?;
     let whole = timed(runs, || decided(&input))?;
-    let mut memo = Memo::default();
+    let mut memo = CompileCache::default();
     drop(recalled(&input, &mut memo)?);
     let again = timed(runs, || recalled(&input, &mut memo))?;
     let peak_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
@@ -101,10 +101,10 @@ fn timed(runs: u32, mut decide: impl FnMut() -> Result<Decision>) -> Result<Vec<
 }
 
 fn decided(input: &PlanningInput) -> Result<Decision> {
-    recalled(input, &mut Memo::default())
+    recalled(input, &mut CompileCache::default())
 }
 
-fn recalled(input: &PlanningInput, memo: &mut Memo) -> Result<Decision> {
+fn recalled(input: &PlanningInput, memo: &mut CompileCache) -> Result<Decision> {
     match decide::plan_with(input, memo) {
         Ok(decision) => Ok(decision),
         Err(violations) => bail!("the plan failed its own check: {}", violations[0]),

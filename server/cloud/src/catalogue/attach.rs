@@ -4,7 +4,7 @@
 //! what is left of them when the root volume and the network interfaces are attached. The figure by type is published for
 //! running machines; this rule stays at or below it, so that a plan never counts on a slot that is not there.
 
-use super::figures::{Figures, Hypervisor, category_and_generation, family_and_size};
+use super::figures::{Hypervisor, InstanceTypeInfo, category_and_generation, family_and_size};
 
 /// The resource that carries the limit of the EBS CSI driver.
 pub(super) const EBS_DRIVER_LIMIT: &str = "attachable-volumes-ebs.csi.aws.com";
@@ -34,7 +34,7 @@ const DEDICATED: [&str; 22] = [
 ];
 
 /// Volumes that pods may attach to a machine; at least one.
-pub(super) fn ebs_volumes(name: &str, figures: &Figures) -> i64 {
+pub(super) fn ebs_volumes(name: &str, figures: &InstanceTypeInfo) -> i64 {
     let (family, size) = family_and_size(name);
     if figures.hypervisor == Hypervisor::Xen {
         return XEN - 1;

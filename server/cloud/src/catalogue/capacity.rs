@@ -7,7 +7,7 @@ use engine::model::{Resources, Text};
 
 use super::Tally;
 use super::attach;
-use super::figures::Figures;
+use super::figures::InstanceTypeInfo;
 use super::settings::{AmiFamily, KubeletSettings, Market, NodeClassSettings};
 use super::snapshot::Machine;
 
@@ -16,7 +16,7 @@ const MIB: i64 = 1 << 20;
 const DEFAULT_MAX_PODS: i64 = 110;
 
 /// What a machine has and what pods can use of it.
-pub(super) struct Room {
+pub(super) struct Allocatable {
     pub(super) capacity: Resources,
     pub(super) allocatable: Resources,
 }
@@ -29,7 +29,7 @@ pub(super) fn room(
     market: &Market<'_>,
     settings: &NodeClassSettings,
     tally: &mut Tally,
-) -> Room {
+) -> Allocatable {
     match machine {
         Machine::Ec2(figures) => {
             let capacity = ec2_capacity(figures, market, settings);
@@ -64,7 +64,7 @@ fn reserves(kubelet: &KubeletSettings) -> bool {
 }
 
 /// What the figures say the machine has.
-pub(super) fn ec2_capacity(figures: &Figures, market: &Market<'_>, settings: &NodeClassSettings) -> Resources {
+pub(super) fn ec2_capacity(figures: &InstanceTypeInfo, market: &Market<'_>, settings: &NodeClassSettings) -> Resources {
     let mut capacity = Resources::from_iter([
         (CPU, figures.vcpu * 1000),
         (MEMORY, visible_memory(figures, market.memory_overhead_per_mille) * MIB),
@@ -99,7 +99,7 @@ pub(super) fn ec2_capacity(figures: &Figures, market: &Market<'_>, settings: &No
 }
 
 /// MiB that the guest sees: arm64 machines keep 64 MiB for firmware, all keep a share for the hypervisor, rounded up.
-fn visible_memory(figures: &Figures, overhead_per_mille: i64) -> i64 {
+fn visible_memory(figures: &InstanceTypeInfo, overhead_per_mille: i64) -> i64 {
     let memory = figures.memory_mib - if figures.arch == "arm64" { 64 } else { 0 };
     memory - (memory * overhead_per_mille + 999) / 1000
 }
@@ -111,7 +111,7 @@ fn ephemeral_storage(nvme_gb: Option<i64>, settings: &NodeClassSettings) -> i64 
     }
 }
 
-fn ec2_pods(figures: &Figures, reserved_enis: i64, settings: &NodeClassSettings) -> i64 {
+fn ec2_pods(figures: &InstanceTypeInfo, reserved_enis: i64, settings: &NodeClassSettings) -> i64 {
     let without_addresses = settings.network_interfaces.iter().filter(|i| i.efa_only && i.card == 0).count();
     let reserved = reserved_enis + i64::try_from(without_addresses).unwrap_or(0);
     let by_family = if settings.ami_family.counts_pods_by_interfaces() {
@@ -132,7 +132,7 @@ fn per_core(pods: i64, cores: i64, family: AmiFamily, kubelet: &KubeletSettings)
 
 /// The number of pods that reserved memory is computed from: neither `maxPods` nor reserved interfaces change it for families
 /// that go by interfaces.
-fn ec2_memory_pods(figures: &Figures, capacity: &Resources, settings: &NodeClassSettings) -> i64 {
+fn ec2_memory_pods(figures: &InstanceTypeInfo, capacity: &Resources, settings: &NodeClassSettings) -> i64 {
     if settings.ami_family.reserves_by_interfaces() { figures.pods_by_interfaces(0) } else { capacity.get(PODS) }
 }
 
@@ -182,7 +182,7 @@ fn reserved_cpu(millicores: i64) -> i64 {
 }
 
 /// Attach limits are no capacity of the machine; huge pages take their room from memory.
-fn split(mut capacity: Resources, overhead: &Resources) -> Room {
+fn split(mut capacity: Resources, overhead: &Resources) -> Allocatable {
     let mut allocatable = capacity.clone();
     allocatable.subtract(&overhead.iter().filter(|(name, _)| capacity.contains(name)).map(owned).collect());
     let limits: Vec<Text> = capacity
@@ -195,7 +195,7 @@ fn split(mut capacity: Resources, overhead: &Resources) -> Room {
         capacity.remove(&limit);
     }
     reserve_hugepages(&mut allocatable, &capacity);
-    Room { capacity, allocatable }
+    Allocatable { capacity, allocatable }
 }
 
 fn owned((name, amount): (&Text, i64)) -> (Text, i64) {

@@ -11,7 +11,7 @@ use engine::model::Text;
 
 use super::columns::Columns;
 use super::exchange::CatalogueError;
-use super::figures::{Accelerator, Figures, Gpu, Hypervisor};
+use super::figures::{Accelerator, Gpu, Hypervisor, InstanceTypeInfo};
 use super::labels;
 use super::snapshot::{Machine, Snapshot, TypeEntry};
 
@@ -63,8 +63,8 @@ fn read_type(line: &'static str, columns: &mut Columns) -> Option<TypeEntry> {
     Some(TypeEntry { name, labels, machine, spot, regional: Vec::new(), sales: Vec::new() })
 }
 
-fn read_figures(fields: &mut impl Iterator<Item = &'static str>) -> Option<Figures> {
-    Some(Figures {
+fn read_figures(fields: &mut impl Iterator<Item = &'static str>) -> Option<InstanceTypeInfo> {
+    Some(InstanceTypeInfo {
         arch: fields.next()?,
         cpu_manufacturer: fields.next()?,
         mhz: optional(fields.next()?)?,

@@ -1,4 +1,4 @@
-//! Figures about an EC2 instance type, as DescribeInstanceTypes and the tables beside it give them.
+//! InstanceTypeInfo about an EC2 instance type, as DescribeInstanceTypes and the tables beside it give them.
 
 /// What stands between a guest and the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Accelerator {
 
 /// One instance type in figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct InstanceTypeInfo {
     /// `amd64` or `arm64`.
     pub(super) arch: &'static str,
     pub(super) cpu_manufacturer: &'static str,
@@ -59,7 +59,7 @@ pub(super) struct Figures {
     pub(super) mbps: Option<i64>,
 }
 
-impl Figures {
+impl InstanceTypeInfo {
     /// Pods that have an address when `reserved` interfaces of the default card carry none (AWS VPC CNI).
     pub(super) fn pods_by_interfaces(&self, reserved: i64) -> i64 {
         match (self.card_enis - reserved).max(0) {

@@ -4,7 +4,7 @@ use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
 use engine::model::{Operator, Requirement, Requirements, Resources, Text};
 
 use super::columns::{Columns, Row};
-use super::figures::{Figures, Hypervisor, category_and_generation, family_and_size};
+use super::figures::{Hypervisor, InstanceTypeInfo, category_and_generation, family_and_size};
 use super::settings::AmiFamily;
 use super::snapshot::{Snapshot, TypeEntry};
 
@@ -79,7 +79,7 @@ pub(super) fn is_exotic(name: &str, capacity: &Resources) -> bool {
 }
 
 /// The labels that follow from name and figures. A figure that AWS does not give leaves its label out.
-pub(super) fn of_figures(name: &str, figures: &Figures, columns: &mut Columns) -> Row {
+pub(super) fn of_figures(name: &str, figures: &InstanceTypeInfo, columns: &mut Columns) -> Row {
     let mut row = Row::default();
     let mut set = |key: &'static str, value: &str| {
         columns.set(&mut row, key, value);
@@ -101,7 +101,7 @@ fn name_labels(name: &str, set: &mut impl FnMut(&'static str, &str)) {
     }
 }
 
-fn machine_labels(figures: &Figures, set: &mut impl FnMut(&'static str, &str)) {
+fn machine_labels(figures: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
     let hypervisor = match figures.hypervisor {
         Hypervisor::Nitro => "nitro",
         Hypervisor::Xen => "xen",
@@ -120,7 +120,7 @@ fn machine_labels(figures: &Figures, set: &mut impl FnMut(&'static str, &str)) {
     }
 }
 
-fn device_labels(figures: &Figures, set: &mut impl FnMut(&'static str, &str)) {
+fn device_labels(figures: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
     if let Some(gpu) = figures.gpu {
         set(GPU_NAME, &kebab(gpu.name));
         set(GPU_MANUFACTURER, &kebab(gpu.manufacturer));
@@ -139,7 +139,7 @@ fn kebab(text: &str) -> String {
 }
 
 /// Writes the requirements of instance types for one region and image family.
-pub(super) struct Writer<'a> {
+pub(super) struct LabelBuilder<'a> {
     snapshot: &'a Snapshot,
     region: Requirement,
     tenancy: Requirement,
@@ -147,7 +147,7 @@ pub(super) struct Writer<'a> {
     windows: bool,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> LabelBuilder<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, region: &str, family: AmiFamily) -> Self {
         let build = family.windows_build();
         Self {

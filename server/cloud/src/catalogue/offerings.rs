@@ -23,7 +23,7 @@ struct Zone {
 }
 
 /// Sells instance types of one region to one NodeClass.
-pub(super) struct Seller<'a> {
+pub(super) struct OfferingBuilder<'a> {
     market: &'a Market<'a>,
     settings: &'a NodeClassSettings,
     /// `None` when the snapshot does not know the region.
@@ -37,7 +37,7 @@ pub(super) struct Seller<'a> {
     spot_per_mille: i64,
 }
 
-impl<'a> Seller<'a> {
+impl<'a> OfferingBuilder<'a> {
     pub(super) fn new(
         snapshot: &Snapshot,
         market: &'a Market<'a>,

@@ -76,7 +76,7 @@ pub struct Overlay {
 
 /// Overlays in order of precedence, and what was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct OverlayResult {
     /// Weight descending, then later in the alphabet first.
     pub overlays: Vec<Overlay>,
     /// Sentences about overlays that are left out.
@@ -87,10 +87,10 @@ pub struct Settled {
 /// later in order is left out as a whole, for all pools. A pool is its requirements (labels of the template and
 /// `karpenter.sh/nodepool` included) and its catalogue.
 #[must_use]
-pub fn settle_overlays(pools: &[(&Requirements, &Catalogue)], overlays: &[Overlay]) -> Settled {
+pub fn settle_overlays(pools: &[(&Requirements, &Catalogue)], overlays: &[Overlay]) -> OverlayResult {
     let mut ordered: Vec<&Overlay> = overlays.iter().collect();
     ordered.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name)));
-    let mut settled = Settled { overlays: Vec::new(), notes: Vec::new() };
+    let mut settled = OverlayResult { overlays: Vec::new(), notes: Vec::new() };
     for overlay in ordered {
         let rivals = settled.overlays.iter().filter(|other| other.weight == overlay.weight);
         match rivals.into_iter().find_map(|rival| conflict(pools, rival, overlay).map(|what| (rival, what))) {
@@ -213,7 +213,7 @@ fn suits_price(overlay: &Overlay, offering: &Offering) -> bool {
 /// Prices for types that have none: those of overlays that name nothing but instance types. The first in order of precedence
 /// wins. For [`Market::preview_prices`](super::Market).
 #[must_use]
-pub fn preview_prices(settled: &Settled) -> BTreeMap<Text, MicroUsd> {
+pub fn preview_prices(settled: &OverlayResult) -> BTreeMap<Text, MicroUsd> {
     let mut prices = BTreeMap::new();
     for overlay in &settled.overlays {
         let only = overlay.requirements.get(INSTANCE_TYPE).filter(|_| overlay.requirements.iter().count() == 1);

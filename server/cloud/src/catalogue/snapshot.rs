@@ -3,7 +3,7 @@
 use engine::model::{CapacityType, MicroUsd, Resources, Text};
 
 use super::columns::{Columns, Row};
-use super::figures::Figures;
+use super::figures::InstanceTypeInfo;
 
 /// The region whose prices stand in where a region's own are not known.
 const HOME_REGION: &str = "us-east-1";
@@ -21,7 +21,7 @@ pub struct Region {
     pub price_date: Option<Text>,
 }
 
-/// Figures about machines, compact and immutable: one for a whole server.
+/// InstanceTypeInfo about machines, compact and immutable: one for a whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     pub(super) regions: Vec<Region>,
@@ -48,7 +48,7 @@ pub(super) struct TypeEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Machine {
     /// By figures, from which the rules of EC2 and of the kubelet follow.
-    Ec2(Box<Figures>),
+    Ec2(Box<InstanceTypeInfo>),
     /// As somebody wrote it down.
     Given {
         capacity: Resources,

@@ -9,7 +9,7 @@ use crate::provider::Instance;
 
 /// One machine that was sold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BookEntry {
+pub struct LedgerEntry {
     /// The machine as it was sold.
     pub instance: Instance,
     /// The token that it was sold under.
@@ -24,8 +24,8 @@ pub struct BookEntry {
 
 /// Everything that was sold, and what was not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Book {
-    entries: BTreeMap<Text, BookEntry>,
+pub struct Ledger {
+    entries: BTreeMap<Text, LedgerEntry>,
     /// Launches that found no capacity.
     pub refused: u64,
     /// Calls that came too often.
@@ -36,9 +36,9 @@ pub struct Book {
     pub lists_failed: u64,
 }
 
-impl Book {
+impl Ledger {
     pub(super) fn enter(&mut self, instance: &Instance, token: Text, price: Option<MicroUsd>) {
-        let entry = BookEntry { instance: instance.clone(), token, price, interrupted: None, ended: None };
+        let entry = LedgerEntry { instance: instance.clone(), token, price, interrupted: None, ended: None };
         self.entries.insert(instance.id.clone(), entry);
     }
 
@@ -55,12 +55,12 @@ impl Book {
     }
 
     /// Machines by instance id.
-    pub fn entries(&self) -> impl Iterator<Item = &BookEntry> {
+    pub fn entries(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries.values()
     }
 
     /// Machines that have not ended.
-    pub fn alive(&self) -> impl Iterator<Item = &BookEntry> {
+    pub fn alive(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries().filter(|entry| entry.ended.is_none())
     }
 
@@ -85,7 +85,7 @@ impl Book {
     /// What all machines have cost until `now`, by the millisecond, rounded down per machine.
     #[must_use]
     pub fn spent(&self, now: Timestamp) -> MicroUsd {
-        let cost = |entry: &BookEntry| {
+        let cost = |entry: &LedgerEntry| {
             let millis = entry.ended.unwrap_or(now).millis_since(entry.instance.launched);
             let whole = i128::from(entry.price.map_or(0, |price| price.0)) * i128::from(millis) / 3_600_000;
             i64::try_from(whole).unwrap_or(i64::MAX)

@@ -1,10 +1,10 @@
-//! Chance by seed. Dice form a tree: each question has its own die, so that one more question changes no other answer.
+//! Chance by seed. SeededRng form a tree: each question has its own die, so that one more question changes no other answer.
 
 /// One die of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dice(u64);
+pub struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     /// The root of a seed's tree.
     #[must_use]
     pub fn new(seed: u64) -> Self {

@@ -18,13 +18,13 @@ fn request(token: &str, types: &[&str]) -> LaunchRequest {
     }
 }
 
-fn cloud(weather: Weather) -> SimulatedCloud {
+fn cloud(weather: FaultProfile) -> SimulatedCloud {
     SimulatedCloud::new(weather, None)
 }
 
 #[test]
 fn one_token_buys_one_machine_however_often_it_is_sent() {
-    let mut cloud = cloud(Weather::default());
+    let mut cloud = cloud(FaultProfile::default());
     let first = cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
     let again = cloud.launch(&request("t", &["m5.large"]), Timestamp(9)).unwrap();
     assert_eq!(first.instance.id, again.instance.id);
@@ -33,7 +33,7 @@ fn one_token_buys_one_machine_however_often_it_is_sent() {
 
 #[test]
 fn a_cloud_that_ignores_tokens_sells_twice() {
-    let mut cloud = cloud(Weather { ignore_tokens: true, ..Weather::default() });
+    let mut cloud = cloud(FaultProfile { ignore_tokens: true, ..FaultProfile::default() });
     for _ in 0..2 {
         cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
     }
@@ -42,7 +42,7 @@ fn a_cloud_that_ignores_tokens_sells_twice() {
 
 #[test]
 fn a_token_with_other_parameters_is_refused() {
-    let mut cloud = cloud(Weather::default());
+    let mut cloud = cloud(FaultProfile::default());
     cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
     let other = cloud.launch(&request("t", &["c5.large"]), Timestamp(1));
     assert_eq!(other, Err(CloudError::IdempotentParameterMismatch { token: Text::from("t") }));
@@ -51,8 +51,8 @@ fn a_token_with_other_parameters_is_refused() {
 
 #[test]
 fn the_first_option_with_capacity_is_sold_and_those_before_it_are_told() {
-    let short = Shortage { instance_type: Some(Text::from("m5.large")), ..Shortage::default() };
-    let mut cloud = cloud(Weather { shortages: vec![short], ..Weather::default() });
+    let short = CapacityShortage { instance_type: Some(Text::from("m5.large")), ..CapacityShortage::default() };
+    let mut cloud = cloud(FaultProfile { shortages: vec![short], ..FaultProfile::default() });
     let outcome = cloud.launch(&request("t", &["m5.large", "c5.large"]), Timestamp(0)).unwrap();
     assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
     assert_eq!(outcome.sold_out, request("t", &["m5.large"]).overrides);
@@ -60,7 +60,7 @@ fn the_first_option_with_capacity_is_sold_and_those_before_it_are_told() {
 
 #[test]
 fn without_any_capacity_nothing_is_sold() {
-    let mut cloud = cloud(Weather { no_capacity: true, ..Weather::default() });
+    let mut cloud = cloud(FaultProfile { no_capacity: true, ..FaultProfile::default() });
     let wish = request("t", &["m5.large"]);
     assert_eq!(cloud.launch(&wish, Timestamp(0)), Err(CloudError::NoCapacity { sold_out: wish.overrides.clone() }));
     assert_eq!((cloud.book().sold(), cloud.book().refused), (0, 1));
@@ -68,7 +68,7 @@ fn without_any_capacity_nothing_is_sold() {
 
 #[test]
 fn calls_beyond_the_bucket_are_told_when_to_come_back() {
-    let mut cloud = cloud(Weather { calls: Bucket::new(2, 500), ..Weather::default() });
+    let mut cloud = cloud(FaultProfile { calls: Bucket::new(2, 500), ..FaultProfile::default() });
     assert!(cloud.launch(&request("a", &["x"]), Timestamp(0)).is_ok());
     assert!(cloud.launch(&request("b", &["x"]), Timestamp(0)).is_ok());
     let third = cloud.launch(&request("c", &["x"]), Timestamp(0));
@@ -79,7 +79,7 @@ fn calls_beyond_the_bucket_are_told_when_to_come_back() {
 
 #[test]
 fn a_spot_machine_is_warned_two_minutes_before_its_end() {
-    let weather = Weather { boot_ms: (10, 10), shutdown_ms: 5, ..Weather::default() };
+    let weather = FaultProfile { boot_ms: (10, 10), shutdown_ms: 5, ..FaultProfile::default() };
     let mut cloud = cloud(weather);
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
     assert!(matches!(cloud.tick(Timestamp(10)).as_slice(), [CloudEvent::Running(_)]));
@@ -93,7 +93,7 @@ fn a_spot_machine_is_warned_two_minutes_before_its_end() {
 
 #[test]
 fn a_lost_answer_may_hide_a_machine_and_the_same_request_finds_it() {
-    let mut cloud = cloud(Weather { lost_answers_percent: 100, ..Weather::default() });
+    let mut cloud = cloud(FaultProfile { lost_answers_percent: 100, ..FaultProfile::default() });
     let mut tries = 0;
     while cloud.book().sold() == 0 {
         tries += 1;
@@ -107,7 +107,7 @@ fn a_lost_answer_may_hide_a_machine_and_the_same_request_finds_it() {
 
 #[test]
 fn a_machine_is_given_back_for_its_own_cluster_only() {
-    let mut cloud = cloud(Weather::default());
+    let mut cloud = cloud(FaultProfile::default());
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
     let anew = Owner { cluster: "c1", uid: "uid-2" };
     for stranger in [Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "", uid: "uid-1" }, anew] {
@@ -124,7 +124,7 @@ fn a_machine_is_given_back_for_its_own_cluster_only() {
 
 #[test]
 fn a_machine_or_a_caller_without_a_uid_is_nobodys_whatever_the_clusters_name() {
-    let mut cloud = cloud(Weather::default());
+    let mut cloud = cloud(FaultProfile::default());
     for (tagged, asked, ours) in [("", "uid-1", false), ("uid-1", "", false), ("", "", false), ("uid-1", "uid-1", true)]
     {
         let token = format!("t-{tagged}-{asked}");
@@ -138,7 +138,7 @@ fn a_machine_or_a_caller_without_a_uid_is_nobodys_whatever_the_clusters_name() {
 
 #[test]
 fn terminating_is_told_once_it_is_over() {
-    let mut cloud = cloud(Weather { shutdown_ms: 100, boot_ms: (60, 60), ..Weather::default() });
+    let mut cloud = cloud(FaultProfile { shutdown_ms: 100, boot_ms: (60, 60), ..FaultProfile::default() });
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
     cloud.terminate(&id, Timestamp(10)).unwrap();
     cloud.terminate(&id, Timestamp(50)).unwrap();

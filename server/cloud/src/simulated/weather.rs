@@ -2,7 +2,7 @@
 
 use engine::model::{CapacityType, Text, Timestamp};
 
-use super::Dice;
+use super::SeededRng;
 use crate::provider::Override;
 
 /// How long a shortage by chance lasts, in milliseconds.
@@ -10,7 +10,7 @@ const SHORTAGE_MS: i64 = 120_000;
 
 /// The conditions that a simulated cloud works under. The default is a calm day.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Weather {
+pub struct FaultProfile {
     /// Seed of everything that chance decides.
     pub seed: u64,
     /// From purchase to a running machine, in milliseconds: least and most.
@@ -20,7 +20,7 @@ pub struct Weather {
     /// Nothing at all is to be had.
     pub no_capacity: bool,
     /// What is not to be had, by script.
-    pub shortages: Vec<Shortage>,
+    pub shortages: Vec<CapacityShortage>,
     /// How many of all offerings are not to be had at any one time, in percent; which ones changes.
     pub shortage_percent: u32,
     /// How many spot machines are taken back, in percent.
@@ -41,7 +41,7 @@ pub struct Weather {
     pub ignore_tokens: bool,
 }
 
-impl Default for Weather {
+impl Default for FaultProfile {
     fn default() -> Self {
         Self {
             seed: 0,
@@ -62,9 +62,15 @@ impl Default for Weather {
     }
 }
 
-impl Weather {
+impl FaultProfile {
     /// Whether `option` is not to be had at `now`.
-    pub(super) fn is_short(&self, dice: &Dice, option: &Override, capacity_type: CapacityType, now: Timestamp) -> bool {
+    pub(super) fn is_short(
+        &self,
+        dice: &SeededRng,
+        option: &Override,
+        capacity_type: CapacityType,
+        now: Timestamp,
+    ) -> bool {
         let slot = u64::try_from(now.0.div_euclid(SHORTAGE_MS)).unwrap_or(0);
         let die = dice.child("shortage").child(&option.instance_type).child(&option.zone).child(capacity_type.as_str());
         self.no_capacity
@@ -75,7 +81,7 @@ impl Weather {
 
 /// Offerings that are not to be had. What is `None` covers everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shortage {
+pub struct CapacityShortage {
     /// Of this instance type.
     pub instance_type: Option<Text>,
     /// In this zone.
@@ -84,7 +90,7 @@ pub struct Shortage {
     pub capacity_type: Option<CapacityType>,
 }
 
-impl Shortage {
+impl CapacityShortage {
     fn covers(&self, option: &Override, capacity_type: CapacityType) -> bool {
         self.instance_type.as_ref().is_none_or(|kind| *kind == option.instance_type)
             && self.zone.as_ref().is_none_or(|zone| *zone == option.zone)

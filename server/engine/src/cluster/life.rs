@@ -96,7 +96,7 @@ impl Budget {
 /// The disruption settings of a NodePool, beside the [`NodePool`](crate::model::NodePool) that scheduling looks at.
 /// Durations are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolLife {
+pub struct DisruptionPolicy {
     /// How long a node must have been without pod events before consolidation looks at it; `None` is `Never`.
     pub consolidate_after_ms: Option<i64>,
     /// What consolidation may touch.
@@ -109,7 +109,7 @@ pub struct PoolLife {
     pub termination_grace_period_ms: Option<i64>,
 }
 
-impl Default for PoolLife {
+impl Default for DisruptionPolicy {
     /// The defaults of Karpenter's API: consolidate at once, one budget of 10 %, expiry after 30 days.
     fn default() -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Default for PoolLife {
     }
 }
 
-impl PoolLife {
+impl DisruptionPolicy {
     /// How many more of `total` nodes may go for `reason` at `now` when `gone` of them are going or not ready already.
     #[must_use]
     pub fn allowance(&self, reason: DisruptionReason, total: usize, gone: usize, now: Timestamp) -> usize {
@@ -154,8 +154,8 @@ mod tests {
         Budget { limit, reasons: None, window: None }
     }
 
-    fn life(budgets: Vec<Budget>) -> PoolLife {
-        PoolLife { budgets, ..PoolLife::default() }
+    fn life(budgets: Vec<Budget>) -> DisruptionPolicy {
+        DisruptionPolicy { budgets, ..DisruptionPolicy::default() }
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Target {
 
 /// Room that was given to one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promise {
+pub struct Assignment {
     /// Where.
     pub target: Target,
     /// When it lapses; `None` while the machine is not in service.
@@ -42,20 +42,20 @@ pub struct Promise {
 
 /// All promises of one cluster.
 #[derive(Debug, Clone, Default)]
-pub struct Promises {
-    by_pod: BTreeMap<PodKey, Promise>,
+pub struct Assignments {
+    by_pod: BTreeMap<PodKey, Assignment>,
     /// Who was promised room there; follows `by_pod`.
     by_target: BTreeMap<Target, BTreeSet<PodKey>>,
     /// Where somebody comes in the place of a pod that had a promise, and until when that is expected.
     successors: BTreeMap<Target, Timestamp>,
 }
 
-impl Promises {
+impl Assignments {
     /// Gives room to `pod`; an earlier promise is forgotten.
     pub fn give(&mut self, pod: PodKey, target: Target, until: Option<Timestamp>) {
         self.settle(&pod);
         self.by_target.entry(target.clone()).or_default().insert(pod.clone());
-        self.by_pod.insert(pod, Promise { target, until });
+        self.by_pod.insert(pod, Assignment { target, until });
     }
 
     /// Where pods are expected: those with a promise, and whoever comes in the place of one that was evicted.
@@ -84,7 +84,7 @@ impl Promises {
     }
 
     /// Keeps the promises for which `keep` holds.
-    fn retain(&mut self, mut keep: impl FnMut(&PodKey, &Promise) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(&PodKey, &Assignment) -> bool) {
         let by_target = &mut self.by_target;
         self.by_pod.retain(|pod, promise| {
             let kept = keep(pod, promise);
@@ -97,7 +97,7 @@ impl Promises {
 
     /// The promise to `pod`.
     #[must_use]
-    pub fn to(&self, pod: &PodKey) -> Option<&Promise> {
+    pub fn to(&self, pod: &PodKey) -> Option<&Assignment> {
         self.by_pod.get(pod)
     }
 
@@ -166,7 +166,7 @@ impl Promises {
     }
 
     /// Pods and promises, by pod.
-    pub fn iter(&self) -> impl Iterator<Item = (&PodKey, &Promise)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&PodKey, &Assignment)> {
         self.by_pod.iter()
     }
 

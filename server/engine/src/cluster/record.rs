@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::PoolLife;
-use super::standing::Standing;
+use super::DisruptionPolicy;
+use super::standing::ConditionDigest;
 use crate::model::{Labels, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives};
 
 /// Namespace and name of a pod.
@@ -263,7 +263,7 @@ pub struct ClaimRecord {
     /// Since when the condition `Initialized` is True.
     pub in_service_since: Option<Timestamp>,
     /// `status.conditions`.
-    pub standing: Standing,
+    pub standing: ConditionDigest,
     /// `spec.terminationGracePeriod` in milliseconds.
     pub termination_grace_period_ms: Option<i64>,
 }
@@ -287,7 +287,7 @@ pub struct PoolRecord {
     /// What scheduling looks at. The catalogue is that of its NodeClass; offerings that ran out lately are marked later.
     pub pool: NodePool,
     /// What it says about the end of its nodes.
-    pub life: PoolLife,
+    pub life: DisruptionPolicy,
     /// `metadata.generation` of pool and NodeClass together, or any other text that changes when what either asks for does.
     pub revision: Text,
     /// The object itself.

@@ -18,14 +18,14 @@ const REGISTERED: &str = "Registered";
 /// The conditions of a NodeClaim in short. Two that say the same are equal, in whichever order they say it; two that do not are
 /// all but certainly not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct ConditionDigest {
     /// Of the hashes of the conditions.
     sum: u64,
     consolidatable: bool,
     registered: bool,
 }
 
-impl Standing {
+impl ConditionDigest {
     /// With one condition more, as Kubernetes writes its `type`, `status`, `reason` and `message`.
     #[must_use]
     pub fn with(self, kind: &str, status: &str, reason: &str, message: &str) -> Self {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
-use super::promise::{Promises, Target};
+use super::promise::{Assignments, Target};
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord,
 };
@@ -57,7 +57,7 @@ pub struct ClusterState {
     /// Budgets, classes, attach limits, other autoscalers.
     pub(super) around: Surroundings,
     /// Room given to pods; written by the controller, settled by observations.
-    pub promises: Promises,
+    pub promises: Assignments,
 }
 
 impl ClusterState {

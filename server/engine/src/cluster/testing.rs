@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, Scheduling};
-use super::{Budget, BudgetLimit, ClusterState, Object, Observation, PoolLife};
+use super::{Budget, BudgetLimit, ClusterState, DisruptionPolicy, Object, Observation};
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
 use crate::model::pool::OptInRules;
 use crate::model::{
@@ -57,7 +57,8 @@ pub(crate) fn pool() -> PoolRecord {
         catalogue: Arc::new(Catalogue { types: vec![kind(2), kind(4)], offering_keys: Vec::new() }),
         rules: OptInRules::default(),
     };
-    let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: Vec::new(), ..PoolLife::default() };
+    let life =
+        DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: Vec::new(), ..DisruptionPolicy::default() };
     PoolRecord { pool, life, revision: text("1"), meta: PoolMeta::default() }
 }
 

@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 
 use super::machine::{Machine, Stage};
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::{ClusterId, DecisionId, Effect, Instruction, PlannedMachine, order};
 use crate::cluster::promise::Target;
 use crate::cluster::{ClaimRecord, PodKey};
@@ -151,7 +151,7 @@ impl std::fmt::Display for Finding {
 
 /// What is to be taken up once the cluster has shown itself.
 #[derive(Debug, Default)]
-pub(super) struct Legacy {
+pub(super) struct Recovery {
     /// Whether a lease was taken since the last snapshot.
     taken: bool,
     launches: Vec<OpenLaunch>,
@@ -159,7 +159,7 @@ pub(super) struct Legacy {
     ended: BTreeSet<Text>,
 }
 
-impl Legacy {
+impl Recovery {
     /// Whether a snapshot is awaited that tells how far things had come.
     pub fn is_open(&self) -> bool {
         self.taken
@@ -176,18 +176,18 @@ impl Legacy {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// The cluster is in our care from here on, with what its former keeper left under way.
     pub fn take_over(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
         if !uid.is_empty() {
             self.uid = uid;
         }
         (self.vouched_until, self.doubt) = (None, None);
-        self.legacy = Legacy { taken: true, launches, ended: BTreeSet::new() };
+        self.legacy = Recovery { taken: true, launches, ended: BTreeSet::new() };
     }
 
     /// The cluster has shown itself: what was left under way goes on from where it stands.
-    pub fn take_up(&mut self, desk: &mut Desk<'_>) {
+    pub fn take_up(&mut self, desk: &mut Context<'_>) {
         // In shadow mode nothing is done; who takes the cluster out of it starts a process that takes things up.
         if !self.legacy.taken || self.is_shadow(desk) {
             return;
@@ -195,7 +195,7 @@ impl Ward {
         if let Some(finding) = self.claims_missing(desk) {
             return self.report_absence(finding, desk);
         }
-        let Legacy { launches, .. } = std::mem::take(&mut self.legacy);
+        let Recovery { launches, .. } = std::mem::take(&mut self.legacy);
         self.collection.begin(desk.now);
         let rows: BTreeSet<Text> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
@@ -207,7 +207,7 @@ impl Ward {
 
     /// What is written down measures a first picture, which has no earlier one to be measured by: one that lacks most of the
     /// machines, or shows nothing at all, is no reason to give anything back or to think that nothing was begun.
-    fn claims_missing(&self, desk: &Desk<'_>) -> Option<Finding> {
+    fn claims_missing(&self, desk: &Context<'_>) -> Option<Finding> {
         let left = || self.legacy.launches.iter().filter(|launch| !self.legacy.ended.contains(&launch.claim));
         let lacks = |launch: &&OpenLaunch| {
             !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
@@ -221,7 +221,7 @@ impl Ward {
         self.doubts_absence(missing, of, desk).then_some(Finding::ClaimsMissing { missing, of })
     }
 
-    fn take_up_launch(&mut self, launch: OpenLaunch, desk: &mut Desk<'_>) {
+    fn take_up_launch(&mut self, launch: OpenLaunch, desk: &mut Context<'_>) {
         let OpenLaunch { claim, attempt, state, planned } = launch;
         if self.machines.contains_key(&claim) {
             if state == LaunchState::Open {
@@ -245,7 +245,7 @@ impl Ward {
 
     /// The end of a launch was not written down, and its machine is there: a later keeper, who may find no NodeClaim, has to
     /// know that it was bought.
-    fn settle(&self, claim: &Text, attempt: u32, desk: &mut Desk<'_>) {
+    fn settle(&self, claim: &Text, attempt: u32, desk: &mut Context<'_>) {
         let machine = self.machines.get(claim).filter(|machine| !machine.provider_id.is_empty());
         if let Some(provider_id) = machine.map(|machine| machine.provider_id.clone()) {
             let (cluster, claim) = (self.cluster.clone(), claim.clone());
@@ -255,7 +255,7 @@ impl Ward {
 
     /// Nobody knows whether the cloud was called for `claim`. A machine that was ordered for a cluster of this name and another
     /// UID is not ordered again: it would belong to a cluster that is no more.
-    fn take_up_open(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, desk: &mut Desk<'_>) {
+    fn take_up_open(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, desk: &mut Context<'_>) {
         let seen = self.state.has_seen_claim(&claim);
         let wanted = self.promise_again(&claim, &decided.machine.pods, desk.now);
         let fresh = desk.now.millis_since(decided.at) < TOKEN_LIFE_MS;
@@ -286,7 +286,7 @@ impl Ward {
 
     /// A machine was bought for `claim`, and the cluster does not know it: either the NodeClaim shows none, or there is no
     /// NodeClaim. The cloud is asked whether it is still there.
-    fn take_up_machine(&mut self, claim: Text, attempt: u32, provider_id: Text, desk: &mut Desk<'_>) {
+    fn take_up_machine(&mut self, claim: Text, attempt: u32, provider_id: Text, desk: &mut Context<'_>) {
         if !self.state.has_seen_claim(&claim) {
             self.state.expect_claim(self.imagine_claim(&claim, &provider_id));
         }
@@ -343,7 +343,7 @@ impl Ward {
     }
 
     /// A Node that was being drained goes on being drained, and its pods have no more time than they had.
-    fn go_on_draining(&mut self, desk: &mut Desk<'_>) {
+    fn go_on_draining(&mut self, desk: &mut Context<'_>) {
         let drained = |claim: &&Text| {
             let node = self.state.node_of_claim(claim);
             node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
@@ -358,7 +358,7 @@ impl Ward {
         }
     }
 
-    fn report_claims_without(&self, rows: &BTreeSet<Text>, desk: &mut Desk<'_>) {
+    fn report_claims_without(&self, rows: &BTreeSet<Text>, desk: &mut Context<'_>) {
         let strangers = self.state.claims().filter(|claim| {
             claim.ours
                 && claim.provider_id.is_empty()
@@ -370,12 +370,12 @@ impl Ward {
         }
     }
 
-    pub fn report(&self, finding: Finding, desk: &mut Desk<'_>) {
+    pub fn report(&self, finding: Finding, desk: &mut Context<'_>) {
         desk.effects.push(Effect::Report { cluster: self.cluster.clone(), finding });
     }
 
     /// Nothing is under way for `claim` any more: what was written down about it is closed, and nothing of it is left to take up.
-    pub fn close(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn close(&mut self, claim: &Text, desk: &mut Context<'_>) {
         self.legacy.launches.retain(|launch| launch.claim != *claim);
         desk.effects.push(Effect::Close { cluster: ClusterId::clone(&self.cluster), claim: claim.clone() });
     }

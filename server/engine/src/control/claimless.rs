@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::adopt::Finding;
 use super::machine::{Machine, Stage};
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::{ListedInstance, Listing};
 use crate::cluster::{ClaimRecord, Key, Observation};
 use crate::model::labels::NODEPOOL;
@@ -26,7 +26,7 @@ const FEW_MACHINES: usize = 3;
 /// Why such a machine goes.
 const REMOVED: &str = "its NodeClaim was removed without it";
 
-impl Ward {
+impl ClusterController {
     /// Believes a fact. NodeClaims of machines that it takes away are expected from here on.
     pub fn apply(&mut self, observation: Observation, now: Timestamp) {
         let lost = self.claims_lost_by(&observation);
@@ -49,7 +49,7 @@ impl Ward {
 
     fn claims_lost_by(&self, observation: &Observation) -> Vec<ClaimRecord> {
         let kept = |claim: &Text| {
-            let machine = self.machines.get(claim).filter(|machine| machine.stage != Stage::Finalising)?;
+            let machine = self.machines.get(claim).filter(|machine| machine.stage != Stage::Deleting)?;
             self.state.claim(&machine.claim).filter(|_| self.state.has_seen_claim(claim)).cloned()
         };
         match observation {
@@ -79,7 +79,7 @@ impl Ward {
 
     /// A machine that nobody has, and that has a Node or may have one, is in use: it is taken into care as if its NodeClaim had
     /// just been lost, and goes the way of those, drained. Of two machines of one NodeClaim the second goes by its own name.
-    pub fn take_care_of(&mut self, instance: &ListedInstance, since: Timestamp, desk: &Desk<'_>) {
+    pub fn take_care_of(&mut self, instance: &ListedInstance, since: Timestamp, desk: &Context<'_>) {
         let ListedInstance { claim, provider_id, .. } = instance;
         let free = !claim.is_empty() && !self.machines.contains_key(claim) && self.state.claim(claim).is_none();
         let own = provider_id.rsplit('/').next().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Ward {
     }
 
     /// Whether `missing` of `of` machines without a NodeClaim say more about the agent than about the cluster.
-    pub fn doubts_absence(&self, missing: usize, of: usize, desk: &Desk<'_>) -> bool {
+    pub fn doubts_absence(&self, missing: usize, of: usize, desk: &Context<'_>) -> bool {
         let most = missing >= FEW_MACHINES && missing * 2 > of;
         let held = missing > 0 && (most || self.state.shows_nothing());
         let vouched = self.vouched_until.is_some_and(|until| desk.now < until);
@@ -99,7 +99,7 @@ impl Ward {
     }
 
     /// Gives back machines that run and that the agent has shown no NodeClaim of for long enough.
-    pub fn collect_claimless(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+    pub fn collect_claimless(&mut self, listing: &Listing, after_ms: i64, desk: &mut Context<'_>) {
         let up = listing.instances.iter().filter(|instance| !instance.ends);
         let up: BTreeSet<&Text> = up.map(|instance| &instance.provider_id).collect();
         let stays = |machine: &&Machine| machine.leaves.is_none() && up.contains(&machine.provider_id);
@@ -121,7 +121,7 @@ impl Ward {
     }
 
     /// Tells a doubt once, as long as it stays the same.
-    pub fn report_absence(&mut self, finding: Finding, desk: &mut Desk<'_>) {
+    pub fn report_absence(&mut self, finding: Finding, desk: &mut Context<'_>) {
         if self.doubt.as_ref() != Some(&finding) {
             self.doubt = Some(finding.clone());
             self.report(finding, desk);

@@ -15,12 +15,12 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::machine::Stage;
-use super::status::{Content, StatusOrder, Subject};
-use super::ward::{Desk, Ward};
+use super::status::{ObjectRef, StatusOrder, StatusPatch};
+use super::ward::{ClusterController, Context};
 use super::{DecisionId, Effect, Instruction, InstructionId};
 use crate::model::{Text, Timestamp};
 
-pub(super) use events::{Crier, barred};
+pub(super) use events::{EventRecorder, barred};
 pub(super) use health::Health;
 use pod_events::PodEvents;
 use zones::Zones;
@@ -35,7 +35,7 @@ const AGAIN_MS: i64 = 60_000;
 /// What was said of one object.
 #[derive(Debug)]
 struct Said {
-    content: Content,
+    content: StatusPatch,
     /// The write that is not answered yet.
     waits_for: Option<InstructionId>,
     /// The write failed; it is not tried again before this.
@@ -44,9 +44,9 @@ struct Said {
 
 /// Everything that was said in one cluster.
 #[derive(Debug, Default)]
-pub(super) struct Clerk {
-    said: BTreeMap<Subject, Said>,
-    asked: BTreeMap<InstructionId, Subject>,
+pub(super) struct StatusReporter {
+    said: BTreeMap<ObjectRef, Said>,
+    asked: BTreeMap<InstructionId, ObjectRef>,
     /// NodeClaims of machines in service that have said all there is to say, as of the last look at all.
     described: BTreeSet<Text>,
     /// When the first of the writes that failed is tried again; follows `said`.
@@ -68,10 +68,10 @@ pub(super) struct Clerk {
     pub(super) health: Health,
     pod_events: PodEvents,
     zones: Zones,
-    crier: Crier,
+    crier: EventRecorder,
 }
 
-impl Clerk {
+impl StatusReporter {
     /// Something happened that may change what is to be said.
     pub(super) fn rouse(&mut self) {
         (self.stale, self.all_stale) = (true, true);
@@ -98,10 +98,11 @@ impl Clerk {
     }
 
     /// Forgets what was said of objects that are there no more.
-    fn forget_all_but(&mut self, contents: &BTreeMap<Subject, Option<Content>>) {
+    fn forget_all_but(&mut self, contents: &BTreeMap<ObjectRef, Option<StatusPatch>>) {
         let described = &self.described;
-        let is_described = |subject: &Subject| matches!(subject, Subject::Claim(claim) if described.contains(claim));
-        let stays = |subject: &Subject| is_described(subject) || contents.contains_key(subject);
+        let is_described =
+            |subject: &ObjectRef| matches!(subject, ObjectRef::Claim(claim) if described.contains(claim));
+        let stays = |subject: &ObjectRef| is_described(subject) || contents.contains_key(subject);
         self.said.retain(|subject, said| said.waits_for.is_some() || stays(subject));
         self.count_failed();
     }
@@ -118,7 +119,7 @@ impl Clerk {
             said.failed = failed_until;
             self.stale = true;
             if failed_until.is_some() {
-                if let Subject::Claim(claim) = &subject {
+                if let ObjectRef::Claim(claim) = &subject {
                     self.described.remove(claim);
                 }
                 self.count_failed();
@@ -128,17 +129,17 @@ impl Clerk {
     }
 
     /// What was last said of `subject`.
-    fn last_said(&self, subject: &Subject) -> Option<&Content> {
+    fn last_said(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
         self.said.get(subject).map(|said| &said.content)
     }
 
     /// What was last said of `subject`, when that is not to be said again for failing.
-    fn settled(&self, subject: &Subject) -> Option<&Content> {
+    fn settled(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
         self.said.get(subject).filter(|said| said.failed.is_none()).map(|said| &said.content)
     }
 
     /// Whether `content` is to be written for `subject` at `now`.
-    fn is_news(&self, subject: &Subject, content: &Content, now: Timestamp) -> bool {
+    fn is_news(&self, subject: &ObjectRef, content: &StatusPatch, now: Timestamp) -> bool {
         self.said.get(subject).is_none_or(|said| {
             let differs = said.content != *content;
             said.waits_for.is_none() && said.failed.map_or(differs, |until| until <= now)
@@ -146,9 +147,9 @@ impl Clerk {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// Says what is to be said, when a look is due.
-    pub fn speak(&mut self, desk: &mut Desk<'_>) {
+    pub fn speak(&mut self, desk: &mut Context<'_>) {
         if !self.is_ready() || !self.may_speak(desk) || self.clerk.due(desk.now).is_none_or(|due| due > desk.now) {
             return;
         }
@@ -169,12 +170,12 @@ impl Ward {
     }
 
     /// Nothing is said of what is not believed, or while nothing is done at all.
-    pub fn may_speak(&self, desk: &Desk<'_>) -> bool {
+    pub fn may_speak(&self, desk: &Context<'_>) -> bool {
         self.rails.quarantine.is_none() && !self.is_shadow(desk)
     }
 
-    fn write(&mut self, subject: Subject, content: Content, desk: &mut Desk<'_>) {
-        if let Subject::Claim(claim) = &subject {
+    fn write(&mut self, subject: ObjectRef, content: StatusPatch, desk: &mut Context<'_>) {
+        if let ObjectRef::Claim(claim) = &subject {
             self.clerk.pod_events.written(claim, desk.now);
         }
         let id = InstructionId(desk.number());
@@ -186,7 +187,7 @@ impl Ward {
     }
 
     /// A write was answered; says whether `id` is one.
-    pub fn written(&mut self, id: InstructionId, failed: bool, desk: &Desk<'_>) -> bool {
+    pub fn written(&mut self, id: InstructionId, failed: bool, desk: &Context<'_>) -> bool {
         self.clerk.answered(id, failed.then(|| desk.after(AGAIN_MS)))
     }
 }

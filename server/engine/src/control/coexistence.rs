@@ -5,12 +5,12 @@
 //! NodeClaim of ours. In shadow mode all pools take part, since nothing is made. A pod that Cluster Autoscaler buys a node for is
 //! not planned until that node has had its time.
 
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use crate::model::Text;
 
-impl Ward {
+impl ClusterController {
     /// Pods whose foreign node has not come in time are planned.
-    pub fn release_held(&mut self, desk: &Desk<'_>) {
+    pub fn release_held(&mut self, desk: &Context<'_>) {
         if self.held_until.is_some_and(|until| until <= desk.now) {
             self.window.rouse(desk.now);
         }

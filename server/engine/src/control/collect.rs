@@ -5,7 +5,7 @@
 //! (Karpenter collects after 30 seconds, with one listing). A listing that lacks most machines says nothing, and of one that lacks a
 //! machine nothing follows but a question to the cloud about that one ([`witness`](super::witness)). While the agent shows nothing
 //! at all, nothing is taken for nobody's. A Node that its kubelet reports ready is not gone, whatever the listing lacks. A machine that nobody has may
-//! still be in use: one that has a Node is drained ([`take_care_of`](Ward::take_care_of)), not ended under its pods. A machine with
+//! still be in use: one that has a Node is drained ([`take_care_of`](ClusterController::take_care_of)), not ended under its pods. A machine with
 //! another cluster's UID is reported and never touched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::adopt::{Finding, LaunchState};
 use super::machine::Stage;
 use super::rails::removal::Cause;
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::witness::Doubt;
 use super::{Effect, machine::Machine};
 use crate::model::{Text, Timestamp};
 
 /// When garbage is collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CollectSettings {
+pub struct GarbageCollectionSettings {
     /// How long something must be odd before it is garbage, in milliseconds; `None` collects nothing.
     pub after_ms: Option<i64>,
     /// Whether conclusions are drawn from listings that are not complete. For tests that show what follows.
@@ -32,7 +32,7 @@ pub struct CollectSettings {
     pub drain_orphans: bool,
 }
 
-impl Default for CollectSettings {
+impl Default for GarbageCollectionSettings {
     fn default() -> Self {
         Self { after_ms: Some(60_000), believe_partial: false, believe_absence: false, drain_orphans: true }
     }
@@ -64,7 +64,7 @@ pub struct ListedInstance {
 
 /// What was odd in earlier listings.
 #[derive(Debug, Default)]
-pub(super) struct Collection {
+pub(super) struct GarbageCollection {
     /// Listings from before this say nothing about what has been taken up since.
     since: Timestamp,
     /// Machines that nobody has, since when; by provider id.
@@ -91,7 +91,7 @@ pub(super) struct Collection {
     in_vain: bool,
 }
 
-impl Collection {
+impl GarbageCollection {
     /// Begins anew: everything was just looked at.
     pub fn begin(&mut self, now: Timestamp) {
         *self = Self { since: now, ..Self::default() };
@@ -181,10 +181,10 @@ impl Collection {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// The cloud has listed the machines of this cluster.
-    pub fn collect(&mut self, listing: &Listing, desk: &mut Desk<'_>) {
-        let CollectSettings { after_ms, believe_partial, .. } = desk.settings.collect;
+    pub fn collect(&mut self, listing: &Listing, desk: &mut Context<'_>) {
+        let GarbageCollectionSettings { after_ms, believe_partial, .. } = desk.settings.collect;
         let Some(after_ms) = after_ms else { return };
         let whole = listing.complete || believe_partial;
         let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
@@ -208,7 +208,7 @@ impl Ward {
     /// there without being shown.
     ///
     /// A listing that is doubted proves nothing: the cloud is asked about each machine, and must state that it has ended.
-    fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Desk<'_>) {
+    fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Context<'_>) {
         if !listing.complete || self.state.synced_since().is_none_or(|since| listing.asked < since) {
             return;
         }
@@ -241,7 +241,7 @@ impl Ward {
     }
 
     /// Machines that nobody has are given back; those that have a Node are taken into care first, so that they are drained.
-    fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) {
+    fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, desk: &mut Context<'_>) {
         let mut orphans = BTreeMap::new();
         for instance in listing.instances.iter().filter(|instance| !instance.ends) {
             if instance.cluster_uid != self.uid {
@@ -259,7 +259,7 @@ impl Ward {
         self.collection.orphans = orphans;
     }
 
-    fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, desk: &mut Desk<'_>) {
+    fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, desk: &mut Context<'_>) {
         let ends = self.collection.ending.contains(&instance.provider_id);
         let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
         // It waits as one whose Node vanished.
@@ -279,7 +279,7 @@ impl Ward {
             || self.state.claims().any(|claim| claim.provider_id == instance.provider_id)
     }
 
-    fn end_orphan(&mut self, instance: &ListedInstance, desk: &mut Desk<'_>) {
+    fn end_orphan(&mut self, instance: &ListedInstance, desk: &mut Context<'_>) {
         let provider_id = instance.provider_id.clone();
         if !self.collection.ending.contains(&provider_id) && self.has_room_for(&instance.claim, desk) {
             self.collection.ending.insert(provider_id.clone());
@@ -288,7 +288,7 @@ impl Ward {
         }
     }
 
-    fn report_foreign(&mut self, instance: &ListedInstance, desk: &mut Desk<'_>) {
+    fn report_foreign(&mut self, instance: &ListedInstance, desk: &mut Context<'_>) {
         let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
         if self.collection.reported.insert(provider_id.clone()) {
             self.report(Finding::ForeignInstance { provider_id, cluster_uid }, desk);
@@ -296,8 +296,8 @@ impl Ward {
     }
 
     /// The cloud is asked about machines that the listing lacks: of those that are doubted at once, of others when they have been
-    /// missing for the collection period. What it says is concluded from ([`Ward::inspected`]).
-    fn ask_about_missing(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Desk<'_>) {
+    /// missing for the collection period. What it says is concluded from ([`ClusterController::inspected`]).
+    fn ask_about_missing(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Context<'_>) {
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let lacks = |machine: &&Machine| {
             self.should_be_listed(machine, listing.asked, after_ms) && !listed.contains(&machine.provider_id)
@@ -331,9 +331,9 @@ impl Ward {
     fn should_be_listed(&self, machine: &Machine, asked: Timestamp, after_ms: i64) -> bool {
         let old = asked.millis_since(machine.since) >= after_ms;
         match machine.stage {
-            Stage::Deciding | Stage::Creating | Stage::Launching | Stage::Finalising => false,
+            Stage::Planned | Stage::Creating | Stage::Launching | Stage::Deleting => false,
             Stage::Terminating => !machine.provider_id.is_empty(),
-            Stage::Joining | Stage::Registered | Stage::InService | Stage::Draining => {
+            Stage::Launched | Stage::Registered | Stage::Initialized | Stage::Draining => {
                 old && !machine.provider_id.is_empty()
             }
         }

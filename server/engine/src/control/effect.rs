@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::rails::quarantine::Extent;
 use super::status::{EventOrder, StatusOrder};
-use super::{Basis, ClusterId, DecidedLaunch, DecisionId, Finding, PlanRequest};
+use super::{ClusterId, DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
 use crate::cluster::{LaunchedFacts, PodKey};
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
@@ -103,7 +103,7 @@ pub enum Effect {
         /// What.
         finding: Finding,
     },
-    /// What people see of this cluster has changed; read it with [`Controller::view`](super::Controller::view).
+    /// What people see of this cluster has changed; read it with [`RegionController::view`](super::RegionController::view).
     PublishView {
         /// Which.
         cluster: ClusterId,
@@ -137,14 +137,14 @@ pub enum Instruction {
         /// Taints to add unless the Node has them (by key and effect): ordinary and startup taints.
         taints: Vec<Taint>,
         /// Pods that the plan puts on this Node and that still wait: kube-scheduler is told before it may bind anything here.
-        hints: Vec<PodHint>,
+        hints: Vec<PodNomination>,
     },
     /// Tell kube-scheduler that these pods are to be bound to this Node, which is open already.
     HintPods {
         /// Node.
         node: Text,
         /// Pods that still wait.
-        hints: Vec<PodHint>,
+        hints: Vec<PodNomination>,
     },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
     InitializeNode {
@@ -217,7 +217,7 @@ impl Instruction {
 
 /// A pod that is to be bound to a certain Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodHint {
+pub struct PodNomination {
     /// Namespace and name.
     pub pod: PodKey,
     /// Identity; another pod of that name is left alone.
@@ -335,7 +335,7 @@ pub struct Decision {
     /// Surprises told before they happen.
     pub notes: Vec<String>,
     /// What its plan was made from, on the way to be written down; `None` for decisions without a plan.
-    pub basis: Option<Arc<Basis>>,
+    pub basis: Option<Arc<DecisionInput>>,
 }
 
 /// A machine of a decision.

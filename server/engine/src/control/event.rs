@@ -1,10 +1,10 @@
 //! What can happen.
 
-use super::offerings::Refusal;
+use super::offerings::UnavailableOffering;
 use super::rails::Freeze;
 use super::rails::quarantine::Extent;
-use super::rails::recall::PastLaunch;
-use super::rails::share::Share;
+use super::rails::recall::RecentLaunch;
+use super::rails::share::LocalCounters;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text, Timestamp};
@@ -109,14 +109,14 @@ pub enum Event {
     /// Another process that buys in the same place was refused these offerings.
     OfferingsRefused {
         /// Which, and until when they are left alone.
-        refusals: Vec<Refusal>,
+        refusals: Vec<UnavailableOffering>,
     },
     /// What all other processes of the fleet saw come and go lately, in place of what was heard of them before.
-    Elsewhere {
+    RemoteCounters {
         /// Machines that nobody has decided to remove, in clusters that others decide for.
         machines: usize,
         /// What was seen in each part of time, oldest first.
-        parts: Vec<(Timestamp, Share)>,
+        parts: Vec<(Timestamp, LocalCounters)>,
     },
     /// A person vouches for what the agent of a quarantined cluster tells.
     QuarantineReleased {
@@ -132,9 +132,9 @@ pub enum Event {
     Recalled {
         /// Where.
         cluster: ClusterId,
-        /// Attempts of the last [`RECALLED_MS`](super::rails::recall::RECALLED_MS) milliseconds, and those that are not
+        /// LaunchBackoff of the last [`RECALLED_MS`](super::rails::recall::RECALLED_MS) milliseconds, and those that are not
         /// closed.
-        past: Vec<PastLaunch>,
+        past: Vec<RecentLaunch>,
     },
     /// How much there was in a cluster, as its former keeper wrote it down. Comes before it is taken over.
     Remembered {

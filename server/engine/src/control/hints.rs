@@ -14,21 +14,21 @@
 mod again;
 mod doors;
 
-pub(super) use again::Nudges;
-pub(super) use doors::Doors;
+pub(super) use again::NominationRetries;
+pub(super) use doors::RegistrationGate;
 
-use super::PodHint;
-use super::ward::Ward;
+use super::PodNomination;
+use super::ward::ClusterController;
 use crate::cluster::{PodRecord, Target};
 use crate::model::labels::HOSTNAME;
 use crate::model::pod::SpreadConstraint;
 use crate::model::taints::first_barring;
 use crate::model::{Taint, Text};
 
-impl Ward {
+impl ClusterController {
     /// Pods that were promised the machine of `claim`, still wait for a node and take a hint, by namespace and name. Pods that
     /// its startup taints keep away are hinted when those are off.
-    pub fn hints(&self, claim: &Text) -> Vec<PodHint> {
+    pub fn hints(&self, claim: &Text) -> Vec<PodNomination> {
         let pods = self.expected_on(claim);
         self.hintable(claim, &pods).map(hint).collect()
     }
@@ -48,8 +48,8 @@ impl Ward {
     }
 }
 
-fn hint(pod: &PodRecord) -> PodHint {
-    PodHint { pod: pod.key.clone(), uid: pod.uid.clone() }
+fn hint(pod: &PodRecord) -> PodNomination {
+    PodNomination { pod: pod.key.clone(), uid: pod.uid.clone() }
 }
 
 /// A pod that is bound, ends, or is promised a node by kube-scheduler itself takes no hint.

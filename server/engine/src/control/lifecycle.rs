@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::machine::{Bought, Machine, Stage};
-use super::ward::{Desk, Ward};
+use super::machine::{LaunchedInstance, Machine, Stage};
+use super::ward::{ClusterController, Context};
 use super::{DecidedLaunch, Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::promise::NOMINATION_MS;
@@ -14,14 +14,14 @@ use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use crate::model::{CapacityType, Text, Timestamp};
 
-/// Attempts for one NodeClaim, each under a token of its own.
+/// LaunchBackoff for one NodeClaim, each under a token of its own.
 const MAX_ATTEMPTS: u32 = 3;
 /// How long the cluster is given to show what an agent has acknowledged, in milliseconds, before it is asked again.
 const SHOW_MS: i64 = 5_000;
 /// Why a machine ends that the cloud does not sell.
 pub(super) const NO_CAPACITY: &str = "the cloud has no capacity for any launch option";
 
-impl Ward {
+impl ClusterController {
     /// Takes machines into care that the cluster shows and that are ours and launched.
     pub fn adopt_claims(&mut self, now: Timestamp) {
         let strangers: Vec<&ClaimRecord> = (self.state.claims())
@@ -41,17 +41,17 @@ impl Ward {
             let capacity_type = capacity_type(&paid);
             let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
             let (_, price) = order::facts_of(pool, &claim.provider_id, &kind, &zone, capacity_type);
-            Bought { instance_type: kind, zone, capacity_type, price }
+            LaunchedInstance { instance_type: kind, zone, capacity_type, price }
         });
         Machine::found(claim, bought, now)
     }
 
     /// Takes every step that what is believed allows. Nothing is to be done about machines in service, of which there are many,
     /// unless somebody deletes them.
-    pub fn step_machines(&mut self, desk: &mut Desk<'_>) {
+    pub fn step_machines(&mut self, desk: &mut Context<'_>) {
         self.watch_doors(desk.settings.open_together_ms, desk.now);
         let deleted = self.state.claims_being_deleted();
-        let moves = |machine: &Machine| machine.stage != Stage::InService || deleted.contains(&machine.claim);
+        let moves = |machine: &Machine| machine.stage != Stage::Initialized || deleted.contains(&machine.claim);
         let moving = self.machines.iter().filter(|(_, machine)| moves(machine));
         let claims: Vec<Text> = moving.map(|(claim, _)| claim.clone()).collect();
         let deleted: BTreeSet<Text> = deleted.into_iter().cloned().collect();
@@ -62,7 +62,7 @@ impl Ward {
         self.forget_waiting();
     }
 
-    fn step(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    fn step(&mut self, claim: &Text, desk: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
         let elapsed = desk.now.millis_since(machine.since);
         let free = machine.waits_for.is_none() && machine.not_before <= desk.now;
@@ -74,16 +74,16 @@ impl Ward {
                 self.note_joined(claim, false);
                 self.dismiss(claim, &Text::from(reason), None, desk);
             }
-            Stage::Joining => self.step_joining(claim, elapsed, free, desk),
+            Stage::Launched => self.step_joining(claim, elapsed, free, desk),
             Stage::Registered => self.step_registered(claim, free, desk),
             Stage::Draining if free => self.drain(claim, desk),
-            Stage::Finalising if free => self.finalise(claim, &Text::default(), desk),
+            Stage::Deleting if free => self.finalise(claim, &Text::default(), desk),
             Stage::Launching | Stage::Terminating => self.ask_again(claim, desk),
             _ => {}
         }
     }
 
-    fn step_joining(&mut self, claim: &Text, elapsed: i64, free: bool, desk: &mut Desk<'_>) {
+    fn step_joining(&mut self, claim: &Text, elapsed: i64, free: bool, desk: &mut Context<'_>) {
         let node = self.state.node_of_claim(claim);
         match node {
             Some(node) if node.is_registered() => {
@@ -123,10 +123,10 @@ impl Ward {
         }
     }
 
-    fn step_registered(&mut self, claim: &Text, free: bool, desk: &mut Desk<'_>) {
+    fn step_registered(&mut self, claim: &Text, free: bool, desk: &mut Context<'_>) {
         let Some(node) = self.state.node_of_claim(claim) else { return };
         if node.is_initialized() {
-            self.enter(claim, Stage::InService, desk.now);
+            self.enter(claim, Stage::Initialized, desk.now);
             self.state.promises.limit(claim, desk.after(NOMINATION_MS));
         } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
             let node = node.name.clone();
@@ -143,7 +143,7 @@ impl Ward {
     }
 
     /// An agent carried an instruction out.
-    pub fn acked(&mut self, id: InstructionId, desk: &mut Desk<'_>) {
+    pub fn acked(&mut self, id: InstructionId, desk: &mut Context<'_>) {
         if self.written(id, false, desk) {
             return;
         }
@@ -152,7 +152,7 @@ impl Ward {
             return;
         };
         machine.waits_for = None;
-        let show_ms = if machine.stage == Stage::Joining { 0 } else { SHOW_MS };
+        let show_ms = if machine.stage == Stage::Launched { 0 } else { SHOW_MS };
         machine.not_before = Timestamp(desk.now.0.saturating_add(show_ms));
         let (stage, leaves) = (machine.stage, machine.leaves.is_some());
         match stage {
@@ -162,7 +162,7 @@ impl Ward {
                 self.launch(&claim, desk);
             }
             Stage::Draining if self.may_go_without_node(&claim, desk) => self.give_back(&claim, desk),
-            Stage::Finalising => {
+            Stage::Deleting => {
                 self.machines.remove(&claim);
                 self.state.forget_claim(&claim);
                 self.forget_waiting();
@@ -173,7 +173,7 @@ impl Ward {
     }
 
     /// An agent could not carry an instruction out; `unmet` when it has not begun to.
-    pub fn failed(&mut self, id: InstructionId, reason: &str, unmet: bool, desk: &mut Desk<'_>) {
+    pub fn failed(&mut self, id: InstructionId, reason: &str, unmet: bool, desk: &mut Context<'_>) {
         if self.written(id, true, desk) {
             return;
         }
@@ -198,7 +198,7 @@ impl Ward {
     }
 
     /// Has the machine of `claim` bought, or asks again what came of it.
-    pub fn launch(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn launch(&mut self, claim: &Text, desk: &mut Context<'_>) {
         if let Some(decided) = self.attempt_of(claim, desk.now) {
             desk.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
         }
@@ -219,7 +219,7 @@ impl Ward {
     }
 
     /// A machine was launched.
-    pub fn launched(&mut self, launched: Launched, desk: &mut Desk<'_>) {
+    pub fn launched(&mut self, launched: Launched, desk: &mut Context<'_>) {
         let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out, .. } = launched;
         let pool = self.machines.get(&claim).map(|machine| machine.pool.clone()).unwrap_or_default();
         let pool = self.state.pool(&pool).map(|record| &record.pool);
@@ -234,9 +234,9 @@ impl Ward {
             return;
         }
         machine.provider_id = provider_id;
-        machine.bought = Some(Bought { instance_type, zone, capacity_type, price });
+        machine.bought = Some(LaunchedInstance { instance_type, zone, capacity_type, price });
         let unwanted = machine.leaves.is_some();
-        machine.enter(Stage::Joining, desk.now);
+        machine.enter(Stage::Launched, desk.now);
         if !sold_out.is_empty() {
             self.note_sold_out(&claim, sold_out, desk);
         }
@@ -250,7 +250,7 @@ impl Ward {
     }
 
     /// A launch failed for good.
-    pub fn launch_failed(&mut self, claim: &Text, attempt: u32, failure: LaunchFailure, desk: &mut Desk<'_>) {
+    pub fn launch_failed(&mut self, claim: &Text, attempt: u32, failure: LaunchFailure, desk: &mut Context<'_>) {
         let now = desk.now;
         let Some(machine) = self.machines.get_mut(claim) else { return };
         if machine.stage != Stage::Launching || machine.attempt != attempt {
@@ -280,7 +280,7 @@ impl Ward {
         }
     }
 
-    fn note_sold_out(&self, claim: &Text, sold_out: Vec<(Text, Text)>, desk: &mut Desk<'_>) {
+    fn note_sold_out(&self, claim: &Text, sold_out: Vec<(Text, Text)>, desk: &mut Context<'_>) {
         let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
         let order = &planned.launch;
         let all = || order.options.iter().map(|option| (option.instance_type.clone(), option.zone.clone())).collect();
@@ -292,15 +292,15 @@ impl Ward {
     }
 
     /// The cloud states that a machine has ended.
-    pub fn instance_gone(&mut self, provider_id: &Text, desk: &mut Desk<'_>) {
+    pub fn instance_gone(&mut self, provider_id: &Text, desk: &mut Context<'_>) {
         self.collection.note_ended(provider_id.clone());
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         self.machine_gone(&claim, desk);
     }
 
     /// The machine of `claim` is gone, and the gate for removals believes it.
-    pub fn machine_gone(&mut self, claim: &Text, desk: &mut Desk<'_>) {
-        if self.machines.get(claim).is_some_and(|machine| machine.stage != Stage::Finalising) {
+    pub fn machine_gone(&mut self, claim: &Text, desk: &mut Context<'_>) {
+        if self.machines.get(claim).is_some_and(|machine| machine.stage != Stage::Deleting) {
             self.finalise(claim, &Text::from("the machine is gone"), desk);
             self.window.rouse(desk.now);
         }

@@ -1,10 +1,10 @@
 //! One machine, from intent to grave.
 //!
 //! ```text
-//! Deciding ─recorded─► Creating ─acked─► Launching ─launched─► Joining ─► Registered ─► InService
+//! Planned ─recorded─► Creating ─acked─► Launching ─launched─► Launched ─► Registered ─► Initialized
 //!     │ stale              │ refused         │ refused             │ late        │           │ empty, interrupted,
 //!     ▼                    ▼                 ▼                     ▼             ▼           ▼ deleted by hand
-//!  forgotten            forgotten       Finalising ◄─gone─ Terminating ◄─drained─ Draining ◄─┘
+//!  forgotten            forgotten       Deleting ◄─gone─ Terminating ◄─drained─ Draining ◄─┘
 //! ```
 
 use crate::cluster::ClaimRecord;
@@ -16,23 +16,23 @@ use super::{DecisionId, InstructionId, PlannedMachine};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// The decision is not durable yet.
-    Deciding,
+    Planned,
     /// The NodeClaim is being created.
     Creating,
     /// The machine is being bought.
     Launching,
     /// The machine is there; its Node is not, or not taken in yet.
-    Joining,
+    Launched,
     /// The Node is taken in and not in service yet.
     Registered,
     /// The Node is in service.
-    InService,
+    Initialized,
     /// Pods are being evicted.
     Draining,
     /// The machine is being given back.
     Terminating,
     /// The machine is gone; Node and NodeClaim are being removed.
-    Finalising,
+    Deleting,
 }
 
 impl Stage {
@@ -40,22 +40,22 @@ impl Stage {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Deciding => "deciding",
+            Self::Planned => "deciding",
             Self::Creating => "creating",
             Self::Launching => "launching",
-            Self::Joining => "joining",
+            Self::Launched => "joining",
             Self::Registered => "registered",
-            Self::InService => "in service",
+            Self::Initialized => "in service",
             Self::Draining => "draining",
             Self::Terminating => "terminating",
-            Self::Finalising => "finalising",
+            Self::Deleting => "finalising",
         }
     }
 
     /// Whether the machine is on its way out.
     #[must_use]
     pub fn is_leaving(self) -> bool {
-        matches!(self, Self::Draining | Self::Terminating | Self::Finalising)
+        matches!(self, Self::Draining | Self::Terminating | Self::Deleting)
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Machine {
     /// Empty until it is launched.
     pub provider_id: Text,
     /// What was launched: type, zone, capacity type, price per hour.
-    pub bought: Option<Bought>,
+    pub bought: Option<LaunchedInstance>,
     /// The instruction that is not answered yet.
     pub waits_for: Option<InstructionId>,
     /// A failed instruction is not given again before this.
@@ -121,7 +121,7 @@ pub struct LostNode {
 
 /// What was bought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bought {
+pub struct LaunchedInstance {
     /// Instance type.
     pub instance_type: Text,
     /// Zone.
@@ -142,7 +142,7 @@ impl Machine {
             decision: Some(decision),
             planned: Some(planned),
             revision,
-            stage: Stage::Deciding,
+            stage: Stage::Planned,
             since: now,
             attempt: 1,
             could_open: None,
@@ -166,14 +166,14 @@ impl Machine {
 
     /// A machine that was found in the cluster, launched already.
     #[must_use]
-    pub fn found(claim: &ClaimRecord, bought: Option<Bought>, now: Timestamp) -> Self {
+    pub fn found(claim: &ClaimRecord, bought: Option<LaunchedInstance>, now: Timestamp) -> Self {
         Self {
             claim: claim.name.clone(),
             pool: claim.pool.clone(),
             decision: None,
             planned: None,
             revision: Text::default(),
-            stage: Stage::Joining,
+            stage: Stage::Launched,
             since: now,
             attempt: 1,
             could_open: None,

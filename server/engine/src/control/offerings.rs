@@ -19,7 +19,7 @@ struct OfferingKey {
 
 /// An offering that was refused, and until when it is left alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refusal {
+pub struct UnavailableOffering {
     /// Instance type.
     pub instance_type: Text,
     /// Zone.
@@ -32,28 +32,28 @@ pub struct Refusal {
 
 /// Offerings that were refused lately, and catalogues with them marked.
 #[derive(Debug, Clone, Default)]
-pub struct OfferingMemory {
+pub struct UnavailableOfferings {
     until: BTreeMap<OfferingKey, Timestamp>,
     /// Refusals that nobody else can know of. One that prolongs another is no news: whoever tries meanwhile is refused too.
-    news: Vec<Refusal>,
+    news: Vec<UnavailableOffering>,
     /// Catalogues as they were given and as they are under `until`. The first of each pair is held so that its address
     /// stays its own.
     marked: Vec<(SharedCatalogue, SharedCatalogue)>,
 }
 
-impl OfferingMemory {
+impl UnavailableOfferings {
     /// The offering was refused.
     pub fn refuse(&mut self, instance_type: Text, zone: Text, capacity_type: CapacityType, until: Timestamp) {
         let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
         if self.until.insert(key, until).is_none() {
-            self.news.push(Refusal { instance_type, zone, capacity_type, until });
+            self.news.push(UnavailableOffering { instance_type, zone, capacity_type, until });
         }
         self.marked.clear();
     }
 
     /// Another process was refused. What is known to last longer does.
-    pub fn learn(&mut self, refusals: Vec<Refusal>) {
-        for Refusal { instance_type, zone, capacity_type, until } in refusals {
+    pub fn learn(&mut self, refusals: Vec<UnavailableOffering>) {
+        for UnavailableOffering { instance_type, zone, capacity_type, until } in refusals {
             let known = self.until.entry(OfferingKey { instance_type, zone, capacity_type }).or_insert(until);
             *known = (*known).max(until);
         }
@@ -61,7 +61,7 @@ impl OfferingMemory {
     }
 
     /// What was refused here since this was last asked.
-    pub fn take_news(&mut self) -> Vec<Refusal> {
+    pub fn take_news(&mut self) -> Vec<UnavailableOffering> {
         std::mem::take(&mut self.news)
     }
 
@@ -127,19 +127,19 @@ impl OfferingMemory {
 mod tests {
     use super::*;
 
-    fn refusal(zone: &str, until: i64) -> Refusal {
+    fn refusal(zone: &str, until: i64) -> UnavailableOffering {
         let (instance_type, zone) = (Text::from("m5.large"), Text::from(zone));
-        Refusal { instance_type, zone, capacity_type: CapacityType::Spot, until: Timestamp(until) }
+        UnavailableOffering { instance_type, zone, capacity_type: CapacityType::Spot, until: Timestamp(until) }
     }
 
-    fn refuse(memory: &mut OfferingMemory, zone: &str, until: i64) {
-        let Refusal { instance_type, zone, capacity_type, until } = refusal(zone, until);
+    fn refuse(memory: &mut UnavailableOfferings, zone: &str, until: i64) {
+        let UnavailableOffering { instance_type, zone, capacity_type, until } = refusal(zone, until);
         memory.refuse(instance_type, zone, capacity_type, until);
     }
 
     #[test]
     fn a_refusal_is_news_once_and_again_when_it_was_over() {
-        let mut memory = OfferingMemory::default();
+        let mut memory = UnavailableOfferings::default();
         refuse(&mut memory, "a", 100);
         refuse(&mut memory, "a", 150);
         assert_eq!(memory.take_news(), [refusal("a", 100)]);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_others_were_refused_is_left_alone_here_and_is_no_news() {
-        let mut memory = OfferingMemory::default();
+        let mut memory = UnavailableOfferings::default();
         refuse(&mut memory, "a", 200);
         let _told = memory.take_news();
         memory.learn(vec![refusal("a", 100), refusal("b", 100)]);

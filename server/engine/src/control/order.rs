@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ward::Desk;
+use super::ward::Context;
 use super::{ClaimOrder, ClusterId, DecisionId, LaunchOption, LaunchOrder, PlannedMachine};
 use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use crate::input::PlanningInput;
@@ -23,7 +23,7 @@ pub(super) fn machine(
     input: &PlanningInput,
     node: &PlannedNode,
     decision: DecisionId,
-    desk: &mut Desk<'_>,
+    desk: &mut Context<'_>,
 ) -> PlannedMachine {
     let pool = &input.pools[node.pool as usize];
     let name = claim_name(cluster, state, &pool.name, desk);
@@ -228,7 +228,7 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 10;
 
 /// `<pool>-<suffix>`, unused in this cluster.
-fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, desk: &mut Desk<'_>) -> Text {
+fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, desk: &mut Context<'_>) -> Text {
     loop {
         let mut rest = spread(desk.number(), cluster, desk.settings.identity);
         let mut name = format!("{pool}-");

@@ -1,6 +1,6 @@
 //! Planning apart from the controller: what is asked, what is answered, and what becomes of an answer.
 //!
-//! [`Controller::handle`](super::Controller::handle) never calls the planner, which may take seconds. It emits
+//! [`RegionController::handle`](super::RegionController::handle) never calls the planner, which may take seconds. It emits
 //! [`Effect::Plan`](super::Effect::Plan) with everything that the planner looks at; the shell calls [`PlanWorker::answer`]
 //! wherever it likes, and brings the answer back as [`Event::Planned`](super::Event::Planned). Events are taken in
 //! meanwhile. There is at most one plan under way for a cluster ([`under_way`]), and a plan takes a bounded number of pods
@@ -12,7 +12,7 @@ pub(super) mod under_way;
 use super::{ClusterId, Planner};
 use crate::input::PlanningInput;
 use crate::plan::{Plan, PlanReport};
-use crate::schedule::Memo;
+use crate::schedule::CompileCache;
 
 /// Number of a plan, unique within one controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,14 +56,14 @@ pub struct PlanAnswer {
 #[derive(Debug)]
 pub struct PlanWorker {
     planner: Planner,
-    memo: Memo,
+    memo: CompileCache,
 }
 
 impl PlanWorker {
     /// A worker that has made no plan yet.
     #[must_use]
     pub fn new(planner: Planner) -> Self {
-        Self { planner, memo: Memo::default() }
+        Self { planner, memo: CompileCache::default() }
     }
 
     /// The plan for `input`.

@@ -7,9 +7,9 @@ use super::machine::{Machine, Stage};
 use super::order;
 use super::planning::portion::Portion;
 use super::planning::under_way::UnderWay;
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::{
-    Basis, Decision, DecisionId, DecisionKind, Effect, Instruction, PlanAnswer, PlanRequest, PlannedMachine,
+    Decision, DecisionId, DecisionInput, DecisionKind, Effect, Instruction, PlanAnswer, PlanRequest, PlannedMachine,
     UnplacedPod,
 };
 use crate::cluster::PodKey;
@@ -22,9 +22,9 @@ use crate::plan::{Plan, PlanReport, ReasonCode, Unschedulable};
 /// After a plan that left pods without a place comes so many times what it took before they are planned again.
 const REST_AFTER: i64 = 4;
 
-impl Ward {
+impl ClusterController {
     /// When the next plan is due; `None` while one is under way.
-    pub fn next_plan(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+    pub fn next_plan(&self, desk: &Context<'_>) -> Option<Timestamp> {
         if self.under_way.is_some() {
             return None;
         }
@@ -35,7 +35,7 @@ impl Ward {
 
     /// Asks for a plan when a window has closed, when pods without a place have waited long enough, or when the last plan left
     /// pods to the next.
-    pub fn plan_if_due(&mut self, desk: &mut Desk<'_>) {
+    pub fn plan_if_due(&mut self, desk: &mut Context<'_>) {
         let Some(due) = self.next_plan(desk).filter(|due| *due <= desk.now && self.is_ready()) else { return };
         let mut opened = None;
         // Pods that came meanwhile may rank before those that were planned already: they are in the next round.
@@ -68,7 +68,7 @@ impl Ward {
     }
 
     /// A plan is there. What does not hold any more of what it relies on is left out and planned again.
-    pub fn planned(&mut self, answer: PlanAnswer, desk: &mut Desk<'_>) {
+    pub fn planned(&mut self, answer: PlanAnswer, desk: &mut Context<'_>) {
         let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
         let Some(under_way) = self.arrived(number) else { return };
         if !self.is_ready() {
@@ -78,7 +78,8 @@ impl Ward {
         match outcome {
             Ok((mut plan, mut report)) => {
                 self.refused = None;
-                let basis = Basis { opened: under_way.opened, input, plan: plan.clone(), report: report.clone() };
+                let basis =
+                    DecisionInput { opened: under_way.opened, input, plan: plan.clone(), report: report.clone() };
                 if self.drop_outdated(&under_way, &basis.input, (&mut plan, &mut report), desk) {
                     self.window.rouse(desk.now);
                 }
@@ -97,12 +98,12 @@ impl Ward {
 
     fn adopt_plan(
         &mut self,
-        basis: Basis,
+        basis: DecisionInput,
         plan: &Plan,
         mut report: PlanReport,
         held: Vec<UnplacedPod>,
         (due, since, version): (Timestamp, Timestamp, u64),
-        desk: &mut Desk<'_>,
+        desk: &mut Context<'_>,
     ) {
         let input = &basis.input;
         let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report).into_iter().chain(held).collect();
@@ -166,7 +167,7 @@ impl Ward {
     }
 
     /// Says that a plan was not for all pods that wait.
-    fn portion_note(&self, taken: usize, desk: &Desk<'_>) -> Option<String> {
+    fn portion_note(&self, taken: usize, desk: &Context<'_>) -> Option<String> {
         let (left, most) = (self.portion.left(), desk.settings.plan_pods);
         (left > 0).then(|| {
             format!(
@@ -177,7 +178,7 @@ impl Ward {
 
     /// Sends a decision off to be made durable; it is carried out when it is. What it was made from goes with it and is not
     /// kept here: it is as large as the cluster.
-    pub fn record(&mut self, mut decision: Decision, desk: &mut Desk<'_>) {
+    pub fn record(&mut self, mut decision: Decision, desk: &mut Context<'_>) {
         let basis = decision.basis.take();
         let decision = Arc::new(decision);
         self.remember(&decision);
@@ -210,7 +211,7 @@ impl Ward {
     }
 
     /// The decision is durable: what still holds of it is carried out, the rest is planned again.
-    pub fn carry_out(&mut self, id: DecisionId, desk: &mut Desk<'_>) {
+    pub fn carry_out(&mut self, id: DecisionId, desk: &mut Context<'_>) {
         let Some(decision) = self.undecided.remove(&id) else { return };
         if decision.kind == DecisionKind::Empty {
             return self.carry_out_removals(&decision, desk);
@@ -223,7 +224,7 @@ impl Ward {
                 self.close(claim, desk);
                 continue;
             };
-            if machine.stage != Stage::Deciding {
+            if machine.stage != Stage::Planned {
                 continue;
             }
             let wanted = planned.pods.is_empty() || awaited.contains(claim);
@@ -241,7 +242,7 @@ impl Ward {
     }
 
     /// Whether what was decided may still be begun.
-    pub fn still_holds(&self, id: DecisionId, planned: &PlannedMachine, desk: &Desk<'_>) -> bool {
+    pub fn still_holds(&self, id: DecisionId, planned: &PlannedMachine, desk: &Context<'_>) -> bool {
         let claim = &planned.claim.name;
         let Some(machine) = self.machines.get(claim) else { return false };
         let Some(pool) = self.state.pool(&planned.claim.pool) else { return false };
@@ -272,7 +273,7 @@ impl Ward {
 
 /// When pods without a place are planned again, if their plan was asked for at `since`. Plans that take long come so rarely that
 /// planning takes a part of the time only.
-fn retry_at(since: Timestamp, desk: &Desk<'_>) -> Timestamp {
+fn retry_at(since: Timestamp, desk: &Context<'_>) -> Timestamp {
     let took = desk.now.millis_since(since).max(0);
     desk.after(desk.settings.retry_ms.max(took.saturating_mul(REST_AFTER)))
 }

@@ -55,22 +55,22 @@ pub mod view;
 
 pub use freeze::Freeze;
 pub use mode::Mode;
-pub use settings::RailSettings;
-pub use view::RailsView;
+pub use settings::GuardrailSettings;
+pub use view::GuardrailsView;
 
 use std::collections::BTreeMap;
 
 use super::{ClusterId, Effect};
-use crate::cluster::PoolLife;
+use crate::cluster::DisruptionPolicy;
 use crate::model::{Text, Timestamp};
-use attempts::Attempts;
-use brake::Brake;
-use caps::Caps;
+use attempts::LaunchBackoff;
+use brake::CircuitBreaker;
+use caps::RateLimits;
 use extents::Extents;
 use freeze::Freezes;
 use losses::Losses;
 use quarantine::Quarantine;
-use recall::PastLaunch;
+use recall::RecentLaunch;
 use removal::Waiting;
 
 /// What was held back, why, and when to look again.
@@ -84,10 +84,10 @@ pub struct Held {
 
 /// What the rails know of the fleet.
 #[derive(Debug, Default)]
-pub(super) struct Rails {
-    pub launches: Caps,
-    pub removals: Caps,
-    pub brake: Brake,
+pub(super) struct Guardrails {
+    pub launches: RateLimits,
+    pub removals: RateLimits,
+    pub brake: CircuitBreaker,
     pub freezes: Freezes,
     /// Machines of each cluster that nobody has decided to remove.
     pub machines: BTreeMap<ClusterId, usize>,
@@ -97,9 +97,9 @@ pub(super) struct Rails {
     pub now: Timestamp,
 }
 
-impl Rails {
+impl Guardrails {
     /// Time has passed; says whether that changes what the whole fleet may do.
-    pub fn settle(&mut self, settings: &RailSettings, now: Timestamp) -> bool {
+    pub fn settle(&mut self, settings: &GuardrailSettings, now: Timestamp) -> bool {
         self.now = now;
         self.launches.forget_past(settings.launches.window_ms, now);
         self.removals.forget_past(settings.removals.window_ms, now);
@@ -108,22 +108,22 @@ impl Rails {
     }
 
     /// When time alone changes what the whole fleet may do.
-    pub fn next_change(&self, settings: &RailSettings) -> Option<Timestamp> {
+    pub fn next_change(&self, settings: &GuardrailSettings) -> Option<Timestamp> {
         [self.brake.next_change(&settings.brake), self.freezes.next_end()].into_iter().flatten().min()
     }
 }
 
 /// What the rails know of one cluster.
 #[derive(Debug, Default)]
-pub(super) struct WardRails {
+pub(super) struct ClusterGuardrails {
     pub quarantine: Option<Quarantine>,
     /// What the agent took back lately without announcing it.
     pub losses: Losses,
     /// How much there is in the cluster, as far as it is written down.
     pub extents: Extents,
-    pub attempts: Attempts,
+    pub attempts: LaunchBackoff,
     /// What was launched here before, until the cluster shows itself; oldest first.
-    pub past: Vec<PastLaunch>,
+    pub past: Vec<RecentLaunch>,
     /// Why launches were held back when last looked at.
     pub held_launches: Option<Held>,
     /// Why removals were held back when last looked at.
@@ -131,12 +131,12 @@ pub(super) struct WardRails {
     /// Removals that the gate holds.
     pub waiting: Waiting,
     /// Disruption settings of NodePools that are gone, as last known.
-    pub former_lives: BTreeMap<Text, PoolLife>,
+    pub former_lives: BTreeMap<Text, DisruptionPolicy>,
     /// What the last decisions in shadow mode said, by what they were about.
     pub shadow_said: [String; 2],
 }
 
-impl WardRails {
+impl ClusterGuardrails {
     /// Changes whenever what people see of the rails here does.
     pub fn outline(&self) -> (Option<Text>, Option<Text>, Option<Text>, u64) {
         let reason = |held: &Option<Held>| held.as_ref().map(|held| held.reason.clone());
@@ -146,7 +146,7 @@ impl WardRails {
 }
 
 /// Whether shadow mode lets `effect` pass: what is seen and written down does, what is done does not.
-pub(super) fn passes(settings: &RailSettings, effect: &Effect) -> bool {
+pub(super) fn passes(settings: &GuardrailSettings, effect: &Effect) -> bool {
     let cluster = match effect {
         Effect::Plan(_) | Effect::Record(_) | Effect::PublishView { .. } | Effect::Resync { .. } => return true,
         Effect::KeepExtent { .. } => return true,

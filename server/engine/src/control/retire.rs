@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::adopt::Finding;
 use super::machine::Stage;
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
 use crate::disrupt::{EmptyNodes, empty_nodes};
 use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
@@ -16,9 +16,9 @@ const INTERRUPTION_NOTICE_MS: i64 = 120_000;
 /// come or go there. An agent that shows none of them does so until its watch begins anew; each attempt costs the API server a list.
 pub const OCCUPIED_MS: i64 = 10 * 60_000;
 
-impl Ward {
+impl ClusterController {
     /// Looks for empty nodes when a look is due, and proposes their removal.
-    pub fn look_for_empty_nodes(&mut self, desk: &mut Desk<'_>) {
+    pub fn look_for_empty_nodes(&mut self, desk: &mut Context<'_>) {
         if self.next_pass.is_none_or(|pass| pass > desk.now) || !self.is_ready() {
             return;
         }
@@ -73,7 +73,7 @@ impl Ward {
     }
 
     /// The removals are durable: those that may still go, go.
-    pub fn carry_out_removals(&mut self, decision: &Decision, desk: &mut Desk<'_>) {
+    pub fn carry_out_removals(&mut self, decision: &Decision, desk: &mut Context<'_>) {
         if self.under_way.is_some() && self.awaited_plan(desk).is_some() {
             // The plan may give pods their room; they are proposed again when it is there.
             return decision
@@ -97,7 +97,7 @@ impl Ward {
     }
 
     /// The cloud takes a machine back: its offering is left alone for a while, and it is drained at once.
-    pub fn interrupt(&mut self, provider_id: &Text, reason: &Text, desk: &mut Desk<'_>) {
+    pub fn interrupt(&mut self, provider_id: &Text, reason: &Text, desk: &mut Context<'_>) {
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         let Some(machine) = self.machines.get_mut(&claim) else { return };
         if machine.stage.is_leaving() {
@@ -125,7 +125,7 @@ impl Ward {
 
     /// Sends the machine of `claim` on its way out, from wherever it stands. `deadline` is when its pods go regardless;
     /// without one the NodeClaim's grace period decides.
-    pub fn dismiss(&mut self, claim: &Text, reason: &Text, deadline: Option<Timestamp>, desk: &mut Desk<'_>) {
+    pub fn dismiss(&mut self, claim: &Text, reason: &Text, deadline: Option<Timestamp>, desk: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         if machine.stage.is_leaving() {
             return;
@@ -140,7 +140,7 @@ impl Ward {
         self.state.mark_going(claim);
         self.window.rouse(desk.now);
         match stage {
-            Stage::Deciding => {
+            Stage::Planned => {
                 self.machines.remove(claim);
                 self.state.forget_claim(claim);
             }
@@ -158,7 +158,7 @@ impl Ward {
     }
 
     /// Has the agent drain the Node of `claim`. A machine without a Node is given back, unless it is the picture that lacks it.
-    pub fn drain(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn drain(&mut self, claim: &Text, desk: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
         let (deadline, reason) = (machine.drain_by, machine.leaves.clone().unwrap_or_default());
         let (provider_id, interruption) = (machine.provider_id.clone(), machine.interrupted);
@@ -181,7 +181,7 @@ impl Ward {
 
     /// The Node of `claim` was to be drained as empty, and the API server lists pods on it: the machine stays in service, and for
     /// a while what the agent shows of its pods is not believed. One that has to go by now in any case is drained all the same.
-    pub fn keep_occupied(&mut self, claim: &Text, why: &str, desk: &mut Desk<'_>) {
+    pub fn keep_occupied(&mut self, claim: &Text, why: &str, desk: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         let Some(stage) = machine.if_empty.take() else { return };
         machine.enter(stage, desk.now);
@@ -194,7 +194,7 @@ impl Ward {
     }
 
     /// What stands in the way is looked at again after a while.
-    pub fn look_again(&mut self, claim: &Text, desk: &Desk<'_>) {
+    pub fn look_again(&mut self, claim: &Text, desk: &Context<'_>) {
         let again = desk.after(desk.settings.retry_ms);
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.not_before = again;
@@ -202,7 +202,7 @@ impl Ward {
     }
 
     /// Gives the machine of `claim` back to the cloud.
-    pub fn give_back(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn give_back(&mut self, claim: &Text, desk: &mut Context<'_>) {
         self.enter(claim, Stage::Terminating, desk.now);
         let Some(machine) = self.machines.get(claim) else { return };
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
@@ -211,11 +211,11 @@ impl Ward {
     }
 
     /// The machine of `claim` is gone, or never was: Node and NodeClaim are removed.
-    pub fn finalise(&mut self, claim: &Text, reason: &Text, desk: &mut Desk<'_>) {
+    pub fn finalise(&mut self, claim: &Text, reason: &Text, desk: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         let reason = machine.leaves.get_or_insert_with(|| reason.clone()).clone();
         let provider_id = machine.provider_id.clone();
-        machine.enter(Stage::Finalising, desk.now);
+        machine.enter(Stage::Deleting, desk.now);
         self.state.mark_going(claim);
         let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
         self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, desk);

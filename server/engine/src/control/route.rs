@@ -1,14 +1,14 @@
 //! From one event to everything that follows from it in its cluster.
 
 use super::rails::quarantine::VOUCHED_MS;
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::{Event, machine::Stage};
 use crate::cluster::{Object, Observation};
 use crate::model::Timestamp;
 
-impl Ward {
+impl ClusterController {
     /// Changes what is believed and known; nothing is decided here.
-    pub fn take_in(&mut self, event: Event, desk: &mut Desk<'_>) {
+    pub fn take_in(&mut self, event: Event, desk: &mut Context<'_>) {
         match event {
             Event::Observed { observation, .. } => {
                 self.vouched_until = self.vouched_until.filter(|_| !matches!(observation, Observation::Snapshot(_)));
@@ -54,7 +54,7 @@ impl Ward {
             | Event::Released { .. }
             | Event::FreezesChanged { .. }
             | Event::OfferingsRefused { .. }
-            | Event::Elsewhere { .. } => {
+            | Event::RemoteCounters { .. } => {
                 return;
             }
         }
@@ -62,7 +62,7 @@ impl Ward {
         self.changed = true;
     }
 
-    fn observe(&mut self, observation: Observation, desk: &mut Desk<'_>) {
+    fn observe(&mut self, observation: Observation, desk: &mut Context<'_>) {
         let now = desk.now;
         let pod = match &observation {
             Observation::Upsert(object) => match object.as_ref() {
@@ -121,7 +121,7 @@ impl Ward {
     }
 
     /// Everything that time and belief allow.
-    pub fn advance(&mut self, desk: &mut Desk<'_>) {
+    pub fn advance(&mut self, desk: &mut Context<'_>) {
         self.lapse_promises(desk);
         self.release_held(desk);
         self.ask_for_snapshot(desk);
@@ -142,7 +142,7 @@ impl Ward {
         self.wake = self.next_moment(desk);
     }
 
-    fn next_moment(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+    fn next_moment(&self, desk: &Context<'_>) -> Option<Timestamp> {
         let settings = desk.settings;
         let plan = self.next_plan(desk);
         let report = self.clerk.due(desk.now).filter(|_| self.may_speak(desk));
@@ -152,12 +152,12 @@ impl Ward {
             let again = (machine.waits_for.is_none() && machine.not_before > desk.now).then_some(machine.not_before);
             let limit = match machine.stage {
                 Stage::Launching if machine.leaves.is_none() => Some(after(settings.launch_timeout_ms)),
-                Stage::Joining => Some(after(settings.registration_timeout_ms)).filter(|limit| *limit > desk.now),
+                Stage::Launched => Some(after(settings.registration_timeout_ms)).filter(|limit| *limit > desk.now),
                 _ => None,
             };
             let opens = self.doors.get(&machine.claim).copied();
             let asks = machine.ask_again;
-            let again = again.filter(|_| machine.stage != Stage::InService);
+            let again = again.filter(|_| machine.stage != Stage::Initialized);
             [again, limit, opens, asks].into_iter().flatten().min()
         });
         // Nothing is done about machines while what is seen of them is not believed, or while nothing is done at all.

@@ -1,16 +1,16 @@
 //! Whether what would be said of a NodeClaim stands in its status already.
 
-use super::status::Content;
-use crate::cluster::Standing;
+use super::status::StatusPatch;
+use crate::cluster::ConditionDigest;
 
-impl Standing {
+impl ConditionDigest {
     /// Whether `content`, the moment of the last pod event apart, is what stands there.
     #[must_use]
-    pub fn says(self, content: &Content) -> bool {
+    pub fn says(self, content: &StatusPatch) -> bool {
         let all = content.conditions.iter().fold(Self::default(), |standing, one| {
             standing.with(one.kind, one.verdict.as_str(), &one.reason, &one.message)
         });
-        let Content { usage, zones, last_pod_event: _, conditions: _, hold, release } = content;
+        let StatusPatch { usage, zones, last_pod_event: _, conditions: _, hold, release } = content;
         self == all && usage.is_none() && zones.is_none() && hold.is_none() && release.is_none()
     }
 }
@@ -19,20 +19,20 @@ impl Standing {
 mod tests {
     use super::*;
     use crate::cluster::standing::CONSOLIDATABLE;
-    use crate::control::status::{Condition, Verdict, with_root};
+    use crate::control::status::{Condition, ConditionStatus, with_root};
 
-    fn content(conditions: Vec<Condition>) -> Content {
-        Content { conditions: with_root(conditions, &["Launched"], 0), ..Content::default() }
+    fn content(conditions: Vec<Condition>) -> StatusPatch {
+        StatusPatch { conditions: with_root(conditions, &["Launched"], 0), ..StatusPatch::default() }
     }
 
     #[test]
     fn what_stands_there_is_known_again_in_any_order_and_beside_the_conditions_of_others() {
-        let launched = Standing::default()
+        let launched = ConditionDigest::default()
             .with("NodeProblem", "True", "Somebody", "says so")
             .with("Consolidatable", "False", "Never", "why")
             .with("Ready", "True", "Ready", "")
             .with("Launched", "True", "Launched", "");
-        let never = |message: &str| Condition::lacks(CONSOLIDATABLE, Verdict::False, "Never", message, 0);
+        let never = |message: &str| Condition::lacks(CONSOLIDATABLE, ConditionStatus::False, "Never", message, 0);
         let says = |conditions| launched.says(&content(conditions));
         assert!(says(vec![Condition::holds("Launched", 0), never("why")]));
         assert!(!says(vec![Condition::holds("Launched", 0), never("another reason")]));
@@ -40,7 +40,7 @@ mod tests {
         assert!(!says(vec![Condition::holds("Launched", 0), never("why"), Condition::holds("Registered", 0)]));
         assert!(!launched.is_consolidatable());
         // A finalizer is no condition.
-        let held = Content { hold: Some("f"), ..content(vec![Condition::holds("Launched", 0), never("why")]) };
+        let held = StatusPatch { hold: Some("f"), ..content(vec![Condition::holds("Launched", 0), never("why")]) };
         assert!(!launched.says(&held));
     }
 }

@@ -7,7 +7,7 @@ use crate::model::{Resources, Text, Timestamp};
 
 /// An object that something is said about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub enum ObjectRef {
     /// A NodePool.
     Pool(Text),
     /// An EC2NodeClass.
@@ -20,7 +20,7 @@ pub enum Subject {
     Pod(PodKey),
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(name) => write!(f, "nodepool/{name}"),
@@ -36,16 +36,16 @@ impl fmt::Display for Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusOrder {
     /// NodePool, EC2NodeClass or NodeClaim.
-    pub subject: Subject,
+    pub subject: ObjectRef,
     /// What is to stand there.
-    pub content: Content,
+    pub content: StatusPatch,
     /// When conditions have come to what they say, where what stands there says otherwise.
     pub at: Timestamp,
 }
 
 /// What is to stand in an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content {
+pub struct StatusPatch {
     /// `status.resources` and `status.nodes` of a NodePool.
     pub usage: Option<Resources>,
     /// `status.subnets` of an EC2NodeClass, a zone each, where the cloud is known to have one there.
@@ -62,7 +62,7 @@ pub struct Content {
 
 /// `status` of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum ConditionStatus {
     /// It holds.
     True,
     /// It does not hold.
@@ -71,7 +71,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl ConditionStatus {
     /// As Kubernetes writes it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -89,7 +89,7 @@ pub struct Condition {
     /// `type`.
     pub kind: &'static str,
     /// `status`.
-    pub verdict: Verdict,
+    pub verdict: ConditionStatus,
     /// `reason`, a word.
     pub reason: Text,
     /// `message`, a sentence or nothing.
@@ -102,14 +102,14 @@ impl Condition {
     /// It holds, for its own reason (Karpenter: the type is the reason).
     #[must_use]
     pub fn holds(kind: &'static str, generation: i64) -> Self {
-        Self { kind, verdict: Verdict::True, reason: Text::from(kind), message: Text::default(), generation }
+        Self { kind, verdict: ConditionStatus::True, reason: Text::from(kind), message: Text::default(), generation }
     }
 
     /// It does not hold, or nobody knows.
     #[must_use]
     pub fn lacks(
         kind: &'static str,
-        verdict: Verdict,
+        verdict: ConditionStatus,
         reason: &str,
         message: impl Into<Text>,
         generation: i64,
@@ -121,13 +121,13 @@ impl Condition {
 /// Adds `Ready`, which sums up all of `conditions` whose types are `dependents` (Karpenter: root condition), and sorts.
 #[must_use]
 pub fn with_root(mut conditions: Vec<Condition>, dependents: &[&str], generation: i64) -> Vec<Condition> {
-    let open = |one: &&Condition| dependents.contains(&one.kind) && one.verdict != Verdict::True;
+    let open = |one: &&Condition| dependents.contains(&one.kind) && one.verdict != ConditionStatus::True;
     let failing: Vec<&Condition> = conditions.iter().filter(open).collect();
     let root = if failing.is_empty() {
         Condition::holds("Ready", generation)
     } else {
-        let broken = failing.iter().any(|one| one.verdict == Verdict::False);
-        let verdict = if broken { Verdict::False } else { Verdict::Unknown };
+        let broken = failing.iter().any(|one| one.verdict == ConditionStatus::False);
+        let verdict = if broken { ConditionStatus::False } else { ConditionStatus::Unknown };
         let listed: Vec<String> = failing.iter().map(|one| format!("{}={}", one.kind, one.verdict.as_str())).collect();
         Condition::lacks("Ready", verdict, "UnhealthyDependents", listed.join(", "), generation)
     };
@@ -140,7 +140,7 @@ pub fn with_root(mut conditions: Vec<Condition>, dependents: &[&str], generation
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventOrder {
     /// The object.
-    pub subject: Subject,
+    pub subject: ObjectRef,
     /// Its identity, where it is known.
     pub uid: Text,
     /// `Warning` rather than `Normal`.
@@ -161,14 +161,14 @@ mod tests {
 
     #[test]
     fn ready_sums_up_its_dependents_and_nothing_else() {
-        let unhealthy = Condition::lacks("Healthy", Verdict::False, "Odd", "", 1);
+        let unhealthy = Condition::lacks("Healthy", ConditionStatus::False, "Odd", "", 1);
         let good = with_root(vec![Condition::holds("Valid", 1), unhealthy.clone()], &["Valid"], 1);
         assert_eq!(said(&good), ["Healthy=False Odd", "Ready=True Ready", "Valid=True Valid"]);
-        let open = Condition::lacks("Valid", Verdict::Unknown, "Waiting", "", 1);
+        let open = Condition::lacks("Valid", ConditionStatus::Unknown, "Waiting", "", 1);
         let unknown = with_root(vec![open.clone()], &["Valid"], 1);
         assert_eq!(said(&unknown), ["Ready=Unknown UnhealthyDependents", "Valid=Unknown Waiting"]);
         let bad = with_root(vec![open, unhealthy], &["Valid", "Healthy"], 1);
-        assert_eq!(bad[1].verdict, Verdict::False);
+        assert_eq!(bad[1].verdict, ConditionStatus::False);
         assert_eq!(bad[1].message.as_ref(), "Valid=Unknown, Healthy=False");
     }
 }

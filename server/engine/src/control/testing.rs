@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-use super::{Controller, Effect, Event, PlanRequest, PlanWorker, Planner, Settings};
+use super::{Effect, Event, PlanRequest, PlanWorker, Planner, RegionController, Settings};
 use crate::model::Timestamp;
 
 /// A controller and the planner beside it.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    controller: Controller,
+    controller: RegionController,
     worker: PlanWorker,
     /// Plans are asked for and not made.
     pub stalled: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Planned {
 
 impl Planned {
     pub fn new(settings: Settings, planner: Planner) -> Self {
-        let (controller, worker) = (Controller::new(settings), PlanWorker::new(planner));
+        let (controller, worker) = (RegionController::new(settings), PlanWorker::new(planner));
         Self { controller, worker, stalled: false, waiting: VecDeque::new() }
     }
 
@@ -51,9 +51,9 @@ impl Planned {
 }
 
 impl Deref for Planned {
-    type Target = Controller;
+    type Target = RegionController;
 
-    fn deref(&self) -> &Controller {
+    fn deref(&self) -> &RegionController {
         &self.controller
     }
 }

@@ -8,10 +8,10 @@ use crate::input::PlanningInput;
 use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Timestamp};
 use crate::plan::PlannedNode;
 use crate::plan::{Plan, PlanReport};
-use crate::schedule::Memo;
+use crate::schedule::CompileCache;
 
 /// One machine of the cheapest type that is to be had, for all pods; none when nothing is to be had.
-pub(super) fn one_machine(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+pub(super) fn one_machine(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let types = &input.pools[0].catalogue.types;
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let Some(kind) = types.iter().position(|kind| kind.offerings[0].available) else {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::machine::{Bought, Stage};
-use super::rails::RailsView;
+use super::machine::{LaunchedInstance, Stage};
+use super::rails::GuardrailsView;
 use super::{ClusterId, Decision};
 use crate::cluster::{PodKey, ProblemRecord};
 use crate::model::{MicroUsd, Text, Timestamp};
@@ -48,7 +48,7 @@ pub struct ClusterView {
     /// The plan that is being made, if one is.
     pub planning: Option<PlanningView>,
     /// What the rails hold back, and why.
-    pub rails: RailsView,
+    pub rails: GuardrailsView,
     /// Machines in the cloud that something is wrong with.
     pub astray: Astray,
     /// Other autoscalers that are at work in the cluster.
@@ -106,7 +106,7 @@ pub struct MachineView {
     /// Since when.
     pub since: Timestamp,
     /// What was bought, once it was.
-    pub bought: Option<Bought>,
+    pub bought: Option<LaunchedInstance>,
     /// Pods on it, DaemonSet pods apart.
     pub pods: usize,
     /// Why it has to go, once it has to.

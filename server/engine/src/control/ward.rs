@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::adopt::{Finding, Legacy};
+use super::adopt::{Finding, Recovery};
 use super::batch::Window;
-use super::clerk::{Clerk, barred};
-use super::collect::Collection;
-use super::hints::{Doors, Nudges};
+use super::clerk::{StatusReporter, barred};
+use super::collect::GarbageCollection;
+use super::hints::{NominationRetries, RegistrationGate};
 use super::machine::{Machine, Stage};
-use super::offerings::OfferingMemory;
+use super::offerings::UnavailableOfferings;
 use super::planning::PlanNumber;
 use super::planning::portion::Portion;
 use super::planning::under_way::UnderWay;
-use super::rails::{Rails, RailsView, WardRails};
+use super::rails::{ClusterGuardrails, Guardrails, GuardrailsView};
 use super::view::{Astray, ClusterView, EXPECTED_SHOWN, MachineView, PlanningView};
 use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings};
 use crate::cluster::{ClusterState, PodKey, Target};
@@ -23,10 +23,10 @@ use crate::model::{MicroUsd, Text, Timestamp};
 const RECENT_DECISIONS: usize = 20;
 
 /// What the whole controller shares with the cluster at hand.
-pub(super) struct Desk<'c> {
+pub(super) struct Context<'c> {
     pub settings: &'c Settings,
-    pub offerings: &'c mut OfferingMemory,
-    pub rails: &'c mut Rails,
+    pub offerings: &'c mut UnavailableOfferings,
+    pub rails: &'c mut Guardrails,
     pub next_number: &'c mut u64,
     pub next_plan: &'c mut u64,
     pub effects: &'c mut Vec<Effect>,
@@ -35,7 +35,7 @@ pub(super) struct Desk<'c> {
     pub now: Timestamp,
 }
 
-impl Desk<'_> {
+impl Context<'_> {
     pub fn number(&mut self) -> u64 {
         let number = *self.next_number;
         *self.next_number += 1;
@@ -55,29 +55,29 @@ impl Desk<'_> {
 
 /// One cluster in our care.
 #[derive(Debug, Default)]
-pub(super) struct Ward {
+pub(super) struct ClusterController {
     pub cluster: ClusterId,
     /// What makes the cluster this one; empty until its lease is taken.
     pub uid: Text,
     pub connected: bool,
     /// What is taken up when the cluster shows itself.
-    pub legacy: Legacy,
+    pub legacy: Recovery,
     /// Until when a person vouches for what the agent shows.
     pub vouched_until: Option<Timestamp>,
     /// What was last said against believing that machines are gone.
     pub doubt: Option<Finding>,
     /// What was odd in listings of the cloud.
-    pub collection: Collection,
+    pub collection: GarbageCollection,
     pub state: ClusterState,
     pub window: Window,
     /// What the rails know of it.
-    pub rails: WardRails,
+    pub rails: ClusterGuardrails,
     /// Machines of ours, by NodeClaim.
     pub machines: BTreeMap<Text, Machine>,
     /// Nodes that wait for others before they are let in.
-    pub doors: Doors,
+    pub doors: RegistrationGate,
     /// Hints apart from letting Nodes in.
-    pub nudges: Nudges,
+    pub nudges: NominationRetries,
     /// Decisions that are not durable yet.
     pub undecided: BTreeMap<DecisionId, Arc<Decision>>,
     /// Instructions that are not answered yet, with their NodeClaim.
@@ -102,14 +102,14 @@ pub(super) struct Ward {
     /// Whether the next pass may find something: set by every change of the state.
     pub changed: bool,
     /// What has been said about objects.
-    pub clerk: Clerk,
+    pub clerk: StatusReporter,
     /// When the next pod that was left to Cluster Autoscaler is planned.
     pub held_until: Option<Timestamp>,
     /// When this cluster needs attention although nothing happens.
     pub wake: Option<Timestamp>,
 }
 
-impl Ward {
+impl ClusterController {
     pub fn new(cluster: ClusterId) -> Self {
         Self { cluster, ..Self::default() }
     }
@@ -125,7 +125,7 @@ impl Ward {
     }
 
     /// Gives an instruction about the machine of `claim`; its answer is awaited.
-    pub fn instruct(&mut self, instruction: Instruction, desk: &mut Desk<'_>) {
+    pub fn instruct(&mut self, instruction: Instruction, desk: &mut Context<'_>) {
         let id = InstructionId(desk.number());
         if let Some(claim) = instruction.claim() {
             if let Some(machine) = self.machines.get_mut(claim) {
@@ -156,7 +156,7 @@ impl Ward {
         (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id), plan)
     }
 
-    pub fn view(&self, sold_out: usize, rails: RailsView, now: Timestamp) -> ClusterView {
+    pub fn view(&self, sold_out: usize, rails: GuardrailsView, now: Timestamp) -> ClusterView {
         let machines: Vec<MachineView> =
             self.machines.values().map(|machine| self.machine_view(machine, now)).collect();
         let prices = machines.iter().filter_map(|machine| machine.bought.as_ref());

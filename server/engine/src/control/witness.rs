@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::adopt::{Finding, LaunchState};
 use super::machine::Stage;
 use super::rails::removal::{Cause, Evidence, judge};
-use super::ward::{Desk, Ward};
+use super::ward::{ClusterController, Context};
 use super::{Effect, Inspection, Listing};
 use crate::model::{Text, Timestamp};
 
@@ -37,9 +37,9 @@ pub(super) struct Doubt {
     pub reason: Text,
 }
 
-impl Ward {
+impl ClusterController {
     /// Compares a listing with the machines that are known to run; says whether it is believed.
-    pub fn weigh_listing(&mut self, listing: &Listing, after_ms: i64, desk: &mut Desk<'_>) -> bool {
+    pub fn weigh_listing(&mut self, listing: &Listing, after_ms: i64, desk: &mut Context<'_>) -> bool {
         let rule = desk.settings.rails.quarantine;
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let known = self.known_to_run(listing.asked, after_ms);
@@ -68,7 +68,10 @@ impl Ward {
     /// has stated to have ended are not among them.
     fn known_to_run(&self, asked: Timestamp, after_ms: i64) -> BTreeSet<Text> {
         let runs = |stage: Stage| {
-            matches!(stage, Stage::Joining | Stage::Registered | Stage::InService | Stage::Draining | Stage::Launching)
+            matches!(
+                stage,
+                Stage::Launched | Stage::Registered | Stage::Initialized | Stage::Draining | Stage::Launching
+            )
         };
         let old = |since: Timestamp| asked.millis_since(since) >= after_ms;
         let machines = self.machines.values().filter(|m| runs(m.stage) && !m.provider_id.is_empty() && old(m.since));
@@ -82,7 +85,7 @@ impl Ward {
 
     /// Asks the cloud about those of `missing`, by NodeClaim and provider id, that were not asked about lately, beginning with those
     /// that have waited longest.
-    pub fn ask_about(&mut self, mut missing: Vec<(Text, Text)>, desk: &mut Desk<'_>) {
+    pub fn ask_about(&mut self, mut missing: Vec<(Text, Text)>, desk: &mut Context<'_>) {
         let known = &self.collection;
         missing.retain(|(_, id)| known.asked_about(id).is_none_or(|at| desk.now.millis_since(at) >= ASK_AGAIN_MS));
         missing.sort_by_key(|(_, id)| known.asked_about(id));
@@ -95,20 +98,20 @@ impl Ward {
     }
 
     /// Asks the cloud about the machine of `claim`, unless it was asked lately.
-    pub fn ask_by_id(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn ask_by_id(&mut self, claim: &Text, desk: &mut Context<'_>) {
         let Some(provider_id) = self.machines.get(claim).map(|machine| machine.provider_id.clone()) else { return };
         if !provider_id.is_empty() {
             self.ask_about(vec![(claim.clone(), provider_id)], desk);
         }
     }
 
-    fn inspect(&self, claim: Text, provider_id: Text, desk: &mut Desk<'_>) {
+    fn inspect(&self, claim: Text, provider_id: Text, desk: &mut Context<'_>) {
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         desk.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
     }
 
     /// The cloud has answered about one machine.
-    pub fn inspected(&mut self, provider_id: &Text, found: Inspection, desk: &mut Desk<'_>) {
+    pub fn inspected(&mut self, provider_id: &Text, found: Inspection, desk: &mut Context<'_>) {
         self.collection.note_answer(found == Inspection::Ended);
         if found == Inspection::Ended {
             self.collection.note_ended(provider_id.clone());
@@ -131,9 +134,9 @@ impl Ward {
     }
 
     /// The machine of `claim` is gone, if the gate believes it.
-    fn conclude(&mut self, claim: &Text, evidence: Evidence, desk: &mut Desk<'_>) {
+    fn conclude(&mut self, claim: &Text, evidence: Evidence, desk: &mut Context<'_>) {
         let Some(stage) = self.machines.get(claim).map(|machine| machine.stage) else { return };
-        if stage == Stage::Finalising {
+        if stage == Stage::Deleting {
             return;
         }
         let facts = self.facts(claim, desk);
@@ -154,7 +157,7 @@ impl Ward {
     }
 
     /// The cloud will not give the machine of `claim` back: its tags are not this cluster's.
-    pub fn terminate_refused(&mut self, claim: &Text, provider_id: &Text, desk: &mut Desk<'_>) {
+    pub fn terminate_refused(&mut self, claim: &Text, provider_id: &Text, desk: &mut Context<'_>) {
         self.collection.note_foreign(provider_id.clone());
         let held = self.claim_of_instance(provider_id).filter(|known| known == claim);
         let Some(claim) = held else { return };
@@ -165,7 +168,7 @@ impl Ward {
         self.try_again(&claim, REFUSED_AGAIN_MS, desk);
     }
 
-    fn hold_foreign(&mut self, claim: &Text, provider_id: &Text, desk: &mut Desk<'_>) {
+    fn hold_foreign(&mut self, claim: &Text, provider_id: &Text, desk: &mut Context<'_>) {
         let reason = format!("the tags of machine {provider_id} do not say that it is cluster {}'s", self.cluster);
         let release = format!(
             "until they are set again (fleetwright.dev/cluster={}, fleetwright.dev/cluster-uid={}, fleetwright.dev/managed=true), \
@@ -176,14 +179,14 @@ impl Ward {
     }
 
     /// What was asked of the cloud about `claim` is asked again after a while.
-    fn try_again(&mut self, claim: &Text, after_ms: i64, desk: &Desk<'_>) {
+    fn try_again(&mut self, claim: &Text, after_ms: i64, desk: &Context<'_>) {
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.ask_again = Some(desk.after(after_ms));
         }
     }
 
     /// Asks the cloud again what it did not do, or did not know, about `claim`.
-    pub fn ask_again(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn ask_again(&mut self, claim: &Text, desk: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         if machine.ask_again.is_none_or(|at| at > desk.now) {
             return;

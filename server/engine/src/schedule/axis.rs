@@ -11,7 +11,7 @@ use crate::model::{ResourceName, Resources, Text};
 /// Amounts along the [`Axis`].
 pub(super) type Amounts = SmallVec<[i64; 4]>;
 
-/// Room that has no end: a driver without an attach limit.
+/// ExistingNode that has no end: a driver without an attach limit.
 pub(super) const UNLIMITED: i64 = i64::MAX / 4;
 
 /// Which resource stands at which place. Cpu and memory come first, because they decide most comparisons.
@@ -56,7 +56,7 @@ impl Axis {
         self.names.iter().map(|name| resources.get(name).max(0)).collect()
     }
 
-    /// Room: what is not named is zero, except attachments, which nobody then limits.
+    /// ExistingNode: what is not named is zero, except attachments, which nobody then limits.
     pub(super) fn room(&self, resources: &Resources) -> Amounts {
         let amount = |name: &ResourceName| match resources.contains(name) {
             false if name.starts_with(ATTACHABLE_VOLUMES_PREFIX) => UNLIMITED,
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(times_more(&[2], &[4], &[10], 2), 2, "no more than asked for");
         // Too small for what is there already, whatever the pod asks for.
         assert_eq!(times_more(&[0, 1], &[5, 0], &[4, 8], 9), 0);
-        // Room that is missing where neither asks for any bars nobody.
+        // ExistingNode that is missing where neither asks for any bars nobody.
         assert_eq!(times_more(&[0, 1], &[0, 0], &[-1, 8], 9), 8);
     }
 }

@@ -10,8 +10,8 @@ use super::axis;
 use super::bits::BitSet;
 use super::fits::FitId;
 use super::machines::Place;
-use super::market::Market;
-use super::packing::{Packing, Softs};
+use super::market::PoolSupply;
+use super::packing::{Packing, PreferenceSet};
 use crate::model::Text;
 
 /// Combinations of OR-terms of the pods on one machine beyond which further ones are not tried.
@@ -87,7 +87,7 @@ impl Packing<'_, '_> {
     }
 
     /// The options of cohort `at`, on which pods of `classes` stand, in another zone; `None` when it cannot stand there.
-    fn elsewhere(&mut self, at: usize, classes: &[u32], zone: &Text, market: &Market) -> Option<(FitId, u32)> {
+    fn elsewhere(&mut self, at: usize, classes: &[u32], zone: &Text, market: &PoolSupply) -> Option<(FitId, u32)> {
         let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
         if classes.iter().any(|class| self.looks_beyond(*class) || self.is_counted_beyond(*class)) {
             return None;
@@ -102,7 +102,7 @@ impl Packing<'_, '_> {
         }
         let mut fits: Vec<FitId> = self.any_fit(pool).to_vec();
         for class in classes {
-            let theirs = self.class_fits(*class, Softs::default(), pool);
+            let theirs = self.class_fits(*class, PreferenceSet::default(), pool);
             let mut both = Vec::new();
             for (fit, other) in fits.iter().flat_map(|fit| theirs.iter().map(move |other| (*fit, *other))) {
                 both.extend(self.fits.intersect(fit, other, market).filter(|fit| !both.contains(fit)));
@@ -117,7 +117,7 @@ impl Packing<'_, '_> {
     }
 
     /// The machine that cohort `at` would fill with these options: the one it fills now, or else the cheapest that will do.
-    fn target_for(&mut self, at: usize, fit: FitId, market: &Market) -> Option<u32> {
+    fn target_for(&mut self, at: usize, fit: FitId, market: &PoolSupply) -> Option<u32> {
         let ranked = self.fits.ranked(fit, market);
         let cohort = &self.cohorts[at];
         let nothing = self.problem.axis.zero();

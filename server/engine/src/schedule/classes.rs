@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::axis::{Amounts, Axis};
 use super::fits::{FitTable, NAME_FIELD, ReqId};
-use super::subjects::{Namespaces, Predicate, Subjects};
+use super::subjects::{Namespaces, Predicate, SelectorIndex};
 use super::topology::{GroupId, GroupSpec, KeyId, NodeFilter, Topology};
 use crate::input::{PlanningInput, PreferencePolicy};
 use crate::model::labels::ARCH;
@@ -95,7 +95,7 @@ struct ClassKey {
 pub(super) fn split(
     input: &PlanningInput,
     axis: &Axis,
-    subjects: &Subjects<'_>,
+    subjects: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &mut FitTable,
 ) -> Vec<Class> {
@@ -126,7 +126,7 @@ pub(super) fn split(
     classes
 }
 
-fn key_of(input: &PlanningInput, pod: &Pod, subjects: &Subjects<'_>, topology: &Topology) -> ClassKey {
+fn key_of(input: &PlanningInput, pod: &Pod, subjects: &SelectorIndex<'_>, topology: &Topology) -> ClassKey {
     let shape = &input.shapes[pod.shape as usize];
     let between_pods = !shape.pod_affinity.is_empty()
         || !shape.preferred_pod_affinity.is_empty()
@@ -159,7 +159,7 @@ type Rules = FxHashMap<(u32, Text), (Vec<Owned>, Vec<Soft>)>;
 /// Registers every rule of every pod, so that all groups are known before pods are split by them.
 fn register_rules(
     input: &PlanningInput,
-    subjects: &Subjects<'_>,
+    subjects: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &mut FitTable,
 ) -> Rules {
@@ -179,7 +179,7 @@ fn rules_of(
     input: &PlanningInput,
     shape: &PodShape,
     namespace: &Text,
-    subjects: &Subjects<'_>,
+    subjects: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &mut FitTable,
 ) -> (Vec<Owned>, Vec<Soft>) {
@@ -200,7 +200,7 @@ fn rules_of(
 struct RuleMaker<'m, 'i> {
     shape: &'m PodShape,
     namespace: &'m Text,
-    subjects: &'m Subjects<'i>,
+    subjects: &'m SelectorIndex<'i>,
     topology: &'m mut Topology,
     fits: &'m mut FitTable,
     owned: Vec<Owned>,
@@ -327,7 +327,7 @@ fn class_of(
     axis: &Axis,
     (owned, softs): &(Vec<Owned>, Vec<Soft>),
     fits: &mut FitTable,
-    subjects: &Subjects<'_>,
+    subjects: &SelectorIndex<'_>,
     topology: &Topology,
 ) -> Class {
     let shape = &input.shapes[pod.shape as usize];

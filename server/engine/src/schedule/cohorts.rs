@@ -4,8 +4,8 @@ use super::axis::{self, Amounts};
 use super::bits::BitSet;
 use super::fits::FitId;
 use super::machines::{Cohort, Event, Growth, Place, ports_free};
-use super::market::Market;
-use super::packing::{Packing, Pin, Softs};
+use super::market::PoolSupply;
+use super::packing::{Packing, Pin, PreferenceSet};
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Tally, Topology};
 use crate::model::taints::{discouraged, first_barring};
 
@@ -22,7 +22,7 @@ pub(super) type Counted = smallvec::SmallVec<[CountedKey; 2]>;
 
 impl<'i> Packing<'_, 'i> {
     /// The options of pool `pool` for `class` under `softs`: one fit per alternative, resources and pins apart.
-    pub(super) fn class_fits(&mut self, class: u32, softs: Softs, pool: u32) -> std::rc::Rc<[FitId]> {
+    pub(super) fn class_fits(&mut self, class: u32, softs: PreferenceSet, pool: u32) -> std::rc::Rc<[FitId]> {
         if let Some(known) = self.class_fits.get(&(class, softs, pool, self.avoid_discouraged)) {
             return known.clone();
         }
@@ -31,7 +31,7 @@ impl<'i> Packing<'_, 'i> {
         fits
     }
 
-    fn make_class_fits(&mut self, class: u32, softs: Softs, at: u32) -> Vec<FitId> {
+    fn make_class_fits(&mut self, class: u32, softs: PreferenceSet, at: u32) -> Vec<FitId> {
         let problem = self.problem;
         let needs = &problem.classes[class as usize];
         let pool = &problem.input.pools[at as usize];
@@ -72,7 +72,7 @@ impl<'i> Packing<'_, 'i> {
     }
 
     /// [`Packing::class_fits`] narrowed to the domains `pins`.
-    pub(super) fn pinned_fits(&mut self, class: u32, softs: Softs, pool: u32, pins: &[Pin]) -> Vec<FitId> {
+    pub(super) fn pinned_fits(&mut self, class: u32, softs: PreferenceSet, pool: u32, pins: &[Pin]) -> Vec<FitId> {
         let fits = self.class_fits(class, softs, pool);
         fits.iter().filter_map(|fit| self.pin_all(*fit, pool, pins)).collect()
     }
@@ -122,7 +122,14 @@ impl<'i> Packing<'_, 'i> {
 
     /// Puts up to `most` pods of `class` on machines that are to be bought anyway; returns how many found a place. With
     /// `scatter`, pools that want more machines (`min-nodes`) are passed over.
-    pub(super) fn fill_cohorts(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs, scatter: bool) -> u32 {
+    pub(super) fn fill_cohorts(
+        &mut self,
+        class: u32,
+        most: u32,
+        pins: &[Pin],
+        softs: PreferenceSet,
+        scatter: bool,
+    ) -> u32 {
         let problem = self.problem;
         let request = &problem.classes[class as usize].request;
         let each_look = problem.classes[class as usize].constraints();
@@ -161,7 +168,7 @@ impl<'i> Packing<'_, 'i> {
         class: u32,
         at: usize,
         pins: &[Pin],
-        softs: Softs,
+        softs: PreferenceSet,
         counted: &[CountedKey],
     ) -> Option<FitId> {
         let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
@@ -202,7 +209,7 @@ impl<'i> Packing<'_, 'i> {
     }
 
     /// How many pods of `class` one machine of the cohort takes.
-    fn cohort_cap(&self, class: u32, at: usize, fit: FitId, softs: Softs) -> u32 {
+    fn cohort_cap(&self, class: u32, at: usize, fit: FitId, softs: PreferenceSet) -> u32 {
         let problem = self.problem;
         let needs = &problem.classes[class as usize];
         let cohort = &self.cohorts[at];
@@ -373,7 +380,7 @@ impl<'i> Packing<'_, 'i> {
 
     /// Gives pods of `class` room by choosing a larger machine for one that is to be bought anyway: what is left when no
     /// further machine may be bought, or when the pods must stand beside others.
-    pub(super) fn grow(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs) -> u32 {
+    pub(super) fn grow(&mut self, class: u32, most: u32, pins: &[Pin], softs: PreferenceSet) -> u32 {
         let counted = self.counted_keys(class);
         let mut left = most;
         for at in 0..self.cohorts.len() {
@@ -399,7 +406,7 @@ impl<'i> Packing<'_, 'i> {
         class: u32,
         at: usize,
         pins: &[Pin],
-        softs: Softs,
+        softs: PreferenceSet,
         counted: &[CountedKey],
         most: u32,
     ) -> Option<(FitId, u32, u32)> {
@@ -459,7 +466,7 @@ impl<'i> Packing<'_, 'i> {
         &'s self,
         cohort: &'s Cohort,
         fit: FitId,
-        market: &'s Market,
+        market: &'s PoolSupply,
     ) -> impl Iterator<Item = usize> + 's {
         let charge = &cohort.charged;
         let limits = &self.limits[cohort.pool as usize];

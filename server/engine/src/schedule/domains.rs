@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::classes::{Owned, Rule};
 use super::fits::FitId;
 use super::machines::Place;
-use super::packing::{Packing, Pin, Reach, Softs, in_force};
+use super::packing::{Packing, Pin, PreferenceSet, Reach, in_force};
 use super::stall::is_slot_key;
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Topology};
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL};
@@ -29,7 +29,7 @@ pub(super) struct WideRule {
 
 impl Packing<'_, '_> {
     /// The rules over wide keys that bind `class`.
-    pub(super) fn wide_rules(&self, class: u32, softs: Softs) -> Vec<WideRule> {
+    pub(super) fn wide_rules(&self, class: u32, softs: PreferenceSet) -> Vec<WideRule> {
         let needs = &self.problem.classes[class as usize];
         let wide = |owned: &Owned| owned.key != Topology::HOST && in_force(owned.soft, softs);
         let own = needs.owned.iter().enumerate().filter(|(_, owned)| wide(owned));
@@ -48,7 +48,7 @@ impl Packing<'_, '_> {
         &mut self,
         class: u32,
         count: u32,
-        softs: Softs,
+        softs: PreferenceSet,
         reach: Reach,
         rules: &[WideRule],
     ) -> u32 {
@@ -93,7 +93,7 @@ impl Packing<'_, '_> {
 
     /// Whether no limit can stand between the class and an even spread over `targets`, so that a domain may take its whole
     /// share before the others have theirs.
-    fn is_ample(&mut self, class: u32, count: u32, softs: Softs, targets: &[Pins], pins: &Pins) -> bool {
+    fn is_ample(&mut self, class: u32, count: u32, softs: PreferenceSet, targets: &[Pins], pins: &Pins) -> bool {
         targets.contains(pins) && targets.iter().all(|pins| self.can_always_buy(class, count, softs, pins))
     }
 
@@ -127,7 +127,7 @@ impl Packing<'_, '_> {
     }
 
     /// Domain combinations that the rules allow now, in the order in which they are to be tried.
-    pub(super) fn targets(&mut self, class: u32, softs: Softs, rules: &[WideRule]) -> Vec<Pins> {
+    pub(super) fn targets(&mut self, class: u32, softs: PreferenceSet, rules: &[WideRule]) -> Vec<Pins> {
         let mut keys: Vec<KeyId> = rules.iter().map(|rule| rule.key).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -151,7 +151,7 @@ impl Packing<'_, '_> {
     }
 
     /// Domains of `key` that every rule over it allows, least filled first, then cheapest, then by name.
-    fn allowed(&mut self, class: u32, softs: Softs, key: KeyId, rules: &[WideRule]) -> Vec<DomainId> {
+    fn allowed(&mut self, class: u32, softs: PreferenceSet, key: KeyId, rules: &[WideRule]) -> Vec<DomainId> {
         let over: Vec<&WideRule> = rules.iter().filter(|rule| rule.key == key).collect();
         let reachable = self.reachable(class, softs, key);
         let mut ranked: Vec<(u32, i64, crate::model::Text, DomainId)> = Vec::new();
@@ -312,7 +312,7 @@ impl Packing<'_, '_> {
 
     fn domain_of_place(&mut self, place: Place, key: KeyId) -> Option<DomainId> {
         match place {
-            Place::Room(at) => self.rooms[at as usize].domains[usize::from(key) - 1],
+            Place::ExistingNode(at) => self.rooms[at as usize].domains[usize::from(key) - 1],
             Place::New(id) => {
                 let cohort = &self.cohorts[self.home[id as usize] as usize];
                 let (fit, pool) = (cohort.fit, cohort.pool);

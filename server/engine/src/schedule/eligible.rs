@@ -10,14 +10,14 @@ use rustc_hash::FxHashMap;
 
 use super::bits::BitSet;
 use super::fits::FitId;
-use super::machines::Room;
+use super::machines::ExistingNode;
 use super::nodes::passes;
-use super::packing::{Packing, Pin, Softs};
+use super::packing::{Packing, Pin, PreferenceSet};
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, ScopeId};
 use crate::model::taints::first_barring;
 
 /// Class and preferences, and whether `PreferNoSchedule` taints are kept clear of.
-type Asker = (u32, Softs, bool);
+type Asker = (u32, PreferenceSet, bool);
 /// Scope and number of events; domains that are possible, and how many of them are certain.
 type Present = ((ScopeId, usize), (Rc<[DomainId]>, usize));
 
@@ -38,7 +38,7 @@ pub(super) struct Known {
 }
 
 impl Packing<'_, '_> {
-    fn asker(&self, class: u32, softs: Softs) -> Asker {
+    fn asker(&self, class: u32, softs: PreferenceSet) -> Asker {
         (class, softs, self.avoid_discouraged)
     }
 
@@ -110,12 +110,13 @@ impl Packing<'_, '_> {
     fn domains_of_rooms(&self, group: GroupId) -> impl Iterator<Item = DomainId> {
         let spec = &self.topology.groups[group as usize];
         let nodes = &self.problem.input.nodes;
-        let counts = |room: &&Room| passes(&spec.filter, &nodes[room.node as usize], &self.fits, &self.topology);
+        let counts =
+            |room: &&ExistingNode| passes(&spec.filter, &nodes[room.node as usize], &self.fits, &self.topology);
         self.rooms.iter().filter(counts).filter_map(|room| room.domains[usize::from(spec.key) - 1])
     }
 
     /// Domains of `key` in which pods of `class` could be put, ascending.
-    pub(super) fn reachable(&mut self, class: u32, softs: Softs, key: KeyId) -> Rc<[DomainId]> {
+    pub(super) fn reachable(&mut self, class: u32, softs: PreferenceSet, key: KeyId) -> Rc<[DomainId]> {
         let asked = (self.asker(class, softs), key);
         if let Some(known) = self.known.reachable.get(&asked) {
             return known.clone();
@@ -134,7 +135,7 @@ impl Packing<'_, '_> {
     }
 
     /// Whether pods of `class` could be put on machines without the label `key`.
-    pub(super) fn may_lack(&mut self, class: u32, softs: Softs, key: KeyId) -> bool {
+    pub(super) fn may_lack(&mut self, class: u32, softs: PreferenceSet, key: KeyId) -> bool {
         let asked = (self.asker(class, softs), key);
         if let Some(known) = self.known.may_lack.get(&asked) {
             return *known;
@@ -151,7 +152,7 @@ impl Packing<'_, '_> {
 
     /// The least price of anything with room for a pod of `class` in the domain `pin`: a rank for domains that are filled
     /// alike.
-    pub(super) fn domain_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
+    pub(super) fn domain_price(&mut self, class: u32, softs: PreferenceSet, pin: Pin) -> i64 {
         let asked = (self.asker(class, softs), pin);
         if let Some(known) = self.known.prices.get(&asked) {
             return *known;
@@ -213,7 +214,7 @@ impl Packing<'_, '_> {
         }
         let wanted = (pin.domain != ABSENT).then_some(pin.domain);
         let mut there = BitSet::empty(self.rooms.len());
-        let inside = |(_, room): &(usize, &Room)| room.domains[usize::from(pin.key) - 1] == wanted;
+        let inside = |(_, room): &(usize, &ExistingNode)| room.domains[usize::from(pin.key) - 1] == wanted;
         self.rooms.iter().enumerate().filter(inside).for_each(|(at, _)| there.insert(at));
         let there = Rc::new(there);
         self.known.rooms_in.insert(pin, there.clone());

@@ -9,7 +9,7 @@ use super::bits::BitSet;
 use super::classes::Class;
 use super::fits::{FitId, FitTable};
 use super::machines::{Cohort, Place};
-use super::market::Market;
+use super::market::PoolSupply;
 use super::packing::Packing;
 use super::type_labels::TypeLabels;
 use crate::input::PlanningInput;
@@ -107,7 +107,9 @@ fn pods_by_place(packing: &Packing<'_, '_>) -> Places {
         next[event.class as usize] += pods.len();
         places.order.extend(pods);
         match event.place {
-            Place::Room(at) => places.rooms.extend(pods.iter().map(|pod| (*pod, packing.rooms[at as usize].node))),
+            Place::ExistingNode(at) => {
+                places.rooms.extend(pods.iter().map(|pod| (*pod, packing.rooms[at as usize].node)))
+            }
             Place::New(id) => places.machines[id as usize].extend(pods),
         }
     }
@@ -181,7 +183,7 @@ fn shared_of<'p>(
 }
 
 /// Cheapest first; every one carries what stands on the machine, and keeps the pool's limits, shares and `minValues`.
-fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market) -> Vec<usize> {
+fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &PoolSupply) -> Vec<usize> {
     let ranked = packing.fits.ranked(cohort.fit, market);
     let target = &market.machines[cohort.target as usize];
     let limits = &packing.limits[cohort.pool as usize];
@@ -201,7 +203,7 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market) -
 
 /// The options that a launch names out of `all`, in their order: as many as it may have, exotic ones only when there is
 /// nothing else, and such that `minValues` hold if they can.
-pub(super) fn named(all: impl Iterator<Item = usize>, market: &Market) -> Vec<usize> {
+pub(super) fn named(all: impl Iterator<Item = usize>, market: &PoolSupply) -> Vec<usize> {
     if !market.varieties.is_empty() {
         return flexible(&all.collect::<Vec<_>>(), market);
     }
@@ -219,7 +221,7 @@ pub(super) fn named(all: impl Iterator<Item = usize>, market: &Market) -> Vec<us
 }
 
 /// The cheapest options that keep `minValues` within the number of options that a launch may have.
-fn flexible(all: &[usize], market: &Market) -> Vec<usize> {
+fn flexible(all: &[usize], market: &PoolSupply) -> Vec<usize> {
     let mut chosen: BTreeSet<usize> = BTreeSet::new();
     for variety in &market.varieties {
         let missing = variety.missing(all, chosen.iter().map(|place| all[*place]));
@@ -236,7 +238,7 @@ fn flexible(all: &[usize], market: &Market) -> Vec<usize> {
 }
 
 /// Charges the pool for the largest option instead of what was reserved, so that limits hold whichever is launched.
-fn charge_largest(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &Market, options: &[usize]) {
+fn charge_largest(packing: &mut Packing<'_, '_>, cohort: &Cohort, market: &PoolSupply, options: &[usize]) {
     let machines = i64::try_from(cohort.ids.len()).unwrap_or(i64::MAX);
     let charged = &cohort.charged;
     for (at, left) in packing.limits[cohort.pool as usize].iter_mut().enumerate() {
@@ -285,7 +287,7 @@ pub(super) fn labels_of(
     labels
 }
 
-fn add_slot_labels(labels: &mut Labels, market: &Market, options: &[usize], slots: &BitSet) {
+fn add_slot_labels(labels: &mut Labels, market: &PoolSupply, options: &[usize], slots: &BitSet) {
     let offered = |slot: &usize| options.iter().any(|at| market.machines[*at].slots.contains(*slot));
     let used: Vec<_> = slots.iter().filter(offered).map(|slot| &market.slots[slot]).collect();
     let Some(first) = used.first() else { return };
@@ -316,7 +318,7 @@ fn requests_in(
 pub(super) fn requests_of(
     input: &PlanningInput,
     pods: &[u32],
-    market: &Market,
+    market: &PoolSupply,
     fits: &FitTable,
     (machine, slot, labels): (usize, usize, &Labels),
 ) -> Resources {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::bits::BitSet;
-use super::stall::{Stall, is_slot_key, leaves_open, suits};
+use super::stall::{PoolOfferings, is_slot_key, leaves_open, suits};
 use crate::model::labels::{HOSTNAME, INITIALIZED, NODECLASS, NODEPOOL, REGISTERED};
 use crate::model::{MicroUsd, NodePool, Requirement, Requirements, Text};
 
@@ -72,7 +72,7 @@ impl FitTable {
     }
 
     /// The options of `pool` that satisfy requirements `id`, or `None` when there are none.
-    pub(super) fn compile(&mut self, id: ReqId, at: u32, pool: &NodePool, stall: &Stall) -> Option<FitId> {
+    pub(super) fn compile(&mut self, id: ReqId, at: u32, pool: &NodePool, stall: &PoolOfferings) -> Option<FitId> {
         if let Some(known) = self.compiled.get(&(id, at)) {
             return *known;
         }
@@ -82,7 +82,7 @@ impl FitTable {
     }
 
     /// The options that both leave; both belong to one pool.
-    pub(super) fn intersect(&mut self, a: FitId, b: FitId, stall: &Stall) -> Option<FitId> {
+    pub(super) fn intersect(&mut self, a: FitId, b: FitId, stall: &PoolOfferings) -> Option<FitId> {
         if a == b {
             return Some(a);
         }
@@ -102,7 +102,7 @@ impl FitTable {
     }
 
     /// `id` cut down to `slots`.
-    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, stall: &Stall) -> Option<FitId> {
+    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, stall: &PoolOfferings) -> Option<FitId> {
         let slots = self.fits[id as usize].slots.intersection(slots);
         if slots == self.fits[id as usize].slots {
             return Some(id);
@@ -119,7 +119,7 @@ impl FitTable {
     }
 
     /// What fit `id` leaves, cheapest first: (price of the cheapest offering, machine).
-    pub(super) fn ranked(&mut self, id: FitId, stall: &Stall) -> Rc<[(MicroUsd, usize)]> {
+    pub(super) fn ranked(&mut self, id: FitId, stall: &PoolOfferings) -> Rc<[(MicroUsd, usize)]> {
         if let Some(known) = self.ranked.get(&id) {
             return known.clone();
         }
@@ -134,7 +134,7 @@ impl FitTable {
 }
 
 /// `types` without those that none of `slots` offers.
-fn offered_in(mut types: BitSet, slots: &BitSet, stall: &Stall) -> BitSet {
+fn offered_in(mut types: BitSet, slots: &BitSet, stall: &PoolOfferings) -> BitSet {
     let gone: Vec<usize> = types.iter().filter(|at| !stall.machines[*at].slots.meets(slots)).collect();
     for at in gone {
         types.remove(at);
@@ -142,7 +142,7 @@ fn offered_in(mut types: BitSet, slots: &BitSet, stall: &Stall) -> BitSet {
     types
 }
 
-fn compile(wanted: &Requirements, pool: &NodePool, stall: &Stall) -> Option<Fit> {
+fn compile(wanted: &Requirements, pool: &NodePool, stall: &PoolOfferings) -> Option<Fit> {
     let mut fit = Fit {
         types: BitSet::full(stall.machines.len()),
         slots: BitSet::full(stall.slots.len()),
@@ -156,7 +156,7 @@ fn compile(wanted: &Requirements, pool: &NodePool, stall: &Stall) -> Option<Fit>
 }
 
 /// Narrows `fit` to what satisfies `requirement`; false when nothing does.
-fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &Stall) -> bool {
+fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &PoolOfferings) -> bool {
     if requirement.is_impossible() {
         return false;
     }
@@ -198,7 +198,7 @@ fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
     }
 }
 
-fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &Stall) -> bool {
+fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &PoolOfferings) -> bool {
     let open = match stall.narrowed(requirement) {
         Some((suited, open)) => {
             fit.types.intersect(suited);

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::axis::{self, Amounts};
-use super::packing::{Packing, Softs};
+use super::packing::{Packing, PreferenceSet};
 use crate::model::MicroUsd;
 
 /// Machines on trial for each purchase. Beyond a handful the estimate has never hidden the winner far enough to pay for
@@ -73,7 +73,7 @@ impl Packing<'_, '_> {
         let mut at = self.line_at;
         while joiners.len() < LINE && at < self.line.len() {
             let (class, left) = self.line[at];
-            if left > 0 && !self.class_fits(class, Softs::default(), pool).is_empty() {
+            if left > 0 && !self.class_fits(class, PreferenceSet::default(), pool).is_empty() {
                 joiners.push((class, left));
             }
             at += 1;

@@ -32,7 +32,7 @@ impl HostTallies {
 
 /// A node of the input that may take pods.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ExistingNode {
     /// Index of the node in the input.
     pub(super) node: u32,
     pub(super) free: Amounts,
@@ -53,10 +53,10 @@ pub(super) struct Cohort {
     pub(super) target: u32,
     /// Launch options that suit everything on the machine, resources apart.
     pub(super) fit: FitId,
-    /// What the pool is charged for each machine, along [`super::stall::Stall::limited`]: at least the target, and what
+    /// What the pool is charged for each machine, along [`super::stall::PoolOfferings::limited`]: at least the target, and what
     /// `minValues` need besides.
     pub(super) charged: Vec<i64>,
-    /// Room that is left on the target.
+    /// ExistingNode that is left on the target.
     pub(super) free: Amounts,
     /// What the pods ask for.
     pub(super) used: Amounts,
@@ -80,7 +80,7 @@ pub(super) struct Growth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// A node of the input, by room.
-    Room(u32),
+    ExistingNode(u32),
     /// A machine to buy, by number.
     New(u32),
 }

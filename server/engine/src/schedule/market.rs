@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::axis::{self, Amounts};
 use super::fits::FitId;
-use super::stall::Stall;
+use super::stall::PoolOfferings;
 use crate::model::HostPort;
 
-/// What one NodePool can buy: a [`Stall`] with DaemonSets taken off.
+/// What one NodePool can buy: a [`PoolOfferings`] with DaemonSets taken off.
 #[derive(Debug)]
-pub(super) struct Market {
-    stall: Arc<Stall>,
-    /// What pods can use of each of [`Stall::machines`], DaemonSets already taken off.
+pub(super) struct PoolSupply {
+    stall: Arc<PoolOfferings>,
+    /// What pods can use of each of [`PoolOfferings::machines`], DaemonSets already taken off.
     pub(super) rooms: Vec<Amounts>,
     /// The most of each resource that any machine leaves, DaemonSets taken off.
     pub(super) most: Amounts,
@@ -22,7 +22,7 @@ pub(super) struct Market {
     pub(super) daemons: Vec<(u32, Vec<FitId>)>,
 }
 
-impl Market {
+impl PoolSupply {
     /// Notes the most of each resource; when DaemonSets are taken off.
     pub(super) fn measure(&mut self) {
         let mut rooms = self.rooms.iter();
@@ -38,16 +38,16 @@ impl Market {
     }
 
     /// The market at `stall`; DaemonSets are taken off later.
-    pub(super) fn of(stall: Arc<Stall>) -> Self {
+    pub(super) fn of(stall: Arc<PoolOfferings>) -> Self {
         let rooms = stall.rooms();
         Self { stall, rooms, most: Amounts::new(), daemon_ports: Vec::new(), daemons: Vec::new() }
     }
 }
 
-impl Deref for Market {
-    type Target = Stall;
+impl Deref for PoolSupply {
+    type Target = PoolOfferings;
 
-    fn deref(&self) -> &Stall {
+    fn deref(&self) -> &PoolOfferings {
         &self.stall
     }
 }

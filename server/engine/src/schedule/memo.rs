@@ -1,17 +1,17 @@
 //! What decisions have in common: stalls, kept from one decision to the next.
 //!
 //! Pools and catalogues change rarely and are alike in many clusters, and of all that a small decision looks at they are
-//! the largest. A [`Memo`] keeps what was compiled from them for whoever decides next, for whichever cluster. It never
+//! the largest. A [`CompileCache`] keeps what was compiled from them for whoever decides next, for whichever cluster. It never
 //! changes an answer: a stall is found again only under everything that it was made from.
 
 use std::ptr;
 use std::sync::{Arc, Weak};
 
 use super::axis::Axis;
-use super::stall::{Goods, Stall, limited_by};
+use super::stall::{CatalogueOfferings, PoolOfferings, limited_by};
 use crate::model::{Catalogue, Labels, MicroUsd, NodePool, Requirements, ResourceName, Text};
 
-/// Goods that are kept: a fleet has fewer catalogues, ceilings and kinds of limits than this, and each takes a quarter of a
+/// CatalogueOfferings that are kept: a fleet has fewer catalogues, ceilings and kinds of limits than this, and each takes a quarter of a
 /// MiB with the whole catalogue of a region.
 const MOST_GOODS: usize = 64;
 
@@ -20,11 +20,11 @@ const MOST_STALLS: usize = 512;
 
 /// Compiled pools and catalogues, for later decisions. Its owner passes it to every decision that it may serve.
 #[derive(Debug, Default)]
-pub struct Memo {
+pub struct CompileCache {
     /// Those that were asked for last come first.
-    goods: Vec<(Trade, Arc<Goods>)>,
+    goods: Vec<(Trade, Arc<CatalogueOfferings>)>,
     /// Those that were asked for last come first; all of them sell some of `goods`.
-    stalls: Vec<(Wording, Arc<Stall>)>,
+    stalls: Vec<(Fingerprint, Arc<PoolOfferings>)>,
 }
 
 /// Everything that goods are made from.
@@ -40,7 +40,7 @@ struct Trade {
 
 /// What a stall is made from beside its goods.
 #[derive(Debug)]
-struct Wording {
+struct Fingerprint {
     requirements: Requirements,
     labels: Labels,
 }
@@ -48,11 +48,11 @@ struct Wording {
 /// Price per vCPU, price and vCPUs of a node, at most.
 type Ceilings = (Option<MicroUsd>, Option<MicroUsd>, Option<i64>);
 
-impl Memo {
+impl CompileCache {
     /// The stall of `pool`, compiled unless it is known.
-    pub(super) fn stall(&mut self, pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Arc<Stall> {
+    pub(super) fn stall(&mut self, pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Arc<PoolOfferings> {
         let goods = self.goods(pool, axis, well_known);
-        let is_it = |(wording, stall): &(Wording, Arc<Stall>)| {
+        let is_it = |(wording, stall): &(Fingerprint, Arc<PoolOfferings>)| {
             stall.sells(&goods) && wording.labels == pool.labels && wording.requirements == pool.requirements
         };
         if let Some(at) = self.stalls.iter().position(is_it) {
@@ -60,15 +60,15 @@ impl Memo {
         } else {
             self.stalls.truncate(MOST_STALLS - 1);
             let others = self.stalls.iter().map(|(_, stall)| stall.as_ref()).filter(|other| other.sells(&goods));
-            let stall = Stall::of(pool, Arc::clone(&goods), others);
-            let wording = Wording { requirements: pool.requirements.clone(), labels: pool.labels.clone() };
+            let stall = PoolOfferings::of(pool, Arc::clone(&goods), others);
+            let wording = Fingerprint { requirements: pool.requirements.clone(), labels: pool.labels.clone() };
             self.stalls.insert(0, (wording, Arc::new(stall)));
         }
         Arc::clone(&self.stalls[0].1)
     }
 
     /// What `pool` sells, compiled unless it is known.
-    fn goods(&mut self, pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Arc<Goods> {
+    fn goods(&mut self, pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Arc<CatalogueOfferings> {
         if let Some(at) = self.goods.iter().position(|(trade, _)| trade.is_of(pool, axis, well_known)) {
             self.goods[..=at].rotate_right(1);
         } else {
@@ -77,7 +77,7 @@ impl Memo {
             let kept = &self.goods;
             self.stalls.retain(|(_, stall)| kept.iter().any(|(_, goods)| stall.sells(goods)));
             let trade = Trade::of(pool, axis, well_known);
-            self.goods.insert(0, (trade, Arc::new(Goods::of(pool, axis, well_known))));
+            self.goods.insert(0, (trade, Arc::new(CatalogueOfferings::of(pool, axis, well_known))));
         }
         Arc::clone(&self.goods[0].1)
     }

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::axis::{self, Amounts, Axis};
 use super::classes::node_alternatives;
 use super::fits::{FitTable, NAME_FIELD, ReqId};
-use super::machines::{HostTallies, Room};
-use super::subjects::Subjects;
+use super::machines::{ExistingNode, HostTallies};
+use super::subjects::SelectorIndex;
 use super::topology::{GroupSpec, NodeFilter, Topology};
 use crate::input::PlanningInput;
 use crate::model::labels::{INITIALIZED, REGISTERED};
@@ -48,7 +48,11 @@ pub(super) fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
 }
 
 /// Pods that are placed already refuse those whom their required anti-affinity means.
-pub(super) fn register_bound_anti_affinity(input: &PlanningInput, subjects: &Subjects<'_>, topology: &mut Topology) {
+pub(super) fn register_bound_anti_affinity(
+    input: &PlanningInput,
+    subjects: &SelectorIndex<'_>,
+    topology: &mut Topology,
+) {
     for pod in input.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.terminating && !pod.leaving) {
         for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
             let group = topology.group(spec, subjects);
@@ -57,7 +61,12 @@ pub(super) fn register_bound_anti_affinity(input: &PlanningInput, subjects: &Sub
     }
 }
 
-fn anti_groups(shape: &PodShape, namespace: &Text, subjects: &Subjects<'_>, topology: &mut Topology) -> Vec<GroupSpec> {
+fn anti_groups(
+    shape: &PodShape,
+    namespace: &Text,
+    subjects: &SelectorIndex<'_>,
+    topology: &mut Topology,
+) -> Vec<GroupSpec> {
     let spec = |term: &PodAffinityTerm| GroupSpec {
         key: topology.key(&term.topology_key),
         predicate: vec![(subjects.namespaces_of(term, namespace), term.selector.clone())],
@@ -70,7 +79,7 @@ fn anti_groups(shape: &PodShape, namespace: &Text, subjects: &Subjects<'_>, topo
 /// Counts the pods that are there in every domain but the hostname, which each machine counts for itself.
 pub(super) fn count_bound_pods(
     input: &PlanningInput,
-    subjects: &Subjects<'_>,
+    subjects: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &FitTable,
 ) {
@@ -103,7 +112,12 @@ fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matc
 }
 
 /// The tallies of the hostname groups on `node`, sorted by group.
-fn host_tallies(input: &PlanningInput, node: &Node, subjects: &Subjects<'_>, topology: &mut Topology) -> HostTallies {
+fn host_tallies(
+    input: &PlanningInput,
+    node: &Node,
+    subjects: &SelectorIndex<'_>,
+    topology: &mut Topology,
+) -> HostTallies {
     let mut tallies = HostTallies::default();
     for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
         for group in topology.meant_by(subjects.id(&pod.namespace, pod.labels)).to_vec() {
@@ -122,7 +136,12 @@ fn host_tallies(input: &PlanningInput, node: &Node, subjects: &Subjects<'_>, top
 }
 
 /// The rooms of the nodes that may take pods: those in service first, then by name.
-pub(super) fn rooms(input: &PlanningInput, axis: &Axis, subjects: &Subjects<'_>, topology: &mut Topology) -> Vec<Room> {
+pub(super) fn rooms(
+    input: &PlanningInput,
+    axis: &Axis,
+    subjects: &SelectorIndex<'_>,
+    topology: &mut Topology,
+) -> Vec<ExistingNode> {
     let mut order: Vec<u32> =
         (0_u32..).zip(&input.nodes).filter(|(_, node)| node.stage != NodeStage::Deleting).map(|(at, _)| at).collect();
     order.sort_by_key(|at| {
@@ -149,10 +168,10 @@ fn room_of(
     input: &PlanningInput,
     at: u32,
     axis: &Axis,
-    subjects: &Subjects<'_>,
+    subjects: &SelectorIndex<'_>,
     topology: &mut Topology,
     daemons: &mut DaemonNeeds,
-) -> Room {
+) -> ExistingNode {
     let node = &input.nodes[at as usize];
     let mut free = axis.room(&node.allocatable);
     for (driver, limit) in &node.attach_limits {
@@ -178,7 +197,7 @@ fn room_of(
     });
     let domains: Vec<_> = domains.collect();
     let domains = domains.into_iter().map(|(key, value)| value.map(|value| topology.domain(key, &value))).collect();
-    Room { node: at, free, ports, host, domains }
+    ExistingNode { node: at, free, ports, host, domains }
 }
 
 /// Keeps room for DaemonSet pods that suit the node and are not there yet.

@@ -13,8 +13,8 @@ use super::cohorts::CountedKey;
 use super::fits::FitId;
 use super::foresight::{Candidate, Shortlist};
 use super::machines::Cohort;
-use super::market::Market;
-use super::packing::{Packing, Pin, Softs};
+use super::market::PoolSupply;
+use super::packing::{Packing, Pin, PreferenceSet};
 use super::stall::Machine;
 use super::topology::Topology;
 use crate::model::{CapacityType, MicroUsd};
@@ -40,7 +40,7 @@ pub(super) struct Choice {
 
 impl Packing<'_, '_> {
     /// Opens machines for up to `count` pods of `class`; returns how many were placed.
-    pub(super) fn buy(&mut self, class: u32, count: u32, pins: &[Pin], softs: Softs) -> u32 {
+    pub(super) fn buy(&mut self, class: u32, count: u32, pins: &[Pin], softs: PreferenceSet) -> u32 {
         let problem = self.problem;
         for tier in &problem.tiers {
             let mut best: Option<Choice> = None;
@@ -60,7 +60,7 @@ impl Packing<'_, '_> {
 
     /// Whether `count` pods could be bought for in the domains `pins` whatever else is bought: some pool sells machines for
     /// them, beside those of reservations, which run out, and no limit is near.
-    pub(super) fn can_always_buy(&mut self, class: u32, count: u32, softs: Softs, pins: &[Pin]) -> bool {
+    pub(super) fn can_always_buy(&mut self, class: u32, count: u32, softs: PreferenceSet, pins: &[Pin]) -> bool {
         let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
         pools.into_iter().any(|pool| {
             if !self.limits_are_far(pool, class, count) {
@@ -97,7 +97,7 @@ impl Packing<'_, '_> {
 
     /// Whether [`Packing::choice_in`] finds a machine for one pod of `class` in a pool that is not stateful, reservations
     /// apart.
-    fn sells_one(&mut self, pool: u32, class: u32, pins: &[Pin], softs: Softs) -> bool {
+    fn sells_one(&mut self, pool: u32, class: u32, pins: &[Pin], softs: PreferenceSet) -> bool {
         let problem = self.problem;
         let Some(market) = problem.markets[pool as usize].as_ref() else { return false };
         if self.nodes_left[pool as usize] < 1 || self.fresh_cap(class, softs).0 == 0 {
@@ -125,7 +125,7 @@ impl Packing<'_, '_> {
     }
 
     /// The best machine that pool `pool` has for `class`.
-    fn choice_in(&mut self, pool: u32, class: u32, count: u32, pins: &[Pin], softs: Softs) -> Option<Choice> {
+    fn choice_in(&mut self, pool: u32, class: u32, count: u32, pins: &[Pin], softs: PreferenceSet) -> Option<Choice> {
         if self.nodes_left[pool as usize] < 1 || !self.could_be_varied(pool) {
             return None;
         }
@@ -149,7 +149,7 @@ impl Packing<'_, '_> {
     }
 
     /// [`Packing::pinned_fits`], where `minValues` count after counted keys are settled: one fit per domain of those.
-    fn settled_fits(&mut self, class: u32, softs: Softs, pool: u32, pins: &[Pin]) -> Vec<FitId> {
+    fn settled_fits(&mut self, class: u32, softs: PreferenceSet, pool: u32, pins: &[Pin]) -> Vec<FitId> {
         let mut fits = self.pinned_fits(class, softs, pool, pins);
         if !self.ledger.wants_min_values(pool) {
             return fits;
@@ -180,7 +180,7 @@ impl Packing<'_, '_> {
         fit: FitId,
         capacity_type: CapacityType,
         slots: &BitSet,
-        softs: Softs,
+        softs: PreferenceSet,
     ) -> Option<Choice> {
         let problem = self.problem;
         let market = problem.markets[pool as usize].as_ref()?;
@@ -287,7 +287,7 @@ impl Packing<'_, '_> {
     }
 
     /// How many pods of `class` an empty machine takes by rules between pods, and how many such machines may be opened.
-    fn fresh_cap(&self, class: u32, softs: Softs) -> (u32, u32) {
+    fn fresh_cap(&self, class: u32, softs: PreferenceSet) -> (u32, u32) {
         let needs = &self.problem.classes[class as usize];
         let shape = &self.problem.input.shapes[needs.shape as usize];
         let cap = self.host_cap(class, &super::machines::HostTallies::default(), softs);
@@ -344,7 +344,7 @@ impl Packing<'_, '_> {
 
     /// Settles what must be one thing on each machine: the reservation it draws on, and the domain of every key under
     /// which its pods are counted. Fewer machines may result.
-    fn settle(&mut self, choice: &Choice, class: u32, market: &Market, machines: &mut u32) -> Option<FitId> {
+    fn settle(&mut self, choice: &Choice, class: u32, market: &PoolSupply, machines: &mut u32) -> Option<FitId> {
         let mut fit = choice.fit;
         if choice.capacity_type == CapacityType::Reserved {
             let machine = &market.machines[choice.machine as usize];
@@ -373,7 +373,7 @@ impl Packing<'_, '_> {
         (*machines > 0).then_some(fit)
     }
 
-    fn offers(&mut self, fit: FitId, choice: &Choice, pin: Pin, market: &Market) -> bool {
+    fn offers(&mut self, fit: FitId, choice: &Choice, pin: Pin, market: &PoolSupply) -> bool {
         self.pin(fit, choice.pool, pin).is_some_and(|fit| {
             let options = self.fits.fit(fit);
             let target = choice.machine as usize;
@@ -382,7 +382,7 @@ impl Packing<'_, '_> {
     }
 
     /// [`Packing::domain_price`], looked for.
-    pub(super) fn find_price(&mut self, class: u32, softs: Softs, pin: Pin) -> i64 {
+    pub(super) fn find_price(&mut self, class: u32, softs: PreferenceSet, pin: Pin) -> i64 {
         let problem = self.problem;
         let mut least = i64::MAX;
         for pool in problem.tiers.iter().flatten().copied() {

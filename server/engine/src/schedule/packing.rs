@@ -15,9 +15,9 @@ use super::classes::{Class, Owned, Rule};
 use super::eligible::Known;
 use super::fits::{FitId, FitTable, ReqId};
 use super::ledger::Ledger;
-use super::machines::{Cohort, Event, HostTallies, Room};
+use super::machines::{Cohort, Event, ExistingNode, HostTallies};
 use super::nodes::passes;
-use super::problem::{Problem, Start};
+use super::problem::{InitialState, Problem};
 use super::rules::KnownZones;
 use super::steps::Steps;
 use super::topology::{DomainId, GroupId, KeyId, Topology};
@@ -32,9 +32,9 @@ pub(super) struct Pin {
 
 /// A set of a class's preferences, by index; those beyond 64 are never in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Softs(u64);
+pub(super) struct PreferenceSet(u64);
 
-impl Softs {
+impl PreferenceSet {
     pub(super) fn has(self, at: usize) -> bool {
         at < 64 && self.0 & (1 << at) != 0
     }
@@ -72,7 +72,7 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) problem: &'p Problem<'i>,
     pub(super) fits: FitTable,
     pub(super) topology: Topology,
-    pub(super) rooms: Vec<Room>,
+    pub(super) rooms: Vec<ExistingNode>,
     pub(super) cohorts: Vec<Cohort>,
     pub(super) limits: Vec<Vec<i64>>,
     pub(super) nodes_left: Vec<i64>,
@@ -100,7 +100,7 @@ pub(super) struct Packing<'p, 'i> {
     /// placed, per hostname group.
     least_on_hosts: SmallVec<[(u32, u32); 1]>,
     pub(super) open_rooms: OpenRooms<'i>,
-    pub(super) class_fits: FxHashMap<(u32, Softs, u32, bool), ClassFits>,
+    pub(super) class_fits: FxHashMap<(u32, PreferenceSet, u32, bool), ClassFits>,
     pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
     pub(super) known: Known,
     pub(super) zones: KnownZones,
@@ -120,7 +120,7 @@ pub(super) struct Packing<'p, 'i> {
 }
 
 impl<'p, 'i> Packing<'p, 'i> {
-    pub(super) fn new(problem: &'p Problem<'i>, start: Start, steps: &'p Steps) -> Self {
+    pub(super) fn new(problem: &'p Problem<'i>, start: InitialState, steps: &'p Steps) -> Self {
         let mut rest = vec![0.0; problem.axis.len()];
         for class in &problem.classes {
             for (sum, ask) in rest.iter_mut().zip(&class.request) {
@@ -226,7 +226,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     fn place_softly(&mut self, class: u32, count: u32, reach: Reach) -> u32 {
         let problem = self.problem;
         let needs = &problem.classes[class as usize];
-        let mut allowed = (0..needs.softs.len()).fold(Softs::default(), Softs::with);
+        let mut allowed = (0..needs.softs.len()).fold(PreferenceSet::default(), PreferenceSet::with);
         let mut left = count;
         while left > 0 && !self.steps.are_spent() {
             let softs = self.keepable(class, allowed, reach);
@@ -234,13 +234,13 @@ impl<'p, 'i> Packing<'p, 'i> {
             if reach == Reach::Buy {
                 // Hostname preferences choose among the machines that are bought anyway and never buy one.
                 let host = |at: &usize| needs.softs[*at].host;
-                let wide = (0..needs.softs.len()).filter(host).fold(softs, Softs::without);
+                let wide = (0..needs.softs.len()).filter(host).fold(softs, PreferenceSet::without);
                 if wide != softs {
                     got = self.place_under(class, left, softs, Reach::Cohorts);
                 }
-                // Room that is bought anyway beats a preferred label, which only decides what is bought.
+                // ExistingNode that is bought anyway beats a preferred label, which only decides what is bought.
                 let label = |at: &usize| needs.softs[*at].requirements.is_some();
-                let unlabelled = (0..needs.softs.len()).filter(label).fold(wide, Softs::without);
+                let unlabelled = (0..needs.softs.len()).filter(label).fold(wide, PreferenceSet::without);
                 if unlabelled != wide {
                     got += self.place_under(class, left - got, wide, Reach::Cohorts);
                     got += self.place_under(class, left - got, unlabelled, Reach::Cohorts);
@@ -259,14 +259,14 @@ impl<'p, 'i> Packing<'p, 'i> {
     }
 
     /// The preferences out of `allowed` that can be kept together, heaviest first.
-    fn keepable(&mut self, class: u32, allowed: Softs, reach: Reach) -> Softs {
+    fn keepable(&mut self, class: u32, allowed: PreferenceSet, reach: Reach) -> PreferenceSet {
         let needs = &self.problem.classes[class as usize];
         if allowed.is_empty() || reach != Reach::Buy {
             return allowed;
         }
         let mut order: Vec<usize> = (0..needs.softs.len()).filter(|at| allowed.has(*at)).collect();
         order.sort_by_key(|at| (-needs.softs[*at].weight, *at));
-        let mut kept = Softs::default();
+        let mut kept = PreferenceSet::default();
         for at in order {
             if needs.softs[at].host || self.is_thinkable(class, kept.with(at)) {
                 kept = kept.with(at);
@@ -276,7 +276,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     }
 
     /// Whether some pool has options and some domain is allowed under `softs`, resources apart.
-    fn is_thinkable(&mut self, class: u32, softs: Softs) -> bool {
+    fn is_thinkable(&mut self, class: u32, softs: PreferenceSet) -> bool {
         let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
         self.steps.take(self.problem.classes[class as usize].constraints() * (1 + pools.len()));
         let constrained = self.wide_rules(class, softs);
@@ -303,7 +303,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     }
 
     /// Places up to `count` pods under exactly these preferences.
-    fn place_under(&mut self, class: u32, count: u32, softs: Softs, reach: Reach) -> u32 {
+    fn place_under(&mut self, class: u32, count: u32, softs: PreferenceSet, reach: Reach) -> u32 {
         if count == 0 {
             return 0;
         }
@@ -316,7 +316,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     }
 
     /// Fills what `reach` allows, in order, in the domains `pins`.
-    pub(super) fn fill(&mut self, class: u32, count: u32, pins: &[Pin], softs: Softs, reach: Reach) -> u32 {
+    pub(super) fn fill(&mut self, class: u32, count: u32, pins: &[Pin], softs: PreferenceSet, reach: Reach) -> u32 {
         let mut left = count;
         if reach == Reach::Rooms {
             return self.fill_rooms(class, left, pins, softs);
@@ -342,7 +342,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     }
 
     /// How many pods of `class` the hostname rules allow on a machine with these tallies.
-    pub(super) fn host_cap(&self, class: u32, host: &HostTallies, softs: Softs) -> u32 {
+    pub(super) fn host_cap(&self, class: u32, host: &HostTallies, softs: PreferenceSet) -> u32 {
         let needs = &self.problem.classes[class as usize];
         let mut cap = u32::MAX;
         for owned in needs.owned.iter().filter(|owned| owned.key == Topology::HOST && in_force(owned.soft, softs)) {
@@ -413,7 +413,7 @@ impl<'p, 'i> Packing<'p, 'i> {
     fn least_on_counted_hosts(&mut self, owned: &Owned) -> u32 {
         let filter = &self.topology.groups[owned.group as usize].filter;
         let nodes = &self.problem.input.nodes;
-        let counts = |room: &&Room| passes(filter, &nodes[room.node as usize], &self.fits, &self.topology);
+        let counts = |room: &&ExistingNode| passes(filter, &nodes[room.node as usize], &self.fits, &self.topology);
         let mut tallies: Vec<u32> =
             self.rooms.iter().filter(counts).map(|room| room.host.get(owned.group).matched).collect();
         let mut hosts = tallies.len();
@@ -432,10 +432,10 @@ impl<'p, 'i> Packing<'p, 'i> {
 }
 
 /// Whether a rule counts under `softs`: hard rules always do.
-pub(super) fn in_force(soft: Option<u8>, softs: Softs) -> bool {
+pub(super) fn in_force(soft: Option<u8>, softs: PreferenceSet) -> bool {
     soft.is_none_or(|at| softs.has(usize::from(at)))
 }
 
-fn lightest(needs: &Class, softs: Softs) -> Option<usize> {
+fn lightest(needs: &Class, softs: PreferenceSet) -> Option<usize> {
     (0..needs.softs.len()).filter(|at| softs.has(*at)).min_by_key(|at| (needs.softs[*at].weight, *at))
 }

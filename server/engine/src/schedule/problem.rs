@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::axis::{self, Amounts, Axis};
 use super::classes::{self, Class};
 use super::fits::FitTable;
-use super::machines::Room;
-use super::market::Market;
-use super::memo::Memo;
+use super::machines::ExistingNode;
+use super::market::PoolSupply;
+use super::memo::CompileCache;
 use super::nodes::{self, count_bound_pods, register_bound_anti_affinity};
-use super::subjects::Subjects;
+use super::subjects::SelectorIndex;
 use super::topology::Topology;
 use crate::input::PlanningInput;
 use crate::model::offering::SharedCatalogue;
@@ -25,7 +25,7 @@ pub(super) struct Problem<'i> {
     pub(super) axis: Axis,
     pub(super) classes: Vec<Class>,
     /// One market per pool, by pool index; pools that take no part have none.
-    pub(super) markets: Vec<Option<Market>>,
+    pub(super) markets: Vec<Option<PoolSupply>>,
     /// Pools in the order in which they are asked; those of one tier compete by price.
     pub(super) tiers: Vec<Vec<u32>>,
     /// What a unit of each resource is worth, in micro-dollars per hour.
@@ -34,12 +34,12 @@ pub(super) struct Problem<'i> {
 
 /// What changes as pods are placed, as it stands before the first.
 #[derive(Debug)]
-pub(super) struct Start {
+pub(super) struct InitialState {
     pub(super) fits: FitTable,
     pub(super) topology: Topology,
     /// Nodes that may take pods, in the order in which they are asked.
-    pub(super) rooms: Vec<Room>,
-    /// Room left in each pool under its limits, along [`Market::limited`].
+    pub(super) rooms: Vec<ExistingNode>,
+    /// ExistingNode left in each pool under its limits, along [`PoolSupply::limited`].
     pub(super) limits: Vec<Vec<i64>>,
     /// Machines that each pool may still add.
     pub(super) nodes_left: Vec<i64>,
@@ -48,18 +48,18 @@ pub(super) struct Start {
 }
 
 /// Compiles `input`, with the help of what earlier decisions compiled.
-pub(super) fn compile<'i>(input: &'i PlanningInput, memo: &mut Memo) -> (Problem<'i>, Start) {
+pub(super) fn compile<'i>(input: &'i PlanningInput, memo: &mut CompileCache) -> (Problem<'i>, InitialState) {
     let axis = Axis::of(input);
-    let subjects = Subjects::of(input);
+    let subjects = SelectorIndex::of(input);
     let mut topology = Topology::new(&subjects);
     let mut fits = FitTable::default();
     register_bound_anti_affinity(input, &subjects, &mut topology);
     let classes = classes::split(input, &axis, &subjects, &mut topology, &mut fits);
     count_bound_pods(input, &subjects, &mut topology, &fits);
-    let mut markets: Vec<Option<Market>> = input
+    let mut markets: Vec<Option<PoolSupply>> = input
         .pools
         .iter()
-        .map(|pool| takes_part(pool).then(|| Market::of(memo.stall(pool, &axis, &input.policy.well_known_labels))))
+        .map(|pool| takes_part(pool).then(|| PoolSupply::of(memo.stall(pool, &axis, &input.policy.well_known_labels))))
         .collect();
     for (at, market) in (0_u32..).zip(&mut markets) {
         if let Some(market) = market {
@@ -72,7 +72,7 @@ pub(super) fn compile<'i>(input: &'i PlanningInput, memo: &mut Memo) -> (Problem
         input.pools.iter().zip(&markets).map(|(pool, market)| limits_left(input, pool, market.as_ref())).collect();
     let nodes_left = input.pools.iter().map(|pool| nodes_left(input, pool)).collect();
     let rooms = nodes::rooms(input, &axis, &subjects, &mut topology);
-    let start = Start { fits, topology, rooms, limits, nodes_left, reservations: reservations(input) };
+    let start = InitialState { fits, topology, rooms, limits, nodes_left, reservations: reservations(input) };
     (Problem { input, axis, classes, markets, tiers: tiers(&input.pools), worth }, start)
 }
 
@@ -92,7 +92,13 @@ fn tiers(pools: &[NodePool]) -> Vec<Vec<u32>> {
 
 /// Takes what DaemonSets need off every machine that they suit. All their terms count, and their tolerations include
 /// `PreferNoSchedule` (Karpenter core §3.14; L30: terms are judged independently).
-pub(super) fn charge_daemons(input: &PlanningInput, at: u32, market: &mut Market, axis: &Axis, fits: &mut FitTable) {
+pub(super) fn charge_daemons(
+    input: &PlanningInput,
+    at: u32,
+    market: &mut PoolSupply,
+    axis: &Axis,
+    fits: &mut FitTable,
+) {
     let pool = &input.pools[at as usize];
     for (index, daemon) in (0_u32..).zip(&input.daemons) {
         let shape = &input.shapes[daemon.shape as usize];
@@ -121,7 +127,7 @@ fn of_pool<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<It
     input.nodes.iter().filter(own)
 }
 
-pub(super) fn limits_left(input: &PlanningInput, pool: &NodePool, market: Option<&Market>) -> Vec<i64> {
+pub(super) fn limits_left(input: &PlanningInput, pool: &NodePool, market: Option<&PoolSupply>) -> Vec<i64> {
     let left = |name: &Text| {
         let used: i64 = of_pool(input, pool).map(|node| node.capacity.get(name)).sum();
         pool.limits.get(name).saturating_sub(used)

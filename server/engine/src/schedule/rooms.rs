@@ -4,7 +4,7 @@ use super::axis;
 use super::bits::BitSet;
 use super::machines::{Event, Place, ports_free};
 use super::nodes::{node_satisfies, tolerates_cordon};
-use super::packing::{Packing, Pin, Softs};
+use super::packing::{Packing, Pin, PreferenceSet};
 use crate::model::Node;
 use crate::model::taints::{discouraged, first_barring};
 
@@ -35,7 +35,7 @@ impl Packing<'_, '_> {
     }
 
     /// Puts up to `most` pods of `class` into rooms that agree with `pins`; returns how many found one.
-    pub(super) fn fill_rooms(&mut self, class: u32, most: u32, pins: &[Pin], softs: Softs) -> u32 {
+    pub(super) fn fill_rooms(&mut self, class: u32, most: u32, pins: &[Pin], softs: PreferenceSet) -> u32 {
         if self.rooms.is_empty() {
             return 0;
         }
@@ -60,7 +60,7 @@ impl Packing<'_, '_> {
     }
 
     /// How many pods of `class` room `at` takes.
-    fn room_for(&self, class: u32, at: usize, most: u32, softs: Softs) -> u32 {
+    fn room_for(&self, class: u32, at: usize, most: u32, softs: PreferenceSet) -> u32 {
         let problem = self.problem;
         let needs = &problem.classes[class as usize];
         let room = &self.rooms[at];
@@ -82,7 +82,7 @@ impl Packing<'_, '_> {
     }
 
     /// Whether `node` keeps the node preferences that are in force.
-    fn soft_labels_hold(&self, needs: &super::classes::Class, softs: Softs, node: &Node) -> bool {
+    fn soft_labels_hold(&self, needs: &super::classes::Class, softs: PreferenceSet, node: &Node) -> bool {
         needs.softs.iter().enumerate().filter(|(at, _)| softs.has(*at)).all(|(_, soft)| {
             soft.requirements.as_ref().is_none_or(|wanted| {
                 wanted.iter().all(|requirement| crate::model::requirements::label_satisfies(&node.labels, requirement))
@@ -98,7 +98,7 @@ impl Packing<'_, '_> {
         room.ports.extend(problem.input.shapes[needs.shape as usize].host_ports.iter().cloned());
         let (node, domains) = (room.node, room.domains.clone());
         self.tally_on_room(class, at, node, count, &domains);
-        self.events.push(Event { class, place: Place::Room(u32::try_from(at).unwrap_or(u32::MAX)), count });
+        self.events.push(Event { class, place: Place::ExistingNode(u32::try_from(at).unwrap_or(u32::MAX)), count });
         if self.present_domains_only {
             let host = self.rooms[at].host.clone();
             self.note_relied(class, &host);

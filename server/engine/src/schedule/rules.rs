@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::axis;
 use super::bits::BitSet;
 use super::fits::FitId;
-use super::market::Market;
+use super::market::PoolSupply;
 use super::packing::Packing;
 use super::topology::Topology;
 use super::variety::{Flexibility, Variety};
@@ -73,7 +73,7 @@ impl Packing<'_, '_> {
 
     /// Spot that costs more than the cheapest on-demand offering is no bargain (Karpenter AWS §4.2, filter 6), so it comes
     /// last: for pods that nothing on demand carries. Only machines with room for the pod are compared.
-    fn defer_dear_spot(&mut self, class: u32, fit: FitId, market: &Market, order: &mut [(CapacityType, BitSet)]) {
+    fn defer_dear_spot(&mut self, class: u32, fit: FitId, market: &PoolSupply, order: &mut [(CapacityType, BitSet)]) {
         let [.., (CapacityType::Spot, spot), (CapacityType::OnDemand, on_demand)] = &*order else { return };
         let request = &self.problem.classes[class as usize].request;
         let fits = &mut self.fits;
@@ -114,7 +114,7 @@ impl Packing<'_, '_> {
     }
 
     /// Spot slots, unless no spot machine however small stays within the share.
-    fn spot_within_share(&self, at: u32, slots: BitSet, market: &Market) -> BitSet {
+    fn spot_within_share(&self, at: u32, slots: BitSet, market: &PoolSupply) -> BitSet {
         if slots.is_empty() {
             return slots;
         }
@@ -173,7 +173,7 @@ impl Packing<'_, '_> {
 
     /// Zones in which pods of `class` could run on machines of the pool bought as those of `fit` are, whatever other pods
     /// say, each with some price.
-    fn usable_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> Zones {
+    fn usable_zones(&mut self, class: u32, fit: FitId, at: u32, market: &PoolSupply) -> Zones {
         let asked = (class, fit, self.avoid_discouraged);
         // Which zones are varied enough for `minValues` depends on what the limits leave.
         if let Some(known) = self.zones.usable.get(&asked).filter(|_| !self.ledger.wants_min_values(at)) {
@@ -185,7 +185,7 @@ impl Packing<'_, '_> {
         let same = |slot: &usize| kinds.contains(&market.slots[*slot].capacity_type);
         (0..market.slots.len()).filter(same).for_each(|slot| slots.insert(slot));
         let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
-        for fit in self.class_fits(class, super::packing::Softs::default(), at).iter() {
+        for fit in self.class_fits(class, super::packing::PreferenceSet::default(), at).iter() {
             if let Some(fit) = self.fits.within_slots(*fit, &slots, market) {
                 zones.extend(self.varied_zones(class, fit, at, market).iter().cloned());
             }
@@ -196,7 +196,7 @@ impl Packing<'_, '_> {
     }
 
     /// [`Packing::zones_with_room`] that sell enough different options.
-    fn varied_zones(&mut self, class: u32, fit: FitId, at: u32, market: &Market) -> Zones {
+    fn varied_zones(&mut self, class: u32, fit: FitId, at: u32, market: &PoolSupply) -> Zones {
         let zones = self.zones_with_room(class, fit, market);
         if !self.ledger.wants_min_values(at) {
             return zones;
@@ -220,7 +220,7 @@ impl Packing<'_, '_> {
     }
 
     /// Zones in which some option of `fit` with room for a pod of `class` is offered, each with the least price.
-    fn zones_with_room(&mut self, class: u32, fit: FitId, market: &Market) -> Zones {
+    fn zones_with_room(&mut self, class: u32, fit: FitId, market: &PoolSupply) -> Zones {
         if let Some(known) = self.zones.with_room.get(&(class, fit)) {
             return known.clone();
         }
@@ -243,14 +243,14 @@ impl Packing<'_, '_> {
     }
 
     /// Zones in which some option of `fit` is offered.
-    pub(super) fn zones_of_fit(&self, fit: FitId, market: &Market) -> BTreeSet<Text> {
+    pub(super) fn zones_of_fit(&self, fit: FitId, market: &PoolSupply) -> BTreeSet<Text> {
         let options = self.fits.fit(fit);
         let offered = |slot: &usize| options.types.iter().any(|kind| market.machines[kind].slots.contains(*slot));
         options.slots.iter().filter(offered).map(|slot| market.slots[slot].zone.clone()).collect()
     }
 
     /// The zone of `fit` when it has only one.
-    pub(super) fn only_zone(&self, fit: FitId, market: &Market) -> Option<Text> {
+    pub(super) fn only_zone(&self, fit: FitId, market: &PoolSupply) -> Option<Text> {
         let mut zones = self.zones_of_fit(fit, market).into_iter();
         zones.next().filter(|_| zones.next().is_none())
     }
@@ -294,7 +294,7 @@ impl Packing<'_, '_> {
     }
 
     /// Whether the pool's limits leave room for a machine of this kind in place of what is `charged`.
-    fn within_limits_of(&self, pool: u32, kind: usize, market: &Market, charged: &[i64]) -> bool {
+    fn within_limits_of(&self, pool: u32, kind: usize, market: &PoolSupply, charged: &[i64]) -> bool {
         let charges = market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).enumerate();
         charges.into_iter().all(|(at, (charge, left))| {
             let own = charged.get(at).copied().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! What one NodePool can buy as far as pool and catalogue say: types as columns, their offerings as slots.
 //!
-//! A [`Stall`] depends on no pod that is placed and on no node that stands, so pools of one wording share it from one
-//! decision to the next ([`super::memo`]). The larger part of it, the [`Goods`], depends on neither labels nor requirements,
+//! A [`PoolOfferings`] depends on no pod that is placed and on no node that stands, so pools of one wording share it from one
+//! decision to the next ([`super::memo`]). The larger part of it, the [`CatalogueOfferings`], depends on neither labels nor requirements,
 //! so pools that differ only there share that.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,14 +20,14 @@ use crate::model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offer
 /// A combination of everything that an offering decides: zone, capacity type, reservation and further labels. Types are
 /// offered in slots, so that a requirement on zones is one mask for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Slot {
+pub(super) struct OfferingKey {
     pub(super) capacity_type: CapacityType,
     pub(super) zone: Text,
     pub(super) reservation: Option<Text>,
     pub(super) labels: Labels,
 }
 
-impl Slot {
+impl OfferingKey {
     /// The value of `key`, if offerings decide it.
     pub(super) fn label(&self, key: &str) -> Option<&str> {
         match key {
@@ -50,7 +50,7 @@ pub(super) struct Machine {
     pub(super) index: u32,
     /// What pods can use, DaemonSets included.
     room: Amounts,
-    /// What counts against the pool's limits, along [`Stall::limited`].
+    /// What counts against the pool's limits, along [`PoolOfferings::limited`].
     pub(super) charge: Vec<i64>,
     /// Slots in which it can be launched now.
     pub(super) slots: BitSet,
@@ -71,7 +71,7 @@ impl Machine {
 
 /// What one requirement of a pool leaves of its types.
 #[derive(Debug)]
-pub(super) struct Narrowed {
+pub(super) struct FilteredTypes {
     requirement: Requirement,
     /// The value that the pool gives the label, where types do not define it.
     given: Option<Text>,
@@ -81,14 +81,14 @@ pub(super) struct Narrowed {
 
 /// What can be bought before labels and requirements are looked at, price ceilings applied.
 #[derive(Debug)]
-pub(super) struct Goods {
+pub(super) struct CatalogueOfferings {
     /// Slots, sorted: reserved first, then spot, then on-demand.
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<OfferingKey>,
     /// Types, in the catalogue's order (by name).
     pub(super) machines: Vec<Machine>,
     /// Resources that the pool limits, `nodes` apart.
     pub(super) limited: Vec<Text>,
-    /// The most that any machine is charged, along [`Goods::limited`].
+    /// The most that any machine is charged, along [`CatalogueOfferings::limited`].
     pub(super) most_charged: Vec<i64>,
     /// Label keys that some type defines.
     pub(super) type_keys: Vec<Text>,
@@ -100,15 +100,15 @@ pub(super) struct Goods {
 
 /// What one NodePool can buy.
 #[derive(Debug)]
-pub(super) struct Stall {
-    goods: Arc<Goods>,
+pub(super) struct PoolOfferings {
+    goods: Arc<CatalogueOfferings>,
     /// What `minValues` ask for, one for each requirement that has them.
     pub(super) varieties: Vec<Variety>,
     /// The pool's own requirements on labels that types define, by key.
-    narrowed: BTreeMap<Text, Arc<Narrowed>>,
+    narrowed: BTreeMap<Text, Arc<FilteredTypes>>,
 }
 
-impl Goods {
+impl CatalogueOfferings {
     /// What `pool` sells to anybody.
     pub(super) fn of(pool: &NodePool, axis: &Axis, well_known: &[Text]) -> Self {
         let slots = slots_of(pool);
@@ -139,10 +139,14 @@ impl Goods {
     }
 }
 
-impl Stall {
+impl PoolOfferings {
     /// The stall of `pool`, which sells `goods`. What an equal requirement leaves is taken over from `others`, stalls that
     /// sell the same.
-    pub(super) fn of<'s>(pool: &NodePool, goods: Arc<Goods>, others: impl Iterator<Item = &'s Self> + Clone) -> Self {
+    pub(super) fn of<'s>(
+        pool: &NodePool,
+        goods: Arc<CatalogueOfferings>,
+        others: impl Iterator<Item = &'s Self> + Clone,
+    ) -> Self {
         let own = pool.requirements.iter().filter(|own| goods.type_keys.binary_search(own.key()).is_ok());
         let narrowed = |own: &Requirement| {
             let given = pool.labels.get(own.key());
@@ -155,7 +159,7 @@ impl Stall {
     }
 
     /// Whether this stall sells `goods`.
-    pub(super) fn sells(&self, goods: &Arc<Goods>) -> bool {
+    pub(super) fn sells(&self, goods: &Arc<CatalogueOfferings>) -> bool {
         Arc::ptr_eq(&self.goods, goods)
     }
 
@@ -171,10 +175,10 @@ impl Stall {
     }
 }
 
-impl Deref for Stall {
-    type Target = Goods;
+impl Deref for PoolOfferings {
+    type Target = CatalogueOfferings;
 
-    fn deref(&self) -> &Goods {
+    fn deref(&self) -> &CatalogueOfferings {
         &self.goods
     }
 }
@@ -206,7 +210,7 @@ pub(super) fn leaves_open(kind: &InstanceType, key: &Text) -> bool {
     kind.labels.get(key).is_some_and(|known| !known.allows_absence() && several(known.finite_values()))
 }
 
-fn narrowed_by(requirement: &Requirement, pool: &NodePool) -> Narrowed {
+fn narrowed_by(requirement: &Requirement, pool: &NodePool) -> FilteredTypes {
     let types = &pool.catalogue.types;
     let (mut suited, mut open) = (BitSet::empty(types.len()), BitSet::empty(types.len()));
     for (at, kind) in types.iter().enumerate() {
@@ -217,18 +221,18 @@ fn narrowed_by(requirement: &Requirement, pool: &NodePool) -> Narrowed {
             open.insert(at);
         }
     }
-    Narrowed { requirement: requirement.clone(), given: pool.labels.get(requirement.key()).cloned(), suited, open }
+    FilteredTypes { requirement: requirement.clone(), given: pool.labels.get(requirement.key()).cloned(), suited, open }
 }
 
-fn slots_with(slots: &[Slot], capacity_type: CapacityType) -> BitSet {
+fn slots_with(slots: &[OfferingKey], capacity_type: CapacityType) -> BitSet {
     let mut set = BitSet::empty(slots.len());
     let own = slots.iter().enumerate().filter(|(_, slot)| slot.capacity_type == capacity_type);
     own.for_each(|(at, _)| set.insert(at));
     set
 }
 
-fn slot_of(offering: &Offering) -> Slot {
-    Slot {
+fn slot_of(offering: &Offering) -> OfferingKey {
+    OfferingKey {
         capacity_type: offering.capacity_type,
         zone: offering.zone.clone(),
         reservation: offering.reservation.as_ref().map(|reservation| reservation.id.clone()),
@@ -236,8 +240,8 @@ fn slot_of(offering: &Offering) -> Slot {
     }
 }
 
-fn slots_of(pool: &NodePool) -> Vec<Slot> {
-    let mut slots: Vec<Slot> = Vec::new();
+fn slots_of(pool: &NodePool) -> Vec<OfferingKey> {
+    let mut slots: Vec<OfferingKey> = Vec::new();
     for offering in pool.catalogue.types.iter().flat_map(|kind| &kind.offerings).filter(|offering| offering.available) {
         if !slots.iter().any(|slot| same_slot(slot, offering)) {
             slots.push(slot_of(offering));
@@ -247,7 +251,7 @@ fn slots_of(pool: &NodePool) -> Vec<Slot> {
     slots
 }
 
-fn same_slot(slot: &Slot, offering: &Offering) -> bool {
+fn same_slot(slot: &OfferingKey, offering: &Offering) -> bool {
     slot.capacity_type == offering.capacity_type
         && slot.zone == offering.zone
         && slot.reservation.as_ref() == offering.reservation.as_ref().map(|reservation| &reservation.id)
@@ -259,7 +263,7 @@ fn machine_of(
     kind: &InstanceType,
     index: usize,
     axis: &Axis,
-    slots: &[Slot],
+    slots: &[OfferingKey],
     limited: &[Text],
 ) -> Machine {
     let mut open = BitSet::empty(slots.len());

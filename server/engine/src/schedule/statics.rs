@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::bits::BitSet;
 use super::finish::{labels_of, named, requests_of};
 use super::fits::{FitId, FitTable};
-use super::market::Market;
-use super::memo::Memo;
+use super::market::PoolSupply;
+use super::memo::CompileCache;
 use super::problem::{Problem, charge_daemons, limits_left, nodes_left, reservations};
 use super::type_labels::TypeLabels;
 use crate::input::{MinValuesPolicy, PlanningInput};
@@ -20,7 +20,7 @@ struct Shop<'i> {
     input: &'i PlanningInput,
     at: u32,
     pool: &'i NodePool,
-    market: Market,
+    market: PoolSupply,
     fits: FitTable,
     fit: FitId,
     limits: Vec<i64>,
@@ -29,7 +29,7 @@ struct Shop<'i> {
 }
 
 /// The machines that static pools lack.
-pub(super) fn lacking(problem: &Problem<'_>, plan: &Plan, memo: &mut Memo) -> Vec<PlannedNode> {
+pub(super) fn lacking(problem: &Problem<'_>, plan: &Plan, memo: &mut CompileCache) -> Vec<PlannedNode> {
     let input = problem.input;
     if input.pools.iter().all(|pool| pool.replicas.is_none()) {
         return Vec::new();
@@ -61,9 +61,9 @@ fn of_pool<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<It
 
 impl<'i> Shop<'i> {
     /// `None` when the pool can buy nothing.
-    fn of(problem: &Problem<'i>, at: u32, pool: &'i NodePool, memo: &mut Memo) -> Option<Self> {
+    fn of(problem: &Problem<'i>, at: u32, pool: &'i NodePool, memo: &mut CompileCache) -> Option<Self> {
         let input = problem.input;
-        let mut market = Market::of(memo.stall(pool, &problem.axis, &input.policy.well_known_labels));
+        let mut market = PoolSupply::of(memo.stall(pool, &problem.axis, &input.policy.well_known_labels));
         let mut fits = FitTable::default();
         charge_daemons(input, at, &mut market, &problem.axis, &mut fits);
         let anything = fits.intern_requirements(Requirements::new());

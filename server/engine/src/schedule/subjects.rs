@@ -22,7 +22,7 @@ pub(super) type Predicate = Vec<(Namespaces, Option<LabelSelector>)>;
 
 /// Distinct (namespace, label set) pairs with an index by label.
 #[derive(Debug)]
-pub(super) struct Subjects<'i> {
+pub(super) struct SelectorIndex<'i> {
     pairs: Vec<(&'i Text, &'i Labels)>,
     ids: FxHashMap<(&'i str, u32), SubjectId>,
     by_value: FxHashMap<(&'i str, &'i str), Vec<SubjectId>>,
@@ -30,7 +30,7 @@ pub(super) struct Subjects<'i> {
     namespaces: BTreeMap<Text, Labels>,
 }
 
-impl<'i> Subjects<'i> {
+impl<'i> SelectorIndex<'i> {
     /// Every pod of `input`, placed or not.
     pub(super) fn of(input: &'i PlanningInput) -> Self {
         let bound = input.nodes.iter().flat_map(|node| &node.pods).map(|pod| (&pod.namespace, pod.labels));

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::subjects::{Predicate, SubjectId, Subjects};
+use super::subjects::{Predicate, SelectorIndex, SubjectId};
 use crate::model::labels::HOSTNAME;
 use crate::model::{Text, Toleration};
 
@@ -81,7 +81,7 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    pub(super) fn new(subjects: &Subjects<'_>) -> Self {
+    pub(super) fn new(subjects: &SelectorIndex<'_>) -> Self {
         let mut topology = Self { meant_by: vec![Vec::new(); subjects.len()], ..Self::default() };
         topology.key(HOSTNAME);
         topology
@@ -126,7 +126,7 @@ impl Topology {
     }
 
     /// The group of `spec`, made on first use; its members become known to [`Topology::meant_by`].
-    pub(super) fn group(&mut self, spec: GroupSpec, subjects: &Subjects<'_>) -> GroupId {
+    pub(super) fn group(&mut self, spec: GroupSpec, subjects: &SelectorIndex<'_>) -> GroupId {
         if let Some(id) = self.group_ids.get(&spec) {
             return *id;
         }

@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::market::Market;
+use super::market::PoolSupply;
 use crate::model::{NodePool, Text};
 
-/// Of one type, the value of each of [`super::stall::Goods::type_keys`] that was looked up, by its place among the values met
+/// Of one type, the value of each of [`super::stall::CatalogueOfferings::type_keys`] that was looked up, by its place among the values met
 /// so far; `None` inside where the type has no value or several.
 type Row = Vec<Option<Option<u32>>>;
 
@@ -13,18 +13,18 @@ type Row = Vec<Option<Option<u32>>>;
 #[derive(Debug)]
 pub(super) struct TypeLabels<'p> {
     pool: &'p NodePool,
-    market: &'p Market,
+    market: &'p PoolSupply,
     known: FxHashMap<usize, Row>,
     values: Vec<&'p Text>,
     places: FxHashMap<&'p Text, u32>,
 }
 
 impl<'p> TypeLabels<'p> {
-    pub(super) fn new(pool: &'p NodePool, market: &'p Market) -> Self {
+    pub(super) fn new(pool: &'p NodePool, market: &'p PoolSupply) -> Self {
         Self { pool, market, known: FxHashMap::default(), values: Vec::new(), places: FxHashMap::default() }
     }
 
-    pub(super) fn market(&self) -> &'p Market {
+    pub(super) fn market(&self) -> &'p PoolSupply {
         self.market
     }
 

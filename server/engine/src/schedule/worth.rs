@@ -2,10 +2,10 @@
 //! machine is worth more than it costs, and the demand is worth the most.
 
 use super::classes::Class;
-use super::market::Market;
+use super::market::PoolSupply;
 
 /// Micro-dollars per hour and unit, for each resource of the axis. Resources that no priced machine has are worth nothing.
-pub(super) fn of(classes: &[Class], markets: &[Option<Market>], resources: usize) -> Vec<f64> {
+pub(super) fn of(classes: &[Class], markets: &[Option<PoolSupply>], resources: usize) -> Vec<f64> {
     let mut demand = vec![0.0; resources];
     for class in classes {
         for (sum, ask) in demand.iter_mut().zip(&class.request) {
@@ -14,7 +14,7 @@ pub(super) fn of(classes: &[Class], markets: &[Option<Market>], resources: usize
     }
     let mut columns: Vec<(Vec<f64>, f64)> = Vec::new();
     // Pools that sell the same machines at the same prices say the same.
-    let mut different: Vec<&Market> = Vec::new();
+    let mut different: Vec<&PoolSupply> = Vec::new();
     for market in markets.iter().flatten() {
         if !different.iter().any(|known| known.sells_as(market) && known.rooms == market.rooms) {
             different.push(market);

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use engine::decide;
 use engine::input::STEP_LIMIT;
 use engine::plan::ReasonCode;
-use engine::schedule::{Memo, schedule_within};
+use engine::schedule::{CompileCache, schedule_within};
 
 #[test]
 fn a_plan_within_few_steps_places_some_pods_and_says_of_the_others_that_it_did_not_reach_them() {
     let mut input = world::input(200, 50);
-    let whole = schedule_within(&input, &mut Memo::default());
+    let whole = schedule_within(&input, &mut CompileCache::default());
     assert!(whole.not_reached.is_empty() && whole.cut_off.is_empty() && whole.plan.unschedulable.is_empty());
     input.policy.step_limit = 100_000;
     let decision = decide::plan(&input).expect("what there is keeps every rule");
@@ -63,7 +63,7 @@ fn the_default_limit_is_far_from_ordinary_inputs() {
     plain.pods.iter_mut().for_each(|pod| (pod.shape, pod.labels) = (0, 0));
     for mut input in [diverse, plain] {
         input.policy.step_limit = STEP_LIMIT / 10;
-        let scheduled = schedule_within(&input, &mut Memo::default());
+        let scheduled = schedule_within(&input, &mut CompileCache::default());
         assert!(scheduled.not_reached.is_empty() && scheduled.cut_off.is_empty());
         assert!(scheduled.plan.unschedulable.is_empty());
     }
@@ -74,7 +74,7 @@ fn the_default_limit_is_far_from_ordinary_inputs() {
 fn a_spread_over_zones_takes_steps_for_its_domains_and_not_for_its_pods() {
     let mut input = world::spread_over_zones(6_000);
     input.policy.step_limit = 10_000;
-    let scheduled = schedule_within(&input, &mut Memo::default());
+    let scheduled = schedule_within(&input, &mut CompileCache::default());
     assert!(scheduled.not_reached.is_empty() && scheduled.cut_off.is_empty(), "the steps suffice");
     let mut by_zone: BTreeMap<&str, usize> = BTreeMap::new();
     for node in &scheduled.plan.nodes {

@@ -4,7 +4,7 @@
 use engine::decide;
 use engine::input::PlanningInput;
 use engine::model::offering::SharedCatalogue;
-use engine::schedule::{Memo, schedule, schedule_with};
+use engine::schedule::{CompileCache, schedule, schedule_with};
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
 use crate::cases::Case;
@@ -27,7 +27,7 @@ proptest! {
     fn a_memo_that_has_served_other_pools_and_pods_changes_no_plan(first in cases(), second in cases()) {
         let one = first.input();
         let other = buying_at(&second, &one);
-        let mut memo = Memo::default();
+        let mut memo = CompileCache::default();
         for input in [&one, &other, &one, &other] {
             prop_assert_eq!(schedule_with(input, &mut memo), schedule(input));
         }
@@ -35,7 +35,7 @@ proptest! {
 
     #[test]
     fn a_memo_takes_no_catalogue_for_one_that_is_gone(first in cases(), second in cases()) {
-        let mut memo = Memo::default();
+        let mut memo = CompileCache::default();
         for case in [&first, &second, &first, &second] {
             let expected = schedule(&case.input());
             // What served the memo is gone before the next is made, and may leave its address to it.
@@ -45,7 +45,7 @@ proptest! {
 
     #[test]
     fn a_decision_with_a_memo_is_the_decision_without(case in cases()) {
-        let (input, mut memo) = (case.input(), Memo::default());
+        let (input, mut memo) = (case.input(), CompileCache::default());
         let plain = decide::plan(&input);
         for _ in 0..2 {
             match (decide::plan_with(&input, &mut memo), &plain) {

@@ -6,7 +6,7 @@ use engine::input::PlanningInput;
 use engine::model::CapacityType::OnDemand;
 use engine::model::labels::HOSTNAME;
 use engine::plan::{Plan, ReasonCode};
-use engine::schedule::{Memo, Method, schedule, schedule_by};
+use engine::schedule::{CompileCache, Method, schedule, schedule_by};
 use proptest::strategy::ValueTree;
 
 use crate::cases::{Case, PoolCase, ShapeCase, TermCase};
@@ -40,7 +40,7 @@ fn a_packing_that_breaks_a_rule_is_replaced_by_a_plainer_one() {
     let input = five_pods().input();
     let good = schedule(&input);
     let broken = crowded(&good, &input);
-    let mut memo = Memo::default();
+    let mut memo = CompileCache::default();
     let decision = plan_packed_by(&input, |method| match method {
         Method::Full => broken.clone().into(),
         Method::Plain => schedule_by(&input, method, &mut memo),

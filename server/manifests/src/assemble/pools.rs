@@ -17,7 +17,7 @@ use crate::notes::Notes;
 /// Where catalogues come from.
 #[derive(Debug, Clone, Copy)]
 pub struct Shop<'s> {
-    /// Figures about machines.
+    /// InstanceTypeInfo about machines.
     pub snapshot: &'s Snapshot,
     /// The region.
     pub region: &'s str,

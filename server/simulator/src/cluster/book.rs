@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::PodKey;
-use engine::control::{Content, EventOrder, StatusOrder, Subject};
+use engine::control::{EventOrder, ObjectRef, StatusOrder, StatusPatch};
 use engine::model::{Text, Timestamp};
 
 /// Counts and names, kept from the first moment on. DaemonSet pods are left out.
@@ -32,7 +32,7 @@ pub struct ClusterBook {
     /// Nodes that are there.
     nodes: BTreeSet<Text>,
     /// What stands in the status of objects.
-    statuses: BTreeMap<Subject, Content>,
+    statuses: BTreeMap<ObjectRef, StatusPatch>,
     /// Statuses that were written.
     pub statuses_written: u64,
     /// Events, by reason.
@@ -82,7 +82,7 @@ impl ClusterBook {
 
     /// What stands in the status of an object.
     #[must_use]
-    pub fn status(&self, subject: &Subject) -> Option<&Content> {
+    pub fn status(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
         self.statuses.get(subject)
     }
 

@@ -1,7 +1,7 @@
 //! What an agent does against the API server when it is told to. Everything may be done twice.
 
 use engine::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodKey, PodRecord};
-use engine::control::{ClaimOrder, Instruction, PodHint};
+use engine::control::{ClaimOrder, Instruction, PodNomination};
 use engine::model::labels::{INITIALIZED, REGISTERED};
 use engine::model::{Effect, Labels, Taint, Text, Timestamp};
 
@@ -94,7 +94,7 @@ impl SimulatedCluster {
     }
 
     /// Pods that have a hint already, or that are others of that name, are left alone.
-    fn hint(&mut self, name: &Text, hints: &[PodHint]) {
+    fn hint(&mut self, name: &Text, hints: &[PodNomination]) {
         for hint in hints.iter().filter(|hint| self.unbound.contains(&hint.pod)) {
             if self.pods.get(&hint.pod).is_some_and(|pod| pod.uid == hint.uid) {
                 self.hinted.entry(hint.pod.clone()).or_insert_with(|| name.clone());

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use engine::cluster::LaunchedFacts;
-use engine::control::{ClaimOrder, Instruction, PodHint};
+use engine::control::{ClaimOrder, Instruction, PodNomination};
 use engine::model::{Labels, PodShape, Requirements, Resources, Text, Timestamp};
 
 use super::*;
@@ -72,7 +72,7 @@ fn launch(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
     cluster.instruct(&Instruction::MarkLaunched { claim: claim(name), facts }, Timestamp(0)).unwrap();
 }
 
-fn register(name: &str, hints: Vec<PodHint>) -> Instruction {
+fn register(name: &str, hints: Vec<PodNomination>) -> Instruction {
     Instruction::RegisterNode {
         claim: claim(name),
         node: Text::from(format!("ip-{name}")),
@@ -156,7 +156,7 @@ fn a_hinted_pod_goes_to_its_node_though_another_has_more_room() {
     let node_of = |hinted: bool| {
         let mut cluster = SimulatedCluster::new(settings());
         cluster.scale(&workload("web", 100), 1, Timestamp(0));
-        let hint = cluster.pods().next().map(|pod| PodHint { pod: pod.key.clone(), uid: pod.uid.clone() });
+        let hint = cluster.pods().next().map(|pod| PodNomination { pod: pod.key.clone(), uid: pod.uid.clone() });
         let hints = hint.into_iter().filter(|_| hinted).collect();
         for name in ["large", "small"] {
             cluster.instruct(&Instruction::CreateClaim(order(name)), Timestamp(0)).unwrap();

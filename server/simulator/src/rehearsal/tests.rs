@@ -5,8 +5,8 @@ mod planner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::simulated::{Bucket, Weather};
-use engine::cluster::{Budget, BudgetLimit, DaemonRecord, PoolLife, PoolMeta};
+use cloud::simulated::{Bucket, FaultProfile};
+use engine::cluster::{Budget, BudgetLimit, DaemonRecord, DisruptionPolicy, PoolMeta};
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
 use engine::model::pool::OptInRules;
 use engine::model::{
@@ -78,7 +78,8 @@ fn pool(catalogue: &Arc<Catalogue>) -> PoolRecord {
         rules: OptInRules::default(),
     };
     let half = Budget { limit: BudgetLimit::Percent(50), reasons: None, window: None };
-    let life = PoolLife { consolidate_after_ms: Some(30_000), budgets: vec![half], ..PoolLife::default() };
+    let life =
+        DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: vec![half], ..DisruptionPolicy::default() };
     PoolRecord { pool, life, revision: Text::from("1"), meta: PoolMeta::default() }
 }
 
@@ -92,7 +93,7 @@ fn daemon() -> DaemonRecord {
     }
 }
 
-fn setup(seed: u64, clusters: u64, weather: Weather, length_ms: i64) -> Setup {
+fn setup(seed: u64, clusters: u64, weather: FaultProfile, length_ms: i64) -> Setup {
     let catalogue = catalogue();
     let mut scenes = BTreeMap::new();
     let mut script = Vec::new();
@@ -107,7 +108,7 @@ fn setup(seed: u64, clusters: u64, weather: Weather, length_ms: i64) -> Setup {
         }
         scenes.insert(name, Scene::new(cluster, vec![pool(&catalogue)]));
     }
-    let cloud = SimulatedCloud::new(Weather { seed, ..weather }, Some(catalogue));
+    let cloud = SimulatedCloud::new(FaultProfile { seed, ..weather }, Some(catalogue));
     Setup { seed, settings: Settings::default(), cloud, scenes, script }
 }
 
@@ -122,7 +123,7 @@ fn rehearse(setup: Setup, end_ms: i64) -> Report {
 #[test]
 fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
     for seed in 0..10 {
-        let report = rehearse(setup(seed, 2, Weather::default(), 20 * MINUTE), 30 * MINUTE);
+        let report = rehearse(setup(seed, 2, FaultProfile::default(), 20 * MINUTE), 30 * MINUTE);
         assert!(report.sold > 0 && report.pods_ran >= 18, "{report}");
         // Steady pods stay, so something is left; bursts went, so something was given back.
         assert!(report.alive > 0 && report.alive < report.sold, "{report}");
@@ -132,7 +133,7 @@ fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
 /// The planner that the server runs.
 fn real(
     input: &engine::input::PlanningInput,
-    memo: &mut engine::schedule::Memo,
+    memo: &mut engine::schedule::CompileCache,
 ) -> Result<(engine::plan::Plan, engine::plan::PlanReport), String> {
     let decision = engine::decide::plan_with(input, memo).map_err(|violations| format!("{violations:?}"))?;
     Ok((decision.plan, decision.report))
@@ -141,13 +142,13 @@ fn real(
 #[test]
 fn with_the_real_planner_every_pod_runs_and_every_empty_node_goes() {
     for seed in 0..10 {
-        let weather = Weather {
+        let weather = FaultProfile {
             shortage_percent: 30,
             interrupted_percent: 20,
             interrupted_after_ms: (MINUTE, 8 * MINUTE),
             lost_answers_percent: 10,
             calls: Bucket::new(5, 500),
-            ..Weather::default()
+            ..FaultProfile::default()
         };
         let mut rehearsal = Rehearsal::new(setup(seed, 2, weather, 20 * MINUTE), real);
         let report = rehearsal.run(45 * MINUTE);
@@ -161,13 +162,13 @@ fn with_the_real_planner_every_pod_runs_and_every_empty_node_goes() {
 fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
     let mut faults = (0, 0, 0, 0);
     for seed in 0..25 {
-        let weather = Weather {
+        let weather = FaultProfile {
             shortage_percent: 40,
             interrupted_percent: 30,
             interrupted_after_ms: (MINUTE, 8 * MINUTE),
             lost_answers_percent: 20,
             calls: Bucket::new(3, 700),
-            ..Weather::default()
+            ..FaultProfile::default()
         };
         let report = rehearse(setup(seed, 2, weather, 20 * MINUTE), 45 * MINUTE);
         faults.0 += report.refused;
@@ -181,8 +182,8 @@ fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
 #[test]
 fn agents_that_are_cut_off_and_come_back_lose_no_pod() {
     for seed in 0..15 {
-        let mut setup = setup(seed, 2, Weather::default(), 20 * MINUTE);
-        let dice = Dice::new(seed).child("cuts");
+        let mut setup = setup(seed, 2, FaultProfile::default(), 20 * MINUTE);
+        let dice = SeededRng::new(seed).child("cuts");
         for cut in 0..6 {
             let cluster = Text::from(format!("c{}", cut % 2));
             let die = dice.child_number(cut);
@@ -197,7 +198,7 @@ fn agents_that_are_cut_off_and_come_back_lose_no_pod() {
 
 #[test]
 fn without_any_capacity_no_pod_runs_and_nothing_is_left_behind() {
-    let weather = Weather { no_capacity: true, ..Weather::default() };
+    let weather = FaultProfile { no_capacity: true, ..FaultProfile::default() };
     let report = Rehearsal::new(setup(1, 1, weather, 20 * MINUTE), planner::plan).run(30 * MINUTE);
     assert_eq!((report.pods_ran, report.sold, report.violations.len()), (0, 0, 0), "{report}");
     assert!(!report.is_good() && !report.never_ran.is_empty(), "{report}");
@@ -205,7 +206,7 @@ fn without_any_capacity_no_pod_runs_and_nothing_is_left_behind() {
 
 #[test]
 fn capacity_that_comes_back_is_used() {
-    let mut setup = setup(2, 1, Weather::default(), 20 * MINUTE);
+    let mut setup = setup(2, 1, FaultProfile::default(), 20 * MINUTE);
     setup.script.push((0, Act::Capacity { available: false }));
     setup.script.push((9 * MINUTE, Act::Capacity { available: true }));
     let report = rehearse(setup, 40 * MINUTE);
@@ -214,7 +215,7 @@ fn capacity_that_comes_back_is_used() {
 
 #[test]
 fn equal_seeds_give_equal_runs() {
-    let weather = || Weather { shortage_percent: 30, interrupted_percent: 30, ..Weather::default() };
+    let weather = || FaultProfile { shortage_percent: 30, interrupted_percent: 30, ..FaultProfile::default() };
     let run = || Rehearsal::new(setup(3, 2, weather(), 20 * MINUTE), planner::plan).run(30 * MINUTE);
     assert_eq!(run(), run());
 }
@@ -222,6 +223,6 @@ fn equal_seeds_give_equal_runs() {
 #[test]
 fn a_planner_that_plans_nothing_is_found_out() {
     let idle: Planner = |_, _| Ok(Default::default());
-    let report = Rehearsal::new(setup(1, 1, Weather::default(), 20 * MINUTE), idle).run(30 * MINUTE);
+    let report = Rehearsal::new(setup(1, 1, FaultProfile::default(), 20 * MINUTE), idle).run(30 * MINUTE);
     assert!(!report.is_good(), "{report}");
 }

@@ -17,7 +17,7 @@ fn granted(scope: Scope) -> Result<LeaseAnswer, StoreError> {
 
 /// A replica that decides for `blue`, whose agent is there, and lists the machines of its region; at 0.
 fn replica() -> Replica {
-    let mut replica = Replica::new(Controller::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
     let now = Timestamp(0);
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
     replica.handle(Input::Leased { cluster, answer, past: Vec::new() }, now);
@@ -192,7 +192,7 @@ fn leased_by(outputs: Vec<Output>) -> Vec<ClusterId> {
 #[test]
 fn clusters_come_in_one_after_the_other_and_none_is_forgotten() {
     let names = ["a", "b", "c", "d"].map(ClusterId::from);
-    let mut replica = Replica::new(Controller::new(Settings::default()), 1, region()).admitting(1);
+    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region()).admitting(1);
     assert_eq!(greet(&mut replica, "a", 0), names[..1]);
     for waiting in &names[1..] {
         assert!(greet(&mut replica, waiting, 0).is_empty());
@@ -221,7 +221,7 @@ fn an_agent_waits_here_while_another_replica_decides_for_its_cluster_and_is_welc
         let held = LeaseAnswer::Held { owner: "another".to_owned(), expires_in: Duration::from_secs(30) };
         Input::Leased { cluster: "a".into(), answer: Ok(held), past: Vec::new() }
     };
-    let mut replica = Replica::new(Controller::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
     greet(&mut replica, "a", 0);
     let told = replica.handle(held(), Timestamp(10));
     assert!(matches!(&told[..], [Output::Call(Call::AskFor(scope))] if *scope == Scope::cluster("a")), "{told:?}");
@@ -234,7 +234,7 @@ fn an_agent_waits_here_while_another_replica_decides_for_its_cluster_and_is_welc
     assert!(welcome.iter().any(|output| matches!(output, Output::Accept { epoch: 4, .. })), "{welcome:?}");
     assert!(leased_by(replica.handle(Input::Time, Timestamp(90_000))).is_empty());
     // One that leaves is not waited for, whatever is answered after that.
-    let mut replica = Replica::new(Controller::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
     greet(&mut replica, "a", 0);
     replica.handle(Input::Heard(SessionEvent::Left { cluster: "a".into() }), Timestamp(5));
     assert!(replica.handle(held(), Timestamp(10)).is_empty());
@@ -243,7 +243,7 @@ fn an_agent_waits_here_while_another_replica_decides_for_its_cluster_and_is_welc
 
 #[test]
 fn an_agent_that_sends_no_snapshot_holds_the_others_up_for_ten_seconds() {
-    let mut replica = Replica::new(Controller::new(Settings::default()), 1, region()).admitting(1);
+    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region()).admitting(1);
     greet(&mut replica, "a", 0);
     greet(&mut replica, "b", 0);
     let answer = granted(Scope::cluster("a"));
@@ -257,7 +257,7 @@ fn an_agent_that_sends_no_snapshot_holds_the_others_up_for_ten_seconds() {
 
 /// A replica that decides for so many clusters, whose agents are there.
 fn replica_of(clusters: usize) -> Replica {
-    let mut replica = Replica::new(Controller::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
     replica.handle(Input::RegionTaken(granted(region())), Timestamp(0));
     for number in 0..clusters {
         let name = format!("c{number:03}");

@@ -2,7 +2,7 @@
 //! one: what nobody in the simulation reads is left out.
 
 use engine::cluster::{LaunchedFacts, PodKey};
-use engine::control::{ClaimOrder, Instruction, PodHint};
+use engine::control::{ClaimOrder, Instruction, PodNomination};
 use engine::model::taints::Effect;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
@@ -87,8 +87,8 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
     }))
 }
 
-fn hint(hint: v1::PodHint) -> PodHint {
-    PodHint { pod: PodKey { namespace: hint.namespace.into(), name: hint.name.into() }, uid: hint.uid.into() }
+fn hint(hint: v1::PodNomination) -> PodNomination {
+    PodNomination { pod: PodKey { namespace: hint.namespace.into(), name: hint.name.into() }, uid: hint.uid.into() }
 }
 
 fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, String> {

@@ -64,7 +64,7 @@ async fn what_one_replica_was_refused_every_one_leaves_alone_also_one_that_start
     assert_eq!(next(&mut replica).await, Event::OfferingsRefused { refusals: Vec::new() });
     // A way to pay that this release does not know is passed over.
     store.remember_offerings("here", &[entry("spot"), entry("barter")]).await.unwrap();
-    let refusal = Refusal {
+    let refusal = UnavailableOffering {
         instance_type: "m5.large".into(),
         zone: "a".into(),
         capacity_type: CapacityType::Spot,

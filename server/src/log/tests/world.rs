@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::control::{Basis, Decision, DecisionId, DecisionKind};
+use engine::control::{Decision, DecisionId, DecisionInput, DecisionKind};
 use engine::input::PlanningInput;
 use engine::model::{MicroUsd, Text, Timestamp};
 use manifests::{Options, Source};
@@ -18,7 +18,7 @@ use crate::store::{Archive, Store, StoreError};
 /// What was decided, as it was.
 pub(super) struct Made {
     pub(super) number: u64,
-    pub(super) basis: Arc<Basis>,
+    pub(super) basis: Arc<DecisionInput>,
 }
 
 pub(super) struct World {
@@ -49,7 +49,7 @@ impl World {
         let mut input = manifests::read(&sources, &options).unwrap().input;
         arrange(&mut input);
         let planned = engine::decide::plan(&input).unwrap();
-        let basis = Arc::new(Basis { opened: None, input, plan: planned.plan, report: planned.report });
+        let basis = Arc::new(DecisionInput { opened: None, input, plan: planned.plan, report: planned.report });
         self.record(&decision(number, DecisionKind::Provision, now, Some(Arc::clone(&basis)))).await?;
         self.made.lock().unwrap().push(Made { number, basis });
         Ok(())
@@ -83,7 +83,7 @@ async fn take_lease(store: &MemoryStore) -> Lease {
     lease
 }
 
-fn decision(number: u64, kind: DecisionKind, at: Timestamp, basis: Option<Arc<Basis>>) -> Decision {
+fn decision(number: u64, kind: DecisionKind, at: Timestamp, basis: Option<Arc<DecisionInput>>) -> Decision {
     Decision {
         id: DecisionId(number),
         cluster: Text::from("blue"),

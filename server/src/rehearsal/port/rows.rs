@@ -16,7 +16,7 @@ use crate::store::log::{
 };
 use crate::store::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use crate::store::replicas::ReplicaRow;
-use crate::store::shares::{Elsewhere, ShareRow};
+use crate::store::shares::{CounterRow, RemoteCounters};
 use crate::store::undertaking::{
     DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
 };
@@ -219,15 +219,15 @@ impl Store for Port {
         self.ask("read releases", |store| store.quarantine_releases())
     }
 
-    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [ShareRow]) -> Answer<'a, ()> {
+    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> Answer<'a, ()> {
         self.ask("tell what came and went", move |store| store.tell_shares(process, machines, rows))
     }
 
-    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, Elsewhere> {
+    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, RemoteCounters> {
         self.ask("read what came and went elsewhere", move |store| {
             async move {
                 let heard = store.shares_elsewhere(process, within).await;
-                if self.off == Some(Guard::Hearing) { Ok(Elsewhere::default()) } else { heard }
+                if self.off == Some(Guard::Hearing) { Ok(RemoteCounters::default()) } else { heard }
             }
             .boxed()
         })

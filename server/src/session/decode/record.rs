@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::cluster::{
-    ClaimRecord, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling, Standing,
+    ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling,
 };
 use engine::model::labels::{NODEPOOL, canonical_key};
 use engine::model::{
@@ -123,7 +123,7 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>
         in_service_since: (claim.conditions.iter())
             .find(|condition| condition.r#type == "Initialized" && condition.status == "True")
             .and_then(|condition| moment(condition.last_transition_ms)),
-        standing: claim.conditions.iter().fold(Standing::default(), |standing, one| {
+        standing: claim.conditions.iter().fold(ConditionDigest::default(), |standing, one| {
             standing.with(&one.r#type, &one.status, &one.reason, &one.message)
         }),
         termination_grace_period_ms: duration::parse(&claim.termination_grace_period),

@@ -31,7 +31,7 @@ fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
             catalogue: Arc::new(Catalogue::default()),
             rules: OptInRules::default(),
         },
-        life: engine::cluster::PoolLife::default(),
+        life: engine::cluster::DisruptionPolicy::default(),
         revision: revision.clone(),
         meta: engine::cluster::PoolMeta::default(),
     }

@@ -1,6 +1,6 @@
 //! Statuses and events as messages: here, and nowhere else, they become Kubernetes' JSON.
 
-use engine::control::{Condition, Content, EventOrder, StatusOrder, Subject};
+use engine::control::{Condition, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
@@ -36,19 +36,19 @@ pub(super) fn event(order: &EventOrder) -> v1::RecordEvent {
 }
 
 /// Kind, namespace and name.
-fn object(subject: &Subject) -> (v1::ObjectKind, String, String) {
+fn object(subject: &ObjectRef) -> (v1::ObjectKind, String, String) {
     let lone = |kind, name: &Text| (kind, String::new(), name.to_string());
     match subject {
-        Subject::Pool(name) => lone(v1::ObjectKind::NodePool, name),
-        Subject::Class(name) => lone(v1::ObjectKind::Ec2NodeClass, name),
-        Subject::Claim(name) => lone(v1::ObjectKind::NodeClaim, name),
-        Subject::Node(name) => lone(v1::ObjectKind::Node, name),
-        Subject::Pod(key) => (v1::ObjectKind::Pod, key.namespace.to_string(), key.name.to_string()),
+        ObjectRef::Pool(name) => lone(v1::ObjectKind::NodePool, name),
+        ObjectRef::Class(name) => lone(v1::ObjectKind::Ec2NodeClass, name),
+        ObjectRef::Claim(name) => lone(v1::ObjectKind::NodeClaim, name),
+        ObjectRef::Node(name) => lone(v1::ObjectKind::Node, name),
+        ObjectRef::Pod(key) => (v1::ObjectKind::Pod, key.namespace.to_string(), key.name.to_string()),
     }
 }
 
 /// The value of `status`, as far as `content` says something.
-fn status(content: &Content, at: Timestamp) -> Value {
+fn status(content: &StatusPatch, at: Timestamp) -> Value {
     let mut status = Map::new();
     if let Some(usage) = &content.usage {
         status.insert("resources".to_owned(), amounts(usage));
@@ -93,11 +93,11 @@ fn moment(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use engine::cluster::PodKey;
-    use engine::control::Verdict;
+    use engine::control::ConditionStatus;
 
     use super::*;
 
-    fn written(subject: Subject, content: Content) -> (v1::WriteObject, Value) {
+    fn written(subject: ObjectRef, content: StatusPatch) -> (v1::WriteObject, Value) {
         // 86,400 s after the epoch, and a bit.
         let message = write(&StatusOrder { subject, content, at: Timestamp(86_400_999) });
         let status = serde_json::from_slice(&message.status).unwrap();
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn a_pools_status_has_its_usage_and_its_conditions() {
         let usage = Resources::from_iter([("cpu", 1_500), ("memory", 1 << 30), (NODES, 2)]);
-        let lacks = Condition::lacks("Ready", Verdict::False, "UnhealthyDependents", "NodeClassReady=False", 3);
-        let content = Content { usage: Some(usage), conditions: vec![lacks], ..Content::default() };
-        let (message, status) = written(Subject::Pool("general".into()), content);
+        let lacks = Condition::lacks("Ready", ConditionStatus::False, "UnhealthyDependents", "NodeClassReady=False", 3);
+        let content = StatusPatch { usage: Some(usage), conditions: vec![lacks], ..StatusPatch::default() };
+        let (message, status) = written(ObjectRef::Pool("general".into()), content);
         assert_eq!((message.kind(), message.name.as_str()), (v1::ObjectKind::NodePool, "general"));
         let expected = json!({
             "resources": {"cpu": "1500m", "memory": "1Gi", "nodes": "2"},
@@ -124,29 +124,29 @@ mod tests {
 
     #[test]
     fn a_claims_status_says_when_the_last_pod_event_was_and_leaves_alone_what_is_not_known() {
-        let told = Content { last_pod_event: Some(Timestamp(86_400_000)), ..Content::default() };
-        let (message, status) = written(Subject::Claim("m0".into()), told);
+        let told = StatusPatch { last_pod_event: Some(Timestamp(86_400_000)), ..StatusPatch::default() };
+        let (message, status) = written(ObjectRef::Claim("m0".into()), told);
         assert_eq!(message.kind(), v1::ObjectKind::NodeClaim);
         assert_eq!(status, json!({"lastPodEventTime": "1970-01-02T00:00:00Z", "conditions": []}));
-        let (_, status) = written(Subject::Claim("m0".into()), Content::default());
+        let (_, status) = written(ObjectRef::Claim("m0".into()), StatusPatch::default());
         assert_eq!(status, json!({"conditions": []}));
     }
 
     #[test]
     fn a_class_is_held_and_let_go_by_its_finalizer() {
         let finalizer = "karpenter.k8s.aws/termination";
-        let held = Content { hold: Some(finalizer), zones: Some(vec!["z-a".into()]), ..Content::default() };
-        let (message, status) = written(Subject::Class("default".into()), held);
+        let held = StatusPatch { hold: Some(finalizer), zones: Some(vec!["z-a".into()]), ..StatusPatch::default() };
+        let (message, status) = written(ObjectRef::Class("default".into()), held);
         assert_eq!((message.add_finalizers, message.remove_finalizers.len()), (vec![finalizer.to_owned()], 0));
         assert_eq!(status["subnets"], json!([{"id": "subnet-z-a", "zone": "z-a"}]));
-        let released = Content { release: Some(finalizer), ..Content::default() };
-        let (message, _) = written(Subject::Class("default".into()), released);
+        let released = StatusPatch { release: Some(finalizer), ..StatusPatch::default() };
+        let (message, _) = written(ObjectRef::Class("default".into()), released);
         assert_eq!(message.remove_finalizers, [finalizer]);
     }
 
     #[test]
     fn an_event_names_its_object_and_the_objects_identity() {
-        let subject = Subject::Pod(PodKey { namespace: "shop".into(), name: "web".into() });
+        let subject = ObjectRef::Pod(PodKey { namespace: "shop".into(), name: "web".into() });
         let order =
             EventOrder { subject, uid: "u".into(), warning: true, reason: "FailedScheduling", message: "why".into() };
         let message = event(&order);

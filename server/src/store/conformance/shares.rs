@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::store::Store;
-use crate::store::shares::{Elsewhere, Seen, ShareRow};
+use crate::store::shares::{CounterRow, RemoteCounters, Seen};
 
 const WINDOW: Duration = Duration::from_secs(600);
 
@@ -12,19 +12,19 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     what_is_older_than_the_window_is_not_heard(store, run).await;
 }
 
-fn row(part: i64, ago_ms: i64, failed: i64, launched: i64) -> ShareRow {
+fn row(part: i64, ago_ms: i64, failed: i64, launched: i64) -> CounterRow {
     let seen = Seen { failed, launched, launched_cost: 10 * launched, ..Seen::default() };
-    ShareRow { part, ago_ms, seen }
+    CounterRow { part, ago_ms, seen }
 }
 
 /// What `process` hears within the last ten minutes.
-async fn heard(store: &dyn Store, process: &str) -> Elsewhere {
+async fn heard(store: &dyn Store, process: &str) -> RemoteCounters {
     store.shares_elsewhere(process, WINDOW).await.unwrap()
 }
 
 /// Machines, and all that was seen, beyond what was heard `before`: a database that outlives the test knows other processes.
-fn since(before: &Elsewhere, heard: &Elsewhere) -> (i64, Seen) {
-    let all = |sign: i64, elsewhere: &Elsewhere, from: Seen| {
+fn since(before: &RemoteCounters, heard: &RemoteCounters) -> (i64, Seen) {
+    let all = |sign: i64, elsewhere: &RemoteCounters, from: Seen| {
         elsewhere.parts.iter().fold(from, |all, (_, one)| Seen {
             joined: all.joined + sign * one.joined,
             failed: all.failed + sign * one.failed,
@@ -53,7 +53,7 @@ async fn what_one_process_told_others_hear_once(store: &dyn Store, run: &str) {
     store.tell_shares(&a, 41, &[row(8, 4_000, 3, 0), row(7, 309_000, 1, 1)]).await.unwrap();
     // Another process that saw something in the same parts of time.
     let seen = Seen { joined: 2, failed: 0, launched: 1, launched_cost: 10, removed: 3, removed_cost: 70 };
-    store.tell_shares(&b, 9, &[ShareRow { part: 8, ago_ms: 0, seen }]).await.unwrap();
+    store.tell_shares(&b, 9, &[CounterRow { part: 8, ago_ms: 0, seen }]).await.unwrap();
     let both = Seen { joined: 2, failed: 4, launched: 2, launched_cost: 20, removed: 3, removed_cost: 70 };
     assert_eq!(since(&before, &heard(store, &c).await), (50, both));
     let of_a = Seen { failed: 4, launched: 1, launched_cost: 10, ..Seen::default() };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::shares::{Elsewhere, MACHINES_LAST, PART_MS, Seen, ShareRow};
+use super::super::shares::{CounterRow, MACHINES_LAST, PART_MS, RemoteCounters, Seen};
 use super::{Tables, milliseconds};
 
 /// A part of time as it is kept.
@@ -14,7 +14,7 @@ pub(super) struct Kept {
 }
 
 impl Tables {
-    pub(super) fn tell_shares(&mut self, process: &str, machines: i64, rows: &[ShareRow], now: i64) {
+    pub(super) fn tell_shares(&mut self, process: &str, machines: i64, rows: &[CounterRow], now: i64) {
         for row in rows {
             let kept = self.shares.entry((process.to_owned(), row.part));
             let kept = kept.or_insert_with(|| Kept { at_ms: now - row.ago_ms, machines, seen: row.seen });
@@ -22,7 +22,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn shares_elsewhere(&self, process: &str, within_ms: i64, now: i64) -> Elsewhere {
+    pub(super) fn shares_elsewhere(&self, process: &str, within_ms: i64, now: i64) -> RemoteCounters {
         let mut parts: BTreeMap<i64, Seen> = BTreeMap::new();
         let mut machines: BTreeMap<&str, (i64, i64, i64)> = BTreeMap::new();
         let others = self.shares.iter().filter(|((of, _), _)| of != process);
@@ -34,7 +34,7 @@ impl Tables {
             }
         }
         let parts = parts.into_iter().rev().map(|(age, seen)| (age * PART_MS, seen)).collect();
-        Elsewhere { machines: machines.values().map(|(_, _, machines)| machines).sum(), parts }
+        RemoteCounters { machines: machines.values().map(|(_, _, machines)| machines).sum(), parts }
     }
 
     pub(super) fn prune_shares(&mut self, before: i64) {

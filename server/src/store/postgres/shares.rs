@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::StoreError;
-use super::super::shares::{Elsewhere, MACHINES_LAST, PART_MS, Seen, ShareRow};
+use super::super::shares::{CounterRow, MACHINES_LAST, PART_MS, RemoteCounters, Seen};
 use super::{PostgresStore, database, milliseconds};
 
 const TELL: &str = "tell other replicas what came and went";
@@ -11,8 +11,13 @@ const HEAR: &str = "read what came and went elsewhere";
 
 impl PostgresStore {
     /// A part keeps the moment that it was first told with: what is told of it later changes no index.
-    pub(super) async fn write_shares(&self, process: &str, machines: i64, rows: &[ShareRow]) -> Result<(), StoreError> {
-        let column = |of: fn(&ShareRow) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
+    pub(super) async fn write_shares(
+        &self,
+        process: &str,
+        machines: i64,
+        rows: &[CounterRow],
+    ) -> Result<(), StoreError> {
+        let column = |of: fn(&CounterRow) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
         let told = sqlx::query!(
             "INSERT INTO rail_shares (process, machines, part, at, joined, failed, launched, launched_cost, removed, removed_cost)
              SELECT $1, $2, part, now() - ago * interval '1 millisecond', joined, failed, launched, launched_cost, removed,
@@ -38,7 +43,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(super) async fn read_shares(&self, process: &str, within: Duration) -> Result<Elsewhere, StoreError> {
+    pub(super) async fn read_shares(&self, process: &str, within: Duration) -> Result<RemoteCounters, StoreError> {
         let rows = sqlx::query!(
             r#"SELECT (milliseconds(now()) - milliseconds(at)) / $3::bigint AS "age!", sum(joined)::bigint AS "joined!",
                       sum(failed)::bigint AS "failed!", sum(launched)::bigint AS "launched!",
@@ -71,6 +76,6 @@ impl PostgresStore {
             };
             (row.age.max(0) * PART_MS, seen)
         });
-        Ok(Elsewhere { machines, parts: parts.collect() })
+        Ok(RemoteCounters { machines, parts: parts.collect() })
     }
 }

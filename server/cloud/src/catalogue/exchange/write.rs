@@ -5,7 +5,7 @@ use engine::model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use engine::model::{Labels, Offering, Resources, Text, quantity};
 use serde_json::{Map, Value, json};
 
-use super::super::offerings::Seller;
+use super::super::offerings::OfferingBuilder;
 use super::super::price::as_number;
 use super::super::settings::{Market, NodeClassSettings};
 use super::super::snapshot::{Machine, Region, Snapshot, TypeEntry};
@@ -16,8 +16,8 @@ pub(super) fn export(snapshot: &Snapshot) -> Value {
     let settings = NodeClassSettings::default();
     let markets: Vec<Market<'_>> = snapshot.regions.iter().map(|region| Market::new(&region.name)).collect();
     let known = markets.iter().filter(|market| !snapshot.zones(market.region).is_empty());
-    let sellers: Vec<Seller<'_>> =
-        known.map(|market| Seller::new(snapshot, market, &settings, &mut Tally::default())).collect();
+    let sellers: Vec<OfferingBuilder<'_>> =
+        known.map(|market| OfferingBuilder::new(snapshot, market, &settings, &mut Tally::default())).collect();
     let types: Vec<Value> = snapshot.types.iter().map(|entry| write_type(snapshot, entry, &sellers)).collect();
     let regions: Vec<Value> = snapshot.regions.iter().map(write_region).collect();
     json!({"apiVersion": API_VERSION, "kind": KIND, "regions": regions, "types": types})
@@ -36,7 +36,7 @@ fn write_region(region: &Region) -> Value {
     Value::Object(written)
 }
 
-fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[Seller<'_>]) -> Value {
+fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[OfferingBuilder<'_>]) -> Value {
     let mut written = Map::new();
     written.insert("name".into(), json!(&*entry.name));
     written.insert("labels".into(), write_labels(snapshot, entry));

@@ -1,6 +1,8 @@
 use super::super::testing::Planned;
 use super::super::tests::{instructions, one_machine};
-use super::super::{CollectSettings, Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
+use super::super::{
+    Effect, Event, GarbageCollectionSettings, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings,
+};
 use super::*;
 use crate::cluster::ClusterSnapshot;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
@@ -20,10 +22,14 @@ fn snapshot(names: &[&str]) -> ClusterSnapshot {
 
 /// A cluster with these machines, taken over at 0 s. Drains wait for nothing; garbage is collected after 60 s.
 fn controller(believe_absence: bool, names: &[&str]) -> Planned {
-    taken_over(CollectSettings { believe_absence, ..CollectSettings::default() }, 0, snapshot(names))
+    taken_over(
+        GarbageCollectionSettings { believe_absence, ..GarbageCollectionSettings::default() },
+        0,
+        snapshot(names),
+    )
 }
 
-fn taken_over(collect: CollectSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Planned {
+fn taken_over(collect: GarbageCollectionSettings, replacement_wait_ms: i64, snapshot: ClusterSnapshot) -> Planned {
     let mut settings = Settings { collect, ..Settings::default() };
     settings.rails.replacement_wait_ms = replacement_wait_ms;
     taken_over_by(settings, snapshot)
@@ -42,7 +48,7 @@ fn taken_over_by(mut settings: Settings, snapshot: ClusterSnapshot) -> Planned {
 }
 
 /// All four machines are in use, and there are NodeClaims for these alone: nobody has the others.
-fn with_strays(collect: CollectSettings, claimed: &[&str]) -> Planned {
+fn with_strays(collect: GarbageCollectionSettings, claimed: &[&str]) -> Planned {
     let claims = claimed.iter().map(|name| claim(name)).collect();
     taken_over(collect, 0, ClusterSnapshot { claims, ..snapshot(&NAMES) })
 }
@@ -143,7 +149,7 @@ fn a_machine_that_nobody_has_is_drained_when_it_has_a_node() {
         assert!(drained(&list(controller, 10)).is_empty());
         [list(controller, 69), list(controller, 70)].concat()
     };
-    let mut guarded = with_strays(CollectSettings::default(), &["m0", "m2", "m3"]);
+    let mut guarded = with_strays(GarbageCollectionSettings::default(), &["m0", "m2", "m3"]);
     let effects = collected(&mut guarded);
     assert_eq!((drained(&effects), given_back(&effects)), (vec!["m1 on n-m1".to_owned()], Vec::new()));
     assert_eq!(planned(&guarded.handle(Event::Tick, Timestamp(71_000))), ["default/on-m1"]);
@@ -151,7 +157,7 @@ fn a_machine_that_nobody_has_is_drained_when_it_has_a_node() {
     let over = Event::InstructionAcked { cluster: text("c"), instruction: drain };
     assert_eq!(given_back(&guarded.handle(over, Timestamp(80_000))), ["aws:///z/i-m1"]);
     // Sabotage: without the drain it is ended under its pods.
-    let sabotaged = CollectSettings { drain_orphans: false, ..CollectSettings::default() };
+    let sabotaged = GarbageCollectionSettings { drain_orphans: false, ..GarbageCollectionSettings::default() };
     let effects = collected(&mut with_strays(sabotaged, &["m0", "m2", "m3"]));
     assert_eq!((drained(&effects), given_back(&effects)), (Vec::new(), vec!["aws:///z/i-m1"]));
 }
@@ -190,7 +196,7 @@ fn sabotage_without_the_guard_such_a_machine_is_given_back_under_its_pod() {
 #[test]
 fn a_machine_that_nobody_has_waits_while_no_node_is_shown_at_all() {
     let bare = ClusterSnapshot { nodes: Vec::new(), pods: Vec::new(), ..snapshot(&["m0"]) };
-    let mut controller = taken_over(CollectSettings::default(), 0, bare);
+    let mut controller = taken_over(GarbageCollectionSettings::default(), 0, bare);
     let both = || vec![instance("m0", "m0"), instance("m1", "m1")];
     let listed = [10, 69, 70, 100].map(|second| list_these(&mut controller, second, both())).concat();
     assert_eq!(given_back(&listed), Vec::<&str>::new());
@@ -211,13 +217,13 @@ fn the_second_machine_of_a_claim_is_drained_under_its_own_name() {
 
 #[test]
 fn most_machines_without_a_claim_and_without_a_row_are_an_agents_fault_as_well() {
-    let mut guarded = with_strays(CollectSettings::default(), &["m0"]);
+    let mut guarded = with_strays(GarbageCollectionSettings::default(), &["m0"]);
     let effects = [list(&mut guarded, 10), list(&mut guarded, 70), list(&mut guarded, 100)].concat();
     assert_eq!((drained(&effects).len(), given_back(&effects).len(), doubts(&effects)), (0, 0, 1));
     guarded.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(110_000));
     assert_eq!(drained(&list(&mut guarded, 120)).len(), 3);
     // Sabotage: without the guard the machines go at once.
-    let sabotaged = CollectSettings { believe_absence: true, ..CollectSettings::default() };
+    let sabotaged = GarbageCollectionSettings { believe_absence: true, ..GarbageCollectionSettings::default() };
     let mut sabotaged = with_strays(sabotaged, &["m0"]);
     assert_eq!(drained(&[list(&mut sabotaged, 10), list(&mut sabotaged, 70)].concat()).len(), 3);
 }
@@ -293,7 +299,7 @@ fn an_agent_that_shows_nothing_costs_no_machine_however_long_it_does() {
 #[test]
 fn a_drain_that_waits_for_room_ends_no_machine_because_the_agent_shows_nothing_meanwhile() {
     let goes_blind = |believe_absence: bool| {
-        let collect = CollectSettings { believe_absence, ..CollectSettings::default() };
+        let collect = GarbageCollectionSettings { believe_absence, ..GarbageCollectionSettings::default() };
         // No plan is written down, so the drain waits as long as it may: 15 s.
         let mut controller = taken_over(collect, 15_000, snapshot(&NAMES));
         remove(&mut controller, 5, "m1");

@@ -10,8 +10,8 @@ use crate::cluster::PodKey;
 use crate::control::lifecycle::NO_CAPACITY;
 use crate::control::machine::Stage;
 use crate::control::rails::removal::Cause;
-use crate::control::status::{EventOrder, Subject};
-use crate::control::ward::{Desk, Ward};
+use crate::control::status::{EventOrder, ObjectRef};
+use crate::control::ward::{ClusterController, Context};
 use crate::control::{Decision, Effect, Instruction, InstructionId};
 use crate::model::{Text, Timestamp};
 
@@ -28,13 +28,13 @@ const MOST_CHARS: usize = 1_000;
 
 /// Remembers what was told, and bounds how much is.
 #[derive(Debug, Default)]
-pub(in crate::control) struct Crier {
-    told: BTreeMap<(Subject, &'static str, Text), Timestamp>,
+pub(in crate::control) struct EventRecorder {
+    told: BTreeMap<(ObjectRef, &'static str, Text), Timestamp>,
     /// When the whole burst is to be had again.
     full_at: Timestamp,
 }
 
-impl Crier {
+impl EventRecorder {
     /// Whether this may be told now; it counts as told then.
     fn may(&mut self, event: &EventOrder, now: Timestamp) -> bool {
         self.told.retain(|_, until| *until > now);
@@ -50,9 +50,9 @@ impl Crier {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// Tells what has happened since the last time.
-    pub(super) fn cry(&mut self, desk: &mut Desk<'_>) {
+    pub(super) fn cry(&mut self, desk: &mut Context<'_>) {
         let mut events = self.machine_events();
         events.extend(self.drain_events(desk.now));
         events.extend(self.held_events());
@@ -82,15 +82,15 @@ impl Ward {
             }
             // A machine that is met for the first time has told of its earlier steps to an earlier process.
             let Some(earlier) = earlier.filter(|stage| *stage != machine.stage) else { continue };
-            let claim = Subject::Claim(machine.claim.clone());
+            let claim = ObjectRef::Claim(machine.claim.clone());
             let why = machine.leaves.clone().unwrap_or_default();
             events.extend(match machine.stage {
-                Stage::Joining => {
+                Stage::Launched => {
                     Some(normal(claim, "Launched", format!("machine {} is launched", machine.provider_id)))
                 }
                 Stage::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
-                Stage::InService => Some(normal(claim, "Initialized", "its Node is in service".to_owned())),
-                Stage::Finalising if *why == *NO_CAPACITY => {
+                Stage::Initialized => Some(normal(claim, "Initialized", "its Node is in service".to_owned())),
+                Stage::Deleting if *why == *NO_CAPACITY => {
                     Some(warning(claim, "InsufficientCapacityError", why.to_string()))
                 }
                 _ if machine.stage.is_leaving() && !earlier.is_leaving() => {
@@ -107,14 +107,14 @@ impl Ward {
         let draining = self.machines.values().filter(|machine| machine.stage == Stage::Draining);
         let nodes = draining.filter_map(|machine| self.state.node_of_claim(&machine.claim));
         let barred = nodes.filter_map(|node| Some((node, barred(&self.state.drain_barred(&node.name, now))?)));
-        barred.map(|(node, why)| warning(Subject::Node(node.name.clone()), "FailedDraining", why)).collect()
+        barred.map(|(node, why)| warning(ObjectRef::Node(node.name.clone()), "FailedDraining", why)).collect()
     }
 
     fn held_events(&self) -> Vec<EventOrder> {
         let held = self.clerk.held.iter();
         held.map(|(pool, nodes)| {
             let message = format!("disruption budgets keep {nodes} empty nodes of this NodePool for now");
-            normal(Subject::Pool(pool.clone()), "DisruptionBlocked", message)
+            normal(ObjectRef::Pool(pool.clone()), "DisruptionBlocked", message)
         })
         .collect()
     }
@@ -128,7 +128,7 @@ impl Ward {
                 Cause::ByHand | Cause::NodeVanished | Cause::Missing => "RemovalHeld",
             };
             let message = format!("the removal of the machine waits {}: {}", held.release, held.reason);
-            warning(Subject::Claim(claim.clone()), reason, message)
+            warning(ObjectRef::Claim(claim.clone()), reason, message)
         });
         told.collect()
     }
@@ -140,7 +140,7 @@ impl Ward {
                 self.state.claims().filter(|c| c.node_class == class.name).map(|c| c.name.as_ref()).collect();
             let first = claims.first()?;
             let message = format!("waits for {} NodeClaims to end, {first} among them", claims.len());
-            Some(normal(Subject::Class(class.name.clone()), "WaitingOnNodeClaimTermination", message))
+            Some(normal(ObjectRef::Class(class.name.clone()), "WaitingOnNodeClaimTermination", message))
         });
         waiting.collect()
     }
@@ -172,7 +172,7 @@ impl Ward {
     fn of_pod(&self, pod: &str, is_warning: bool, reason: &'static str, message: String) -> Option<EventOrder> {
         let (namespace, name) = pod.split_once('/')?;
         let pod = self.state.pod(&PodKey { namespace: namespace.into(), name: name.into() })?;
-        let event = normal(Subject::Pod(pod.key.clone()), reason, message);
+        let event = normal(ObjectRef::Pod(pod.key.clone()), reason, message);
         Some(EventOrder { uid: pod.uid.clone(), warning: is_warning, ..event })
     }
 }
@@ -183,12 +183,12 @@ pub(in crate::control) fn barred(reasons: &[String]) -> Option<String> {
     Some(if rest.is_empty() { first.clone() } else { format!("{first}, and {} more pods cannot leave", rest.len()) })
 }
 
-fn normal(subject: Subject, reason: &'static str, message: String) -> EventOrder {
+fn normal(subject: ObjectRef, reason: &'static str, message: String) -> EventOrder {
     let message: String = message.chars().take(MOST_CHARS).collect();
     EventOrder { subject, uid: Text::default(), warning: false, reason, message: Text::from(message) }
 }
 
-fn warning(subject: Subject, reason: &'static str, message: String) -> EventOrder {
+fn warning(subject: ObjectRef, reason: &'static str, message: String) -> EventOrder {
     EventOrder { warning: true, ..normal(subject, reason, message) }
 }
 
@@ -197,19 +197,19 @@ mod tests {
     use super::*;
 
     fn event(name: &str, message: &str) -> EventOrder {
-        normal(Subject::Node(Text::from(name)), "FailedDraining", message.to_owned())
+        normal(ObjectRef::Node(Text::from(name)), "FailedDraining", message.to_owned())
     }
 
     #[test]
     fn the_same_is_told_once_in_two_minutes_and_something_else_at_once() {
-        let mut crier = Crier::default();
+        let mut crier = EventRecorder::default();
         let mut may = |message: &str, at: i64| crier.may(&event("n", message), Timestamp(at));
         assert_eq!([may("a", 0), may("a", 119_999), may("b", 119_999), may("a", 120_000)], [true, false, true, true]);
     }
 
     #[test]
     fn ten_at_once_and_one_every_fifth_of_a_second_after_that() {
-        let mut crier = Crier::default();
+        let mut crier = EventRecorder::default();
         let mut many = |from: usize, at: i64| {
             (from..from + 100).filter(|name| crier.may(&event(&name.to_string(), "m"), Timestamp(at))).count()
         };

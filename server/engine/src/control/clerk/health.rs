@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::cluster::PoolRecord;
-use crate::control::status::{Condition, Verdict};
+use crate::control::status::{Condition, ConditionStatus};
 use crate::model::Text;
 
 /// Outcomes that are remembered for each pool.
@@ -53,12 +53,16 @@ impl Health {
         let record = self.record(pool);
         let failures = record.joined.iter().filter(|joined| !**joined).count();
         match (record.joined.is_empty(), failures >= UNHEALTHY) {
-            (true, _) => {
-                Condition::lacks(KIND, Verdict::Unknown, "AwaitingReconciliation", "no machine was due yet", generation)
-            }
+            (true, _) => Condition::lacks(
+                KIND,
+                ConditionStatus::Unknown,
+                "AwaitingReconciliation",
+                "no machine was due yet",
+                generation,
+            ),
             (_, true) => {
                 let message = format!("{failures} of the last {} machines did not join in time", record.joined.len());
-                Condition::lacks(KIND, Verdict::False, "RegistrationFailed", message, generation)
+                Condition::lacks(KIND, ConditionStatus::False, "RegistrationFailed", message, generation)
             }
             (_, false) => Condition::holds(KIND, generation),
         }
@@ -79,16 +83,19 @@ mod tests {
             health.condition(&pool).verdict
         };
         // f; f,t; f,t,f: two of three; t,f,t,t after two more: one of four.
-        assert_eq!([after(false), after(true), after(false)], [Verdict::True, Verdict::True, Verdict::False]);
-        assert_eq!([after(true), after(true)], [Verdict::False, Verdict::True]);
+        assert_eq!(
+            [after(false), after(true), after(false)],
+            [ConditionStatus::True, ConditionStatus::True, ConditionStatus::False]
+        );
+        assert_eq!([after(true), after(true)], [ConditionStatus::False, ConditionStatus::True]);
         let changed = PoolRecord { revision: text("2"), ..pool.clone() };
-        assert_eq!(health.condition(&changed).verdict, Verdict::Unknown);
+        assert_eq!(health.condition(&changed).verdict, ConditionStatus::Unknown);
     }
 
     #[test]
     fn what_an_earlier_process_wrote_is_believed() {
         let mut unhealthy = pool();
         unhealthy.pool.unhealthy = true;
-        assert_eq!(Health::default().condition(&unhealthy).verdict, Verdict::False);
+        assert_eq!(Health::default().condition(&unhealthy).verdict, ConditionStatus::False);
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::control::machine::Stage;
-use crate::control::status::Subject;
-use crate::control::ward::Ward;
+use crate::control::status::ObjectRef;
+use crate::control::ward::ClusterController;
 use crate::model::{Text, Timestamp};
 
 /// Least time between two writes for one NodeClaim, in milliseconds (Karpenter: the same).
@@ -48,11 +48,11 @@ impl PodEvents {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// Takes the pod events since the last look in. Machines that are not in service yet, or go, are nobody's concern.
     pub(super) fn note_pod_events(&mut self, now: Timestamp) {
         let nodes = self.state.take_pod_events();
-        let serves = |claim: &Text| self.machines.get(claim).is_some_and(|machine| machine.stage == Stage::InService);
+        let serves = |claim: &Text| self.machines.get(claim).is_some_and(|machine| machine.stage == Stage::Initialized);
         self.clerk.pod_events.waiting.retain(|claim, _| serves(claim));
         for node in nodes.iter().filter_map(|node| self.state.node(node)) {
             let Some(claim) = self.state.claim_of_node(node) else { continue };
@@ -76,7 +76,7 @@ impl Ward {
     }
 
     fn pod_event_that_stands(&self, claim: &ClaimRecord) -> Option<Timestamp> {
-        let said = self.clerk.last_said(&Subject::Claim(claim.name.clone())).and_then(|said| said.last_pod_event);
+        let said = self.clerk.last_said(&ObjectRef::Claim(claim.name.clone())).and_then(|said| said.last_pod_event);
         said.or(claim.last_pod_event)
     }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::standing::CONSOLIDATABLE;
-use crate::cluster::{ClaimRecord, ClassRecord, NodeRecord, PoolRecord, Standing};
+use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
 use crate::control::ClassFacts;
 use crate::control::machine::{Machine, Stage};
-use crate::control::status::{Condition, Content, Subject, Verdict, with_root};
-use crate::control::ward::{Desk, Ward};
+use crate::control::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
+use crate::control::ward::{ClusterController, Context};
 use crate::model::resources::NODES;
 use crate::model::{NotReady, Resources, Text};
 
@@ -18,41 +18,42 @@ pub(super) const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 /// What the AWS provider looks up for an EC2NodeClass.
 const RESOLVED: [&str; 4] = ["AMIsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
 
-impl Ward {
+impl ClusterController {
     /// What is to stand in every object that is ours to describe; `None` leaves one as it is for now.
-    pub(super) fn contents(&mut self, desk: &Desk<'_>) -> BTreeMap<Subject, Option<Content>> {
+    pub(super) fn contents(&mut self, desk: &Context<'_>) -> BTreeMap<ObjectRef, Option<StatusPatch>> {
         let mut contents = BTreeMap::new();
         let pools: Vec<PoolRecord> =
             self.state.pools().filter(|pool| self.state.left_to_others(pool).is_none()).cloned().collect();
         for pool in &pools {
             let content = self.pool_content(pool);
-            contents.insert(Subject::Pool(pool.pool.name.clone()), Some(content));
+            contents.insert(ObjectRef::Pool(pool.pool.name.clone()), Some(content));
         }
         self.clerk.zones.follow(&pools);
         // Karpenter describes its own classes, and there is no telling whose they are while both work.
         if !self.state.karpenter_lives() {
             let classes = self.state.classes();
-            contents.extend(classes.map(|class| (Subject::Class(class.name.clone()), self.class_content(class, desk))));
+            contents
+                .extend(classes.map(|class| (ObjectRef::Class(class.name.clone()), self.class_content(class, desk))));
         }
         let (mut described, mut passed_over) = (Vec::new(), 0);
         for machine in self.machines.values() {
-            if machine.stage == Stage::InService && self.clerk.described.contains(&machine.claim) {
+            if machine.stage == Stage::Initialized && self.clerk.described.contains(&machine.claim) {
                 passed_over += 1;
             } else if self.is_described(machine, desk) {
                 described.push(machine.claim.clone());
             } else if self.state.has_seen_claim(&machine.claim) {
-                contents.insert(Subject::Claim(machine.claim.clone()), self.claim_content(machine, desk));
+                contents.insert(ObjectRef::Claim(machine.claim.clone()), self.claim_content(machine, desk));
             }
         }
         if passed_over < self.clerk.described.len() {
-            let stays = |claim: &Text| self.machines.get(claim).is_some_and(|m| m.stage == Stage::InService);
+            let stays = |claim: &Text| self.machines.get(claim).is_some_and(|m| m.stage == Stage::Initialized);
             self.clerk.described.retain(stays);
         }
         self.clerk.described.extend(described);
         contents
     }
 
-    fn pool_content(&mut self, pool: &PoolRecord) -> Content {
+    fn pool_content(&mut self, pool: &PoolRecord) -> StatusPatch {
         let generation = pool.meta.generation;
         let (mut usage, mut nodes) = (Resources::new(), 0);
         for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && !claim.provider_id.is_empty()) {
@@ -64,14 +65,15 @@ impl Ward {
         }
         let conditions = vec![validation(pool), self.class_ready(pool), self.clerk.health.condition(pool)];
         let conditions = with_root(conditions, &["ValidationSucceeded", "NodeClassReady"], generation);
-        Content { usage: Some(usage), conditions, ..Content::default() }
+        StatusPatch { usage: Some(usage), conditions, ..StatusPatch::default() }
     }
 
     fn class_ready(&self, pool: &PoolRecord) -> Condition {
         const KIND: &str = "NodeClassReady";
         let generation = pool.meta.generation;
-        let lacks =
-            |reason: &str, message: &Text| Condition::lacks(KIND, Verdict::False, reason, message.clone(), generation);
+        let lacks = |reason: &str, message: &Text| {
+            Condition::lacks(KIND, ConditionStatus::False, reason, message.clone(), generation)
+        };
         let class = self.state.class(&pool.pool.node_class);
         match (class, &pool.pool.not_ready) {
             (Some(class), _) if class.deleting => {
@@ -85,7 +87,7 @@ impl Ward {
     }
 
     /// `None` for a class that none of our pools and machines use.
-    fn class_content(&self, class: &ClassRecord, desk: &Desk<'_>) -> Option<Content> {
+    fn class_content(&self, class: &ClassRecord, desk: &Context<'_>) -> Option<StatusPatch> {
         let pools: Vec<&PoolRecord> = self.state.pools().filter(|pool| pool.pool.node_class == class.name).collect();
         let ours = pools.iter().any(|pool| self.state.left_to_others(pool).is_none());
         let needed = self.state.claims().any(|claim| claim.node_class == class.name);
@@ -95,41 +97,45 @@ impl Ward {
         let generation = class.generation;
         let valid = match &class.invalid {
             None => Condition::holds("ValidationSucceeded", generation),
-            Some(why) => {
-                Condition::lacks("ValidationSucceeded", Verdict::False, "ValidationFailed", why.clone(), generation)
-            }
+            Some(why) => Condition::lacks(
+                "ValidationSucceeded",
+                ConditionStatus::False,
+                "ValidationFailed",
+                why.clone(),
+                generation,
+            ),
         };
         let facts = desk.settings.class_facts;
         let mut conditions: Vec<Condition> = RESOLVED.iter().map(|kind| resolution(kind, facts, generation)).collect();
         conditions.push(valid);
         let dependents: Vec<&str> = RESOLVED.iter().copied().chain(["ValidationSucceeded"]).collect();
         let zones = (facts == ClassFacts::Simulated).then(|| self.clerk.zones.of(&pools));
-        Some(Content {
+        Some(StatusPatch {
             zones,
             conditions: with_root(conditions, &dependents, generation),
             hold: (ours && !class.deleting).then_some(CLASS_FINALIZER),
             release: (class.deleting && class.held && !needed).then_some(CLASS_FINALIZER),
-            ..Content::default()
+            ..StatusPatch::default()
         })
     }
 
     /// `None` while an instruction is under way that will change what is to be said, and once nobody reads it any more.
-    fn claim_content(&self, machine: &Machine, desk: &Desk<'_>) -> Option<Content> {
+    fn claim_content(&self, machine: &Machine, desk: &Context<'_>) -> Option<StatusPatch> {
         let claim = self.state.claim(&machine.claim)?;
         let quiet = machine.waits_for.is_some() && machine.stage != Stage::Draining;
-        if quiet || matches!(machine.stage, Stage::Deciding | Stage::Creating | Stage::Launching | Stage::Finalising) {
+        if quiet || matches!(machine.stage, Stage::Planned | Stage::Creating | Stage::Launching | Stage::Deleting) {
             return None;
         }
         let node = self.state.node_of_claim(&machine.claim);
-        let before = self.clerk.last_said(&Subject::Claim(machine.claim.clone()));
+        let before = self.clerk.last_said(&ObjectRef::Claim(machine.claim.clone()));
         let mut conditions = vec![
             Condition::holds("Launched", 0),
             lasting("Registered", before, registered(machine, node)?),
             lasting("Initialized", before, initialized(machine, node, claim)?),
         ];
-        if machine.stage == Stage::InService {
+        if machine.stage == Stage::Initialized {
             conditions.push(match self.consolidatable(machine, node?, desk) {
-                (Verdict::True, ..) => Condition::holds(CONSOLIDATABLE, 0),
+                (ConditionStatus::True, ..) => Condition::holds(CONSOLIDATABLE, 0),
                 (verdict, reason, message) => Condition::lacks(CONSOLIDATABLE, verdict, reason, message, 0),
             });
         }
@@ -141,21 +147,21 @@ impl Ward {
         }));
         let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
         let last_pod_event = node.and_then(|node| self.pod_event_to_stand(claim, node, desk.now));
-        Some(Content { last_pod_event, conditions, ..Content::default() })
+        Some(StatusPatch { last_pod_event, conditions, ..StatusPatch::default() })
     }
 
     /// Whether all that can be said of a machine in service stands there already. Most machines are in service, and most looks
     /// at them find nothing new.
-    fn is_described(&self, machine: &Machine, desk: &Desk<'_>) -> bool {
-        let goes = machine.stage != Stage::InService || self.clerk.reasons.contains_key(&machine.claim);
+    fn is_described(&self, machine: &Machine, desk: &Context<'_>) -> bool {
+        let goes = machine.stage != Stage::Initialized || self.clerk.reasons.contains_key(&machine.claim);
         let goes = goes || self.clerk.pod_events.is_due(&machine.claim, desk.now);
         if goes || machine.waits_for.is_some() || !self.state.has_seen_claim(&machine.claim) {
             return false;
         }
-        let Some(said) = self.clerk.settled(&Subject::Claim(machine.claim.clone())) else { return false };
+        let Some(said) = self.clerk.settled(&ObjectRef::Claim(machine.claim.clone())) else { return false };
         let Some(node) = self.state.node_of_claim(&machine.claim) else { return false };
         let of = |kind: &str| said.conditions.iter().find(|condition| condition.kind == kind);
-        let holds = |kind: &str| of(kind).is_some_and(|condition| condition.verdict == Verdict::True);
+        let holds = |kind: &str| of(kind).is_some_and(|condition| condition.verdict == ConditionStatus::True);
         let (verdict, reason, _) = self.consolidatable(machine, node, desk);
         let same = of(CONSOLIDATABLE).is_some_and(|said| said.verdict == verdict && &*said.reason == reason);
         let in_service = holds("Launched") && holds("Registered") && holds("Initialized");
@@ -166,13 +172,13 @@ impl Ward {
     /// since this one first saw them.
     fn stood_so(&self, machine: &Machine, node: &NodeRecord) -> bool {
         let standing = self.state.claim(&machine.claim).map(|claim| claim.standing);
-        standing.is_some_and(Standing::is_consolidatable)
+        standing.is_some_and(ConditionDigest::is_consolidatable)
             && self.state.quiet_since(&node.name) == self.state.synced_since()
     }
 
     /// Whether nothing has been said of the object here, and what is to be said stands there.
-    pub(super) fn stands(&self, subject: &Subject, content: &Content) -> bool {
-        let Subject::Claim(name) = subject else { return false };
+    pub(super) fn stands(&self, subject: &ObjectRef, content: &StatusPatch) -> bool {
+        let ObjectRef::Claim(name) = subject else { return false };
         self.clerk.last_said(subject).is_none()
             && self.state.claim(name).is_some_and(|claim| {
                 let moment = content.last_pod_event;
@@ -180,20 +186,24 @@ impl Ward {
             })
     }
 
-    /// Verdict, reason and message.
+    /// ConditionStatus, reason and message.
     fn consolidatable(
         &self,
         machine: &Machine,
         node: &NodeRecord,
-        desk: &Desk<'_>,
-    ) -> (Verdict, &'static str, &'static str) {
+        desk: &Context<'_>,
+    ) -> (ConditionStatus, &'static str, &'static str) {
         let pool = self.state.pool(&machine.pool).filter(|pool| pool.pool.replicas.is_none());
         let from =
             pool.zip(self.state.quiet_since(&node.name)).and_then(|(pool, since)| pool.life.consolidatable_from(since));
         match from {
-            Some(from) if from <= desk.now || self.stood_so(machine, node) => (Verdict::True, CONSOLIDATABLE, ""),
-            Some(_) => (Verdict::False, "PodEvents", "consolidateAfter has not passed since the last pod event"),
-            None => (Verdict::False, "Never", "the NodePool does not consolidate its nodes"),
+            Some(from) if from <= desk.now || self.stood_so(machine, node) => {
+                (ConditionStatus::True, CONSOLIDATABLE, "")
+            }
+            Some(_) => {
+                (ConditionStatus::False, "PodEvents", "consolidateAfter has not passed since the last pod event")
+            }
+            None => (ConditionStatus::False, "Never", "the NodePool does not consolidate its nodes"),
         }
     }
 }
@@ -205,9 +215,13 @@ fn validation(pool: &PoolRecord) -> Condition {
         _ => None,
     };
     match pool.meta.invalid.as_ref().or(own) {
-        Some(why) => {
-            Condition::lacks(KIND, Verdict::False, "NodePoolValidationFailed", why.clone(), pool.meta.generation)
-        }
+        Some(why) => Condition::lacks(
+            KIND,
+            ConditionStatus::False,
+            "NodePoolValidationFailed",
+            why.clone(),
+            pool.meta.generation,
+        ),
         None => Condition::holds(KIND, pool.meta.generation),
     }
 }
@@ -217,7 +231,7 @@ fn resolution(kind: &'static str, facts: ClassFacts, generation: i64) -> Conditi
         ClassFacts::Simulated => Condition::holds(kind, generation),
         ClassFacts::Unresolved => Condition::lacks(
             kind,
-            Verdict::Unknown,
+            ConditionStatus::Unknown,
             "NotResolved",
             "machines are launched by the server's launch template and subnets; what this EC2NodeClass selects is not looked up",
             generation,
@@ -226,9 +240,9 @@ fn resolution(kind: &'static str, facts: ClassFacts, generation: i64) -> Conditi
 }
 
 /// What was true of a machine's way into service stays true.
-fn lasting(kind: &str, before: Option<&Content>, now: Condition) -> Condition {
+fn lasting(kind: &str, before: Option<&StatusPatch>, now: Condition) -> Condition {
     let held = before.and_then(|content| content.conditions.iter().find(|one| one.kind == kind));
-    held.filter(|one| one.verdict == Verdict::True).cloned().unwrap_or(now)
+    held.filter(|one| one.verdict == ConditionStatus::True).cloned().unwrap_or(now)
 }
 
 /// `None` while the agent is about to say so itself.
@@ -239,22 +253,23 @@ fn registered(machine: &Machine, node: Option<&NodeRecord>) -> Option<Condition>
         Some(_) if !machine.stage.is_leaving() => None,
         Some(_) => Some(Condition::lacks(
             KIND,
-            Verdict::Unknown,
+            ConditionStatus::Unknown,
             "NotRegistered",
             "the machine goes before it was registered",
             0,
         )),
         None => {
             let message = format!("no Node has the provider id {}", machine.provider_id);
-            Some(Condition::lacks(KIND, Verdict::Unknown, "NodeNotFound", message, 0))
+            Some(Condition::lacks(KIND, ConditionStatus::Unknown, "NodeNotFound", message, 0))
         }
     }
 }
 
 /// `None` while the agent is about to say so itself (Karpenter: initialisation, in this order).
 fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord) -> Option<Condition> {
-    let waits =
-        |reason: &str, message: String| Some(Condition::lacks("Initialized", Verdict::Unknown, reason, message, 0));
+    let waits = |reason: &str, message: String| {
+        Some(Condition::lacks("Initialized", ConditionStatus::Unknown, reason, message, 0))
+    };
     let Some(node) = node.filter(|node| node.is_registered()) else {
         return waits("NodeNotRegistered", "the Node is not registered".to_owned());
     };
@@ -281,7 +296,7 @@ fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord
 fn leaving(machine: &Machine, has_node: bool) -> Vec<Condition> {
     let reason = machine.leaves.clone().unwrap_or_default();
     match machine.stage {
-        Stage::Draining => vec![Condition::lacks("Drained", Verdict::Unknown, "Draining", reason, 0)],
+        Stage::Draining => vec![Condition::lacks("Drained", ConditionStatus::Unknown, "Draining", reason, 0)],
         Stage::Terminating if has_node => {
             vec![Condition::holds("Drained", 0), Condition::holds("InstanceTerminating", 0)]
         }

@@ -1,17 +1,17 @@
 use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
 use crate::cluster::{
-    Budget, BudgetLimit, ClaimRecord, ClassRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodBudgetRecord,
-    PodRecord, PoolRecord, Standing,
+    Budget, BudgetLimit, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
+    PodBudgetRecord, PodRecord, PoolRecord,
 };
-use crate::control::status::{Content, EventOrder, Subject, Verdict};
+use crate::control::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::control::testing::Planned;
 use crate::control::{Effect, Event, Instruction, InstructionId, Settings};
 use crate::input::PlanningInput;
 use crate::model::{LabelSelector, NotReady, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
-use crate::schedule::Memo;
+use crate::schedule::CompileCache;
 
-fn nothing(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+fn nothing(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let reason = || Reason { pool: None, code: ReasonCode::Resources, message: "no pool is large enough".to_owned() };
     let entry = |pod: &u32| Unschedulable { pod: *pod, reasons: vec![reason()], fits_if: Vec::new() };
@@ -22,7 +22,7 @@ fn nothing(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), St
 /// A controller, and what it has written so far; every write is answered at once, unless `mute`.
 struct World {
     controller: Planned,
-    written: Vec<(Subject, Content)>,
+    written: Vec<(ObjectRef, StatusPatch)>,
     events: Vec<EventOrder>,
     unanswered: Vec<InstructionId>,
     mute: bool,
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// The conditions that were last written for `subject`, as `Type=Status Reason`.
-    fn conditions(&self, subject: &Subject) -> Vec<String> {
+    fn conditions(&self, subject: &ObjectRef) -> Vec<String> {
         let last = self.written.iter().rev().find(|(about, _)| about == subject);
         let said = last.into_iter().flat_map(|(_, content)| &content.conditions);
         said.map(|one| format!("{}={} {}", one.kind, one.verdict.as_str(), one.reason)).collect()
@@ -82,8 +82,8 @@ impl World {
     }
 }
 
-fn p() -> Subject {
-    Subject::Pool(text("p"))
+fn p() -> ObjectRef {
+    ObjectRef::Pool(text("p"))
 }
 
 fn class() -> ClassRecord {
@@ -187,7 +187,7 @@ fn pools_that_are_left_to_karpenter_and_their_classes_get_no_status() {
 
 #[test]
 fn what_is_not_looked_up_is_unknown_and_not_invented() {
-    let default = Subject::Class(text("default"));
+    let default = ObjectRef::Class(text("default"));
     let real = World::new(snapshot(&[]), Settings::default());
     let said = real.conditions(&default);
     assert_eq!(said[2], "Ready=Unknown UnhealthyDependents");
@@ -198,7 +198,7 @@ fn what_is_not_looked_up_is_unknown_and_not_invented() {
     let simulated = World::new(snapshot(&[]), settings);
     let (_, content) = simulated.written.iter().find(|(subject, _)| *subject == default).unwrap();
     assert_eq!(content.zones, Some(vec![text("z")]));
-    assert!(content.conditions.iter().all(|one| one.verdict == Verdict::True));
+    assert!(content.conditions.iter().all(|one| one.verdict == ConditionStatus::True));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
     let mut world = World::new(snapshot(&["m0"]), Settings::default());
     let going = ClassRecord { deleting: true, held: true, ..class() };
     world.see(2_000, Observation::upsert(Object::Class(going)));
-    let default = Subject::Class(text("default"));
+    let default = ObjectRef::Class(text("default"));
     let last =
         |world: &World| world.written.iter().rev().find(|(s, _)| *s == default).map(|(_, c)| (c.hold, c.release));
     assert_eq!(last(&world), Some((None, None)));
@@ -220,7 +220,7 @@ fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
 
 #[test]
 fn a_node_claim_tells_what_its_node_lacks_and_stays_in_service() {
-    let claim_subject = Subject::Claim(text("m0"));
+    let claim_subject = ObjectRef::Claim(text("m0"));
     let mut young = node("m0");
     young.ready = false;
     young.labels.remove(crate::model::labels::INITIALIZED);
@@ -264,13 +264,13 @@ fn a_drain_that_a_budget_blocks_is_told_on_the_node_and_in_the_view() {
     let event = world.events.iter().find(|event| event.reason == "FailedDraining").unwrap();
     assert_eq!(
         (event.subject.clone(), event.warning, event.message.as_ref()),
-        (Subject::Node(text("n-m0")), true, why)
+        (ObjectRef::Node(text("n-m0")), true, why)
     );
     let blocked = |world: &World| world.controller.view("c").and_then(|view| view.machines[0].blocked.clone());
     assert_eq!(blocked(&world).as_deref(), Some(why));
     world.see(4_000, Observation::upsert(Object::PodBudget(PodBudgetRecord { allowed: 1, ..budget })));
     assert_eq!(blocked(&world), None);
-    assert_eq!(world.conditions(&Subject::Claim(text("m0")))[0], "Drained=Unknown Draining");
+    assert_eq!(world.conditions(&ObjectRef::Claim(text("m0")))[0], "Drained=Unknown Draining");
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_pool_that_is_deleted_launches_nothing_and_its_claims_go_as_the_garbage_coll
 #[test]
 fn a_machine_in_service_is_looked_at_every_ten_seconds_and_one_that_comes_into_service_at_the_next_look() {
     let mut world = World::new(snapshot(&["m0"]), Settings::default());
-    let m0 = Subject::Claim(text("m0"));
+    let m0 = ObjectRef::Claim(text("m0"));
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
     // Looks at everything are at 0, 10, 20 and 30 s; then 30 s have passed since the machine came into service.
     for second in 1..30 {
@@ -362,7 +362,11 @@ fn a_machine_in_service_is_looked_at_every_ten_seconds_and_one_that_comes_into_s
     world.see(32_000, Observation::upsert(Object::Pod(on("m0", pod("b", 1)))));
     world.tick(33_000);
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "it is written with the pod event");
-    assert_eq!(world.conditions(&Subject::Claim(text("m1")))[1], "Initialized=True Initialized", "this one is at once");
+    assert_eq!(
+        world.conditions(&ObjectRef::Claim(text("m1")))[1],
+        "Initialized=True Initialized",
+        "this one is at once"
+    );
     let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp(41_000));
     assert!(next.is_some(), "what has changed is looked at without another event");
     world.tick(41_000);
@@ -374,7 +378,7 @@ fn what_was_refused_of_a_machine_in_service_is_tried_again_although_it_is_looked
     let mut world = World::new(snapshot(&["m0"]), Settings::default());
     world.mute = true;
     world.see(40_000, Observation::upsert(Object::Pod(pod("a", 1))));
-    let m0 = Subject::Claim(text("m0"));
+    let m0 = ObjectRef::Claim(text("m0"));
     let writes = |world: &World| world.written.iter().filter(|(subject, _)| *subject == m0).count();
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
     let before = writes(&world);
@@ -390,9 +394,9 @@ fn what_was_refused_of_a_machine_in_service_is_tried_again_although_it_is_looked
 
 #[test]
 fn what_another_process_has_said_of_a_machine_is_not_said_again() {
-    let m0 = Subject::Claim(text("m0"));
-    let holds = |standing: Standing, kind: &str| standing.with(kind, "True", kind, "");
-    let launched = ["Consolidatable", "Initialized", "Launched"].into_iter().fold(Standing::default(), holds);
+    let m0 = ObjectRef::Claim(text("m0"));
+    let holds = |standing: ConditionDigest, kind: &str| standing.with(kind, "True", kind, "");
+    let launched = ["Consolidatable", "Initialized", "Launched"].into_iter().fold(ConditionDigest::default(), holds);
     let world = |standing| {
         let mut shown = snapshot(&["m0"]);
         shown.claims[0].standing = standing;

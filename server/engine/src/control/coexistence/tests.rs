@@ -7,10 +7,10 @@ use crate::control::{Effect, Event, Settings};
 use crate::input::PlanningInput;
 use crate::model::{NotReady, Timestamp};
 use crate::plan::{Plan, PlanReport};
-use crate::schedule::Memo;
+use crate::schedule::CompileCache;
 
 /// Places nothing, and says for which pods and pools it was asked: `a | p`, or `a | p (why not)`.
-fn asked(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+fn asked(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let pods: Vec<&str> = input.pods.iter().map(|pod| pod.name.as_ref()).collect();
     let pool = |pool: &crate::model::NodePool| match &pool.not_ready {
         Some(NotReady::NodePool(why) | NotReady::NodeClass(why)) => format!("{} ({why})", pool.name),

@@ -7,7 +7,7 @@ use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 
 /// One machine in service, `m0`, in a cluster that was taken over at 0 s; garbage is collected after 60 s.
-fn controller(collect: CollectSettings, ready: bool) -> Planned {
+fn controller(collect: GarbageCollectionSettings, ready: bool) -> Planned {
     controller_by(Settings { collect, ..Settings::default() }, ready)
 }
 
@@ -68,7 +68,7 @@ fn removed(effects: &[Effect]) -> Vec<&str> {
 
 #[test]
 fn a_machine_that_nobody_has_goes_when_it_was_seen_for_long_enough() {
-    let mut controller = controller(CollectSettings::default(), true);
+    let mut controller = controller(GarbageCollectionSettings::default(), true);
     let both = [known(), instance("lost", "uid-1")];
     assert!(ended(&listed(&mut controller, 10, true, &both)).is_empty());
     // 59 s after it was first seen, and 60 s after.
@@ -79,7 +79,7 @@ fn a_machine_that_nobody_has_goes_when_it_was_seen_for_long_enough() {
 
 #[test]
 fn a_machine_that_was_listed_by_mistake_in_between_begins_anew() {
-    let mut controller = controller(CollectSettings::default(), true);
+    let mut controller = controller(GarbageCollectionSettings::default(), true);
     let both = [known(), instance("lost", "uid-1")];
     listed(&mut controller, 10, true, &both);
     listed(&mut controller, 40, true, &[known()]);
@@ -88,7 +88,7 @@ fn a_machine_that_was_listed_by_mistake_in_between_begins_anew() {
 
 #[test]
 fn another_clusters_machine_is_reported_once_and_left_alone() {
-    let mut controller = controller(CollectSettings::default(), true);
+    let mut controller = controller(GarbageCollectionSettings::default(), true);
     let both = [known(), instance("lost", "uid-2")];
     let effects = listed(&mut controller, 10, true, &both);
     let told = effects.iter().filter(|effect| matches!(effect, Effect::Report { .. })).count();
@@ -114,7 +114,7 @@ fn answered(controller: &mut Planned, second: i64, found: Inspection) -> Vec<Eff
 
 /// Two listings lack `m0`, a minute apart, and the cloud answers this when it is asked by id.
 fn lacked(ready: bool, found: Inspection) -> (Planned, Vec<Effect>) {
-    let mut controller = controller(CollectSettings::default(), ready);
+    let mut controller = controller(GarbageCollectionSettings::default(), ready);
     assert!(asked(&listed(&mut controller, 100, true, &[])).is_empty(), "listings lag");
     let effects = listed(&mut controller, 160, true, &[]);
     assert_eq!((asked(&effects), removed(&effects)), (vec!["m0"], Vec::new()));
@@ -158,7 +158,7 @@ fn a_machine_whose_tags_were_taken_off_is_counted_and_stays() {
 
 #[test]
 fn a_machine_that_the_cloud_will_not_give_back_keeps_its_claim_and_is_tried_again() {
-    let mut controller = controller(CollectSettings::default(), true);
+    let mut controller = controller(GarbageCollectionSettings::default(), true);
     // It has been empty for 30 s.
     let mut effects = controller.handle(Event::Tick, Timestamp(40_000));
     while let Some((event, at)) = effects.iter().find_map(|effect| match effect {
@@ -190,13 +190,13 @@ fn a_machine_that_the_cloud_will_not_give_back_keeps_its_claim_and_is_tried_agai
 
 #[test]
 fn a_listing_that_is_not_complete_changes_nothing() {
-    let mut guarded = controller(CollectSettings::default(), false);
+    let mut guarded = controller(GarbageCollectionSettings::default(), false);
     for second in [100, 160, 600] {
         let effects = listed(&mut guarded, second, false, &[]);
         assert!(removed(&effects).is_empty() && asked(&effects).is_empty());
     }
     // Sabotage: half a listing is taken for a whole one, nobody is asked, and a machine that lives is taken for gone.
-    let collect = CollectSettings { believe_partial: true, ..CollectSettings::default() };
+    let collect = GarbageCollectionSettings { believe_partial: true, ..GarbageCollectionSettings::default() };
     let mut settings = Settings { collect, ..Settings::default() };
     settings.rails.removal.second_witness = false;
     let mut sabotaged = controller_by(settings, false);
@@ -206,7 +206,8 @@ fn a_listing_that_is_not_complete_changes_nothing() {
 
 #[test]
 fn switched_off_nothing_is_collected() {
-    let mut controller = controller(CollectSettings { after_ms: None, ..CollectSettings::default() }, true);
+    let mut controller =
+        controller(GarbageCollectionSettings { after_ms: None, ..GarbageCollectionSettings::default() }, true);
     let both = [known(), instance("lost", "uid-1")];
     for second in [10, 100, 1_000] {
         assert!(ended(&listed(&mut controller, second, true, &both)).is_empty());

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::super::Instruction;
-use super::super::ward::{Desk, Ward};
+use super::super::ward::{ClusterController, Context};
 use super::{hint, is_refused_by_hints, waits};
 use crate::cluster::planning::UNREGISTERED;
 use crate::cluster::{NodeRecord, Object, PodKey, PodRecord, Target};
@@ -25,7 +25,7 @@ const MOST: u32 = 6;
 
 /// What has been hinted apart from letting Nodes in.
 #[derive(Debug, Default)]
-pub(in super::super) struct Nudges {
+pub(in super::super) struct NominationRetries {
     /// When promises are looked through next.
     pub next: Option<Timestamp>,
     /// When a waiting pod last got or lost a hint of ours.
@@ -43,7 +43,7 @@ struct Nudge {
     not_before: Timestamp,
 }
 
-impl Nudges {
+impl NominationRetries {
     /// Something may be hinted.
     pub fn rouse(&mut self, now: Timestamp) {
         self.wake_at(Timestamp(now.0.saturating_add(GATHER_MS)));
@@ -79,7 +79,7 @@ impl Nudges {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// What is shown of a pod with a promise is about to be believed: it may be bound, or have got or lost a hint.
     pub fn note_moves(&mut self, pod: &PodRecord, now: Timestamp) {
         if self.state.promises.to(&pod.key).is_none() {
@@ -108,7 +108,7 @@ impl Ward {
     }
 
     /// Hints to every pod that should have one and has none, node by node.
-    pub fn hint_again(&mut self, desk: &mut Desk<'_>) {
+    pub fn hint_again(&mut self, desk: &mut Context<'_>) {
         if self.nudges.next.is_none_or(|next| next > desk.now) || !self.is_ready() {
             return;
         }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use super::super::DecisionId;
 use super::super::machine::{Machine, Stage};
-use super::super::ward::Ward;
+use super::super::ward::ClusterController;
 use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
 use crate::cluster::{NodeRecord, Target};
 use crate::model::{Text, Timestamp};
@@ -46,7 +46,7 @@ const HINTING_MS: i64 = 15_000;
 const FIRST_HINT_MS: i64 = 2_000;
 
 /// Nodes that are kept closed, by NodeClaim, and until when at the latest.
-pub type Doors = BTreeMap<Text, Timestamp>;
+pub type RegistrationGate = BTreeMap<Text, Timestamp>;
 
 /// For whom a Node has room, in the order in which Nodes open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ enum Turn {
 
 type GroupKey = (DecisionId, Text);
 
-impl Ward {
+impl ClusterController {
     /// Notes since when Nodes could be let in, and which of them stay closed for now.
     pub fn watch_doors(&mut self, open_together_ms: i64, now: Timestamp) {
         self.doors.clear();
@@ -105,7 +105,7 @@ impl Ward {
     }
 
     /// Those Nodes of a group whose turn has not come, and when it comes at the latest.
-    fn kept_closed(&mut self, group: Group, open_together_ms: i64, now: Timestamp) -> Doors {
+    fn kept_closed(&mut self, group: Group, open_together_ms: i64, now: Timestamp) -> RegistrationGate {
         let turn = group.turn(open_together_ms, now);
         let (next, others): (Vec<_>, Vec<_>) = group.closed.into_iter().partition(|(room, _)| match turn {
             Turn::Wait(_) => false,
@@ -113,7 +113,7 @@ impl Ward {
             Turn::All => true,
         });
         let next: Vec<Text> = next.into_iter().map(|(_, claim)| claim).collect();
-        let (Turn::Wait(until) | Turn::Next(_, until)) = turn else { return Doors::new() };
+        let (Turn::Wait(until) | Turn::Next(_, until)) = turn else { return RegistrationGate::new() };
         let hinting = self
             .wait_for_hints(&next, now)
             .into_iter()
@@ -161,7 +161,7 @@ impl Ward {
 
     /// The Node of a machine that has joined and is not let in.
     fn knocks(&self, machine: &Machine) -> Option<&NodeRecord> {
-        let joining = machine.stage == Stage::Joining && machine.leaves.is_none();
+        let joining = machine.stage == Stage::Launched && machine.leaves.is_none();
         let node = joining.then(|| self.state.node_of_claim(&machine.claim)).flatten();
         node.filter(|node| !node.is_registered())
     }
@@ -171,7 +171,7 @@ impl Ward {
     }
 
     fn note_arrivals(&mut self, now: Timestamp) {
-        let joining = self.machines.values().filter(|machine| machine.stage == Stage::Joining);
+        let joining = self.machines.values().filter(|machine| machine.stage == Stage::Launched);
         let could = |machine: &Machine| self.knocks(machine).is_some_and(could_open);
         let arrived: Vec<(Text, bool)> = joining.map(|machine| (machine.claim.clone(), could(machine))).collect();
         for (claim, could) in arrived {
@@ -182,7 +182,7 @@ impl Ward {
     }
 
     /// Nodes that pods could not be bound to yet.
-    fn unready(&self, now: Timestamp) -> Doors {
+    fn unready(&self, now: Timestamp) -> RegistrationGate {
         let knocking = self.machines.values().filter_map(|machine| Some((machine, self.knocks(machine)?)));
         let unready = knocking.filter(|(machine, _)| machine.could_open.is_none() && self.is_awaited(&machine.claim));
         let until = unready.filter_map(|(machine, node)| {
@@ -216,7 +216,7 @@ impl Ward {
                 group.closed.push((self.room(&machine.claim), machine.claim.clone()));
             }
             (None, Some(_)) => {}
-            (None, None) => group.incomplete |= machine.stage <= Stage::Joining,
+            (None, None) => group.incomplete |= machine.stage <= Stage::Launched,
         }
     }
 

@@ -17,10 +17,10 @@ use crate::model::{
     CapacityType, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, PodShape, Resources, Taint, Text, Timestamp,
 };
 use crate::plan::{Plan, PlanReport, PlannedNode};
-use crate::schedule::Memo;
+use crate::schedule::CompileCache;
 
 /// One machine for all pods whose names begin with the same letter.
-fn by_letter(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+fn by_letter(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let mut groups: BTreeMap<char, Vec<u32>> = BTreeMap::new();
     for (index, pod) in (0..).zip(&input.pods) {
         groups.entry(letter(&pod.name)).or_default().push(index);
@@ -189,7 +189,8 @@ impl Scene {
     }
 
     fn instruct(&mut self, id: InstructionId, instruction: Instruction) {
-        let names = |hints: &[super::super::PodHint]| hints.iter().map(|hint| format!(" {}", hint.pod.name)).collect();
+        let names =
+            |hints: &[super::super::PodNomination]| hints.iter().map(|hint| format!(" {}", hint.pod.name)).collect();
         match instruction {
             Instruction::CreateClaim(order) => {
                 let decision = self.controller.view("c").unwrap().decisions[0].clone();

@@ -3,11 +3,11 @@
 use super::under_way::AWAITED_MS;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodKey, PoolRecord};
-use crate::control::offerings::Refusal;
+use crate::control::offerings::UnavailableOffering;
 use crate::control::rails::Freeze;
 use crate::control::testing::Planned;
 use crate::control::tests::one_machine;
-use crate::control::{Controller, Decision, Effect, Event, Settings};
+use crate::control::{Decision, Effect, Event, RegionController, Settings};
 use crate::model::resources::NODES;
 use crate::model::{CapacityType, InstanceType, Resources, Text, Timestamp};
 
@@ -48,8 +48,8 @@ fn plan_for_two() -> Planned {
 }
 
 /// Nothing is to be had until then.
-fn sold_out(until: i64) -> Vec<Refusal> {
-    let refused = |kind: &InstanceType| Refusal {
+fn sold_out(until: i64) -> Vec<UnavailableOffering> {
+    let refused = |kind: &InstanceType| UnavailableOffering {
         instance_type: kind.name.clone(),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
@@ -64,7 +64,7 @@ fn gone(name: &str) -> Observation {
 
 #[test]
 fn taking_an_event_in_calls_no_planner() {
-    let mut controller = Controller::new(Settings::default());
+    let mut controller = RegionController::new(Settings::default());
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));

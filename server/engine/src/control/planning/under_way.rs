@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{PlanNumber, PlanRequest};
 use crate::cluster::{PodKey, PodRecord};
-use crate::control::ward::{Desk, Ward};
+use crate::control::ward::{ClusterController, Context};
 use crate::control::{UnplacedPod, order};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
@@ -84,7 +84,7 @@ impl UnderWay {
     }
 }
 
-impl Ward {
+impl ClusterController {
     /// Notes what a request relies on; its answer is awaited from here on.
     pub fn await_plan(
         &mut self,
@@ -92,7 +92,7 @@ impl Ward {
         due: Timestamp,
         opened: Option<Timestamp>,
         held: Vec<UnplacedPod>,
-        desk: &Desk<'_>,
+        desk: &Context<'_>,
     ) {
         let state = &self.state;
         let input = &request.input;
@@ -129,7 +129,7 @@ impl Ward {
         under_way: &UnderWay,
         input: &PlanningInput,
         (plan, report): (&mut Plan, &mut PlanReport),
-        desk: &Desk<'_>,
+        desk: &Context<'_>,
     ) -> bool {
         let relied_on = &under_way.relied_on;
         let kept: Vec<bool> = (0..input.pods.len()).map(|at| self.still_wants(relied_on, input, at, desk)).collect();
@@ -157,7 +157,7 @@ impl Ward {
     }
 
     /// Whether the pod is the one that was planned, and needs a place as it did.
-    fn still_wants(&self, relied_on: &ReliedOn, input: &PlanningInput, at: usize, desk: &Desk<'_>) -> bool {
+    fn still_wants(&self, relied_on: &ReliedOn, input: &PlanningInput, at: usize, desk: &Context<'_>) -> bool {
         let Some(pod) = self.state.pod(&key_of(input, at)) else { return false };
         let facts = relied_on.pods.get(at).and_then(Option::as_ref);
         facts.is_some_and(|facts| facts.hold_for(pod)) && self.state.is_demand(pod, desk.now)
@@ -181,7 +181,7 @@ impl Ward {
         input: &PlanningInput,
         node: &PlannedNode,
         room: &mut RoomUnderLimits,
-        desk: &Desk<'_>,
+        desk: &Context<'_>,
     ) -> bool {
         let pool = &input.pools[node.pool as usize];
         let Some(record) = self.state.pool(&pool.name) else { return false };
@@ -238,7 +238,7 @@ impl RoomUnderLimits {
 }
 
 /// Whether an option of the machine is for sale that was when the plan was asked for.
-fn is_for_sale(pool: &NodePool, node: &PlannedNode, desk: &Desk<'_>) -> bool {
+fn is_for_sale(pool: &NodePool, node: &PlannedNode, desk: &Context<'_>) -> bool {
     order::options(pool, node)
         .iter()
         .any(|option| !desk.offerings.is_sold_out(&option.instance_type, &option.zone, node.capacity_type))

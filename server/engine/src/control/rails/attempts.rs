@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Held;
-use super::settings::AttemptRule;
+use super::settings::LaunchBackoffRule;
 use crate::cluster::PodKey;
 use crate::model::{Text, Timestamp};
 
@@ -23,13 +23,13 @@ struct Tried {
 
 /// Launches for pods that are not bound.
 #[derive(Debug, Clone, Default)]
-pub struct Attempts {
+pub struct LaunchBackoff {
     by_pod: BTreeMap<PodKey, Tried>,
 }
 
-impl Attempts {
+impl LaunchBackoff {
     /// A machine was launched for the pod.
-    pub fn note(&mut self, rule: &AttemptRule, pod: &PodKey, uid: &Text, now: Timestamp) {
+    pub fn note(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
         let fresh = || Tried { uid: uid.clone(), launches: 0, not_before: now, wait_ms: 0 };
         let tried = self.by_pod.entry(pod.clone()).or_insert_with(fresh);
         if tried.uid != *uid {

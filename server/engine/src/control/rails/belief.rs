@@ -6,13 +6,13 @@ use super::losses;
 use super::quarantine::{Doubt, Extent, Quarantine, podless, suspicion};
 use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use crate::control::retire::OCCUPIED_MS;
-use crate::control::ward::{Desk, Ward};
+use crate::control::ward::{ClusterController, Context};
 use crate::control::{Effect, LaunchState, Listing, Removal};
 use crate::model::{Text, Timestamp};
 
-impl Ward {
+impl ClusterController {
     /// The fact, if it is believed. Everything that is told after what is not believed is not believed either.
-    pub fn believe(&mut self, observation: Observation, desk: &mut Desk<'_>) -> Option<Observation> {
+    pub fn believe(&mut self, observation: Observation, desk: &mut Context<'_>) -> Option<Observation> {
         match observation {
             Observation::Snapshot(snapshot) => self.believe_snapshot(snapshot, desk),
             other if self.rails.quarantine.is_some() => {
@@ -33,7 +33,7 @@ impl Ward {
         Extent::believed(&self.state, running).max(self.rails.extents.recalled())
     }
 
-    fn believe_snapshot(&mut self, snapshot: Box<ClusterSnapshot>, desk: &mut Desk<'_>) -> Option<Observation> {
+    fn believe_snapshot(&mut self, snapshot: Box<ClusterSnapshot>, desk: &mut Context<'_>) -> Option<Observation> {
         let rule = &desk.settings.rails.quarantine;
         let shown = Extent::shown(&snapshot, self.shown_machines(&snapshot));
         let known = self.rails.quarantine.take();
@@ -65,7 +65,7 @@ impl Ward {
     }
 
     /// What the agent takes back without having announced it is believed as long as it is little.
-    fn believe_loss(&mut self, key: Key, desk: &mut Desk<'_>) -> Option<Observation> {
+    fn believe_loss(&mut self, key: Key, desk: &mut Context<'_>) -> Option<Observation> {
         let rule = &desk.settings.rails.quarantine;
         let lost = self.state.unannounced(&key).filter(|_| rule.window_ms > 0 && self.state.is_synced());
         let Some(object) = lost.filter(|_| !self.leaves(&key)) else { return Some(Observation::Delete(key)) };
@@ -104,7 +104,7 @@ impl Ward {
         told: &str,
         hearsay: (Box<ClusterState>, Extent),
         ask_at: Timestamp,
-        desk: &Desk<'_>,
+        desk: &Context<'_>,
     ) -> Quarantine {
         let reason = doubt.sentence(&desk.settings.rails.quarantine, &self.cluster, told);
         Quarantine::begin(doubt, reason, hearsay, ask_at, desk.now)
@@ -148,7 +148,7 @@ impl Ward {
 
     /// Machines of ours that ran before the agent was doubted, by provider id, and whether each had a Node by then. One that a
     /// former keeper launched had one if its NodeClaim is too old to be waiting for it.
-    fn machines_that_ran(&self, quarantine: &Quarantine, desk: &Desk<'_>) -> Vec<(Text, bool)> {
+    fn machines_that_ran(&self, quarantine: &Quarantine, desk: &Context<'_>) -> Vec<(Text, bool)> {
         let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_leaving());
         let known = known.map(|m| (m.provider_id.clone(), self.state.node_of_machine(&m.provider_id).is_some()));
         let joined = |claim: &Text| {
@@ -173,7 +173,7 @@ impl Ward {
     }
 
     /// Asks the agent for a snapshot to compare with what is not believed, when it is time to.
-    pub fn ask_for_snapshot(&mut self, desk: &mut Desk<'_>) {
+    pub fn ask_for_snapshot(&mut self, desk: &mut Context<'_>) {
         let connected = self.connected;
         let Some(quarantine) = self.rails.quarantine.as_mut().filter(|q| connected && q.ask_at <= desk.now) else {
             return;
@@ -190,7 +190,7 @@ impl Ward {
 
     /// Until when it is not clear whether the Node of `claim` is empty: it lost pods whose end nothing announced, or has pods that
     /// the agent does not show.
-    pub fn lost_pods_until(&self, claim: &Text, desk: &Desk<'_>) -> Option<Timestamp> {
+    pub fn lost_pods_until(&self, claim: &Text, desk: &Context<'_>) -> Option<Timestamp> {
         let node = self.state.node_of_claim(claim)?;
         let lost = self.rails.losses.troubles(&node.name, desk.settings.rails.quarantine.window_ms);
         // What came or went since was shown, so the watch of that Node's pods is whole.
@@ -202,7 +202,7 @@ impl Ward {
 
     /// Takes machines out of what may be removed whose Nodes lost pods in a way that may be the agent's fault; they are looked at
     /// again when that is known.
-    pub fn keep_where_pods_were_lost(&mut self, removals: &mut Vec<Removal>, desk: &Desk<'_>) {
+    pub fn keep_where_pods_were_lost(&mut self, removals: &mut Vec<Removal>, desk: &Context<'_>) {
         let mut again: Option<Timestamp> = None;
         removals.retain(|removal| {
             let until = self.lost_pods_until(&removal.claim, desk);
@@ -213,7 +213,7 @@ impl Ward {
     }
 
     /// Has it written down how much there is in the cluster, if that has changed enough.
-    pub fn keep_extent(&mut self, desk: &mut Desk<'_>) {
+    pub fn keep_extent(&mut self, desk: &mut Context<'_>) {
         if self.next_extent(desk).is_some_and(|due| due <= desk.now) {
             let extent = Extent::believed(&self.state, 0);
             self.rails.extents.note(extent, desk.now);
@@ -222,7 +222,7 @@ impl Ward {
     }
 
     /// When it is written down next.
-    pub fn next_extent(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+    pub fn next_extent(&self, desk: &Context<'_>) -> Option<Timestamp> {
         let extent = Extent::believed(&self.state, 0);
         self.rails.extents.due(&desk.settings.rails.quarantine, extent, desk.now).filter(|_| self.is_ready())
     }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::settings::BrakeRule;
+use super::settings::CircuitBreakerRule;
 use crate::control::ClusterId;
 use crate::model::{Text, Timestamp};
 
@@ -16,7 +16,7 @@ const SEVERAL: usize = 2;
 
 /// Outcomes of launches lately, and where removals are stopped.
 #[derive(Debug, Clone, Default)]
-pub struct Brake {
+pub struct CircuitBreaker {
     /// When, where, and whether it failed; oldest first.
     outcomes: VecDeque<(Timestamp, ClusterId, bool)>,
     /// What other processes told: when, how many machines joined, how many launches failed; oldest first.
@@ -37,17 +37,17 @@ struct Count {
 }
 
 impl Count {
-    fn engages(self, rule: &BrakeRule) -> bool {
+    fn engages(self, rule: &CircuitBreakerRule) -> bool {
         let Self { failed, all } = self;
         rule.engage_percent > 0 && all >= rule.least && failed * 100 >= rule.engage_percent * all
     }
 
-    fn releases(self, rule: &BrakeRule) -> bool {
+    fn releases(self, rule: &CircuitBreakerRule) -> bool {
         self.failed * 100 <= rule.release_percent * self.all
     }
 }
 
-impl Brake {
+impl CircuitBreaker {
     /// A machine has joined its cluster.
     pub fn joined(&mut self, cluster: &ClusterId, now: Timestamp) {
         self.outcomes.push_back((now, cluster.clone(), false));
@@ -79,7 +79,7 @@ impl Brake {
     }
 
     /// Forgets what is past, and engages or releases; says whether it did either.
-    pub fn settle(&mut self, rule: &BrakeRule, now: Timestamp) -> bool {
+    pub fn settle(&mut self, rule: &CircuitBreakerRule, now: Timestamp) -> bool {
         let is_past = |at: Timestamp| now.millis_since(at) >= rule.window_ms;
         while self.outcomes.front().is_some_and(|(at, ..)| is_past(*at)) {
             self.outcomes.pop_front();
@@ -96,7 +96,7 @@ impl Brake {
         self.settle_clusters(rule, now) || fleet
     }
 
-    fn settle_fleet(&mut self, rule: &BrakeRule, now: Timestamp) -> bool {
+    fn settle_fleet(&mut self, rule: &CircuitBreakerRule, now: Timestamp) -> bool {
         let mut count = Count::default();
         let mut failing: BTreeSet<&ClusterId> = BTreeSet::new();
         for (_, cluster, failed) in &self.outcomes {
@@ -118,7 +118,7 @@ impl Brake {
         before != self.fleet
     }
 
-    fn settle_clusters(&mut self, rule: &BrakeRule, now: Timestamp) -> bool {
+    fn settle_clusters(&mut self, rule: &CircuitBreakerRule, now: Timestamp) -> bool {
         let mut counts: BTreeMap<ClusterId, Count> = BTreeMap::new();
         for (_, cluster, failed) in &self.outcomes {
             let count = counts.entry(cluster.clone()).or_default();
@@ -134,7 +134,7 @@ impl Brake {
 
     /// When time alone may release it.
     #[must_use]
-    pub fn next_change(&self, rule: &BrakeRule) -> Option<Timestamp> {
+    pub fn next_change(&self, rule: &CircuitBreakerRule) -> Option<Timestamp> {
         if self.fleet.is_none() && self.clusters.is_empty() {
             return None;
         }
@@ -145,7 +145,7 @@ impl Brake {
 
     /// Why nothing is removed in `cluster`, if it is braked or the fleet is.
     #[must_use]
-    pub fn reason(&self, rule: &BrakeRule, cluster: &ClusterId) -> Option<Text> {
+    pub fn reason(&self, rule: &CircuitBreakerRule, cluster: &ClusterId) -> Option<Text> {
         self.engaged_since(cluster)?;
         let place = match self.fleet {
             Some(_) => {

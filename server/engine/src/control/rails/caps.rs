@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Held;
-use super::settings::{Bound, CapRule};
+use super::settings::{Bound, RateLimitRule};
 use super::share::Machines;
 use super::tally::Tally;
 use crate::control::ClusterId;
@@ -27,7 +27,7 @@ pub enum Counted {
 
 /// Who is counted.
 #[derive(Debug, Clone, Copy)]
-pub struct Crowd<'c> {
+pub struct Population<'c> {
     /// The cluster.
     pub cluster: &'c ClusterId,
     /// Its machines.
@@ -44,7 +44,7 @@ const KEPT_PERCENT: usize = 25;
 
 /// What happened lately, in each cluster and in all of them.
 #[derive(Debug, Clone, Default)]
-pub struct Caps {
+pub struct RateLimits {
     clusters: BTreeMap<ClusterId, Tally>,
     /// What this process decided, in all clusters.
     own: Tally,
@@ -68,7 +68,7 @@ impl From<&Tally> for Used {
     }
 }
 
-impl Caps {
+impl RateLimits {
     /// This process has decided that a machine, named by its NodeClaim, comes or goes.
     pub fn note(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
         self.recall(cluster, claim, price, at);
@@ -149,9 +149,9 @@ impl Caps {
     #[must_use]
     pub fn room(
         &self,
-        rule: &CapRule,
+        rule: &RateLimitRule,
         counted: Counted,
-        crowd: Crowd<'_>,
+        crowd: Population<'_>,
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
     ) -> (usize, Option<Held>) {

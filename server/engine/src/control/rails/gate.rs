@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Held;
 use super::caps::Counted;
 use super::removal::{Cause, Circumstances, Evidence, Facts, NodeState, Verdict, judge};
-use crate::cluster::{Key, NodeRecord, Observation, PoolLife};
+use crate::cluster::{DisruptionPolicy, Key, NodeRecord, Observation};
 use crate::control::machine::{LostNode, Machine, Stage};
-use crate::control::ward::{Desk, Ward};
+use crate::control::ward::{ClusterController, Context};
 use crate::model::{MicroUsd, Text, Timestamp};
 
 /// Removals by hand that a budget holds are looked at again after this, in milliseconds: budgets may have windows of time.
 const LOOK_AGAIN_MS: i64 = 60_000;
 
-impl Ward {
+impl ClusterController {
     /// What is known of the machine of `claim`.
-    pub(in crate::control) fn facts(&self, claim: &Text, desk: &Desk<'_>) -> Facts {
+    pub(in crate::control) fn facts(&self, claim: &Text, desk: &Context<'_>) -> Facts {
         let Some(machine) = self.machines.get(claim) else {
             return Facts { node: NodeState::Never, pods: 0, confirmed: false };
         };
@@ -35,12 +35,12 @@ impl Ward {
     }
 
     /// Whether there may be a Node that is not shown: a pod is bound to one, or none is shown at all.
-    pub(in crate::control) fn may_lack_a_node(&self, desk: &Desk<'_>) -> bool {
+    pub(in crate::control) fn may_lack_a_node(&self, desk: &Context<'_>) -> bool {
         self.lacks_every_node(desk) || self.state.guests_of_unshown_nodes() > 0
     }
 
     /// Whether no Node is shown, which cannot be the cluster, and no person has said that it is.
-    fn lacks_every_node(&self, desk: &Desk<'_>) -> bool {
+    fn lacks_every_node(&self, desk: &Context<'_>) -> bool {
         let vouched = self.vouched_until.is_some_and(|until| desk.now < until);
         self.state.shows_no_node() && !vouched && !desk.settings.collect.believe_absence
     }
@@ -49,7 +49,7 @@ impl Ward {
     fn is_unknown(&self, machine: &Machine) -> bool {
         machine.planned.is_none()
             && machine.lost_node.is_none()
-            && machine.stage != Stage::Finalising
+            && machine.stage != Stage::Deleting
             && !machine.provider_id.is_empty()
             && !self.state.has_seen_claim(&machine.claim)
     }
@@ -72,13 +72,13 @@ impl Ward {
     /// Whether the Node of a machine was there and is not shown any more.
     fn has_vanished(&self, machine: &Machine) -> bool {
         let registered = || self.state.claim(&machine.claim).is_some_and(|claim| claim.standing.is_registered());
-        machine.stage != Stage::Finalising
+        machine.stage != Stage::Deleting
             && self.node_of(machine).is_none()
             && (machine.lost_node.is_some() || registered())
     }
 
     /// Whether most Nodes of our machines are not shown any more although they were.
-    pub(in crate::control) fn most_nodes_vanished(&self, desk: &Desk<'_>) -> bool {
+    pub(in crate::control) fn most_nodes_vanished(&self, desk: &Context<'_>) -> bool {
         let rule = &desk.settings.rails.quarantine;
         if rule.percent == 0 || desk.settings.collect.believe_absence {
             return false;
@@ -132,7 +132,7 @@ impl Ward {
 
     /// Whether the machine of `claim`, which leaves and has no Node, may be given back. One whose Node vanished under pods waits:
     /// the cloud is asked whether it is there at all.
-    pub(in crate::control) fn may_go_without_node(&mut self, claim: &Text, desk: &mut Desk<'_>) -> bool {
+    pub(in crate::control) fn may_go_without_node(&mut self, claim: &Text, desk: &mut Context<'_>) -> bool {
         let facts = self.facts(claim, desk);
         let rule = desk.settings.rails.removal;
         let verdict = judge(&rule, Evidence::Leaving, facts, &Circumstances::default());
@@ -178,7 +178,7 @@ impl Ward {
     }
 
     /// Machines whose NodeClaim or Node is deleted in the cluster go, as far as the gate lets them.
-    pub(in crate::control) fn heed_deletions(&mut self, deleted: &BTreeSet<Text>, desk: &mut Desk<'_>) {
+    pub(in crate::control) fn heed_deletions(&mut self, deleted: &BTreeSet<Text>, desk: &mut Context<'_>) {
         self.rails.waiting.again = None;
         let machines = &self.machines;
         let stays = |claim: &&Text| machines.get(*claim).is_some_and(|machine| machine.leaves.is_none());
@@ -195,7 +195,7 @@ impl Ward {
         waiting: Vec<Text>,
         deleted: &BTreeSet<Text>,
         reason: &Text,
-        desk: &mut Desk<'_>,
+        desk: &mut Context<'_>,
     ) {
         if waiting.is_empty() {
             return;
@@ -233,7 +233,7 @@ impl Ward {
     }
 
     /// Whether more machines are deleted by hand than may go at once: the sentence that says how many.
-    fn bulk(&mut self, waiting: &[Text], deleted: &BTreeSet<Text>, desk: &Desk<'_>) -> Option<Text> {
+    fn bulk(&mut self, waiting: &[Text], deleted: &BTreeSet<Text>, desk: &Context<'_>) -> Option<Text> {
         let rule = desk.settings.rails.removal;
         let has_node = |claim: &&Text| self.facts(claim, desk).node != NodeState::Never;
         let mut all: BTreeSet<Text> = waiting.iter().filter(has_node).cloned().collect();
@@ -266,7 +266,7 @@ impl Ward {
             *all += 1;
             *gone += usize::from(machine.leaves.is_some() || (!ready && !deleted));
         }
-        let default = PoolLife::default();
+        let default = DisruptionPolicy::default();
         let allowance = |pool: &Text, all: usize, gone: usize| {
             let life = self.state.pool(pool).map(|record| &record.life).or_else(|| self.rails.former_lives.get(pool));
             life.unwrap_or(&default).allowance_by_hand(all, gone, now)
@@ -280,7 +280,7 @@ impl Ward {
     }
 
     /// What else holds for the machine of `claim`, which only missing evidence speaks against.
-    pub(in crate::control) fn circumstances(&self, claim: &Text, desk: &Desk<'_>) -> Circumstances {
+    pub(in crate::control) fn circumstances(&self, claim: &Text, desk: &Context<'_>) -> Circumstances {
         let (room, capped) = self.room_for(vec![self.price_of(claim)], desk);
         let capped = capped.filter(|_| room == 0);
         let frozen = self.freeze_of(claim, desk);
@@ -288,13 +288,13 @@ impl Ward {
     }
 
     /// How many of the machines with these prices the bounds on removals let go, and why no more.
-    fn room_for(&self, prices: Vec<MicroUsd>, desk: &Desk<'_>) -> (usize, Option<Held>) {
+    fn room_for(&self, prices: Vec<MicroUsd>, desk: &Context<'_>) -> (usize, Option<Held>) {
         let rule = &desk.settings.rails.removals;
         desk.rails.removals.room(rule, Counted::Removals, self.crowd(desk), prices, desk.now)
     }
 
     /// Whether the bounds on removals have room for a machine that nobody has; it counts then.
-    pub(in crate::control) fn has_room_for(&self, claim: &Text, desk: &mut Desk<'_>) -> bool {
+    pub(in crate::control) fn has_room_for(&self, claim: &Text, desk: &mut Context<'_>) -> bool {
         let (room, _) = self.room_for(vec![self.price_of(claim)], desk);
         if room > 0 {
             self.count_removal(claim, desk);
@@ -317,7 +317,7 @@ impl Ward {
     }
 
     /// A removal on missing evidence counts against the bounds on removals.
-    pub(in crate::control) fn count_removal(&self, claim: &Text, desk: &mut Desk<'_>) {
+    pub(in crate::control) fn count_removal(&self, claim: &Text, desk: &mut Context<'_>) {
         let price: MicroUsd = self.price_of(claim);
         desk.rails.removals.note(&self.cluster, claim, price, desk.now);
     }

@@ -1,19 +1,19 @@
 //! The rails in the way of one cluster's decisions.
 
-use super::caps::{Counted, Crowd};
-use super::{Held, RailsView};
+use super::caps::{Counted, Population};
+use super::{GuardrailsView, Held};
 use crate::cluster::{ClusterState, PodKey, PodRecord, PoolRecord};
 use crate::control::view::PoolView;
-use crate::control::ward::{Desk, Ward};
+use crate::control::ward::{ClusterController, Context};
 use crate::control::{PlannedMachine, Removal, UnplacedPod};
 use crate::input::PlanningInput;
 use crate::model::pool::NotReady;
 use crate::model::{MicroUsd, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 
-impl Ward {
+impl ClusterController {
     /// Takes pools that are frozen out of planning. Capacity that is there or on its way is still used.
-    pub fn hold_pools(&self, input: &mut PlanningInput, desk: &Desk<'_>) {
+    pub fn hold_pools(&self, input: &mut PlanningInput, desk: &Context<'_>) {
         for pool in &mut input.pools {
             if let Some(freeze) = desk.rails.freezes.of(&self.cluster, &pool.name) {
                 pool.not_ready = Some(NotReady::NodePool(freeze.sentence()));
@@ -22,7 +22,7 @@ impl Ward {
     }
 
     /// Takes pods out of planning for which machines were launched in vain, as long as they wait.
-    pub fn hold_pods(&mut self, input: &mut PlanningInput, desk: &Desk<'_>) -> Vec<UnplacedPod> {
+    pub fn hold_pods(&mut self, input: &mut PlanningInput, desk: &Context<'_>) -> Vec<UnplacedPod> {
         let state = &self.state;
         self.rails
             .attempts
@@ -52,7 +52,7 @@ impl Ward {
         input: &PlanningInput,
         plan: &mut Plan,
         report: &mut PlanReport,
-        desk: &Desk<'_>,
+        desk: &Context<'_>,
     ) -> Vec<UnplacedPod> {
         let prices = plan.nodes.iter().chain(&plan.static_nodes).map(|node| node.price);
         let rule = &desk.settings.rails.launches;
@@ -75,7 +75,7 @@ impl Ward {
     }
 
     /// Has pods planned again when what holds them back is over.
-    fn wait_for(&mut self, held: &Held, desk: &Desk<'_>) {
+    fn wait_for(&mut self, held: &Held, desk: &Context<'_>) {
         let Some(until) = held.until else { return };
         let again = until.max(desk.after(desk.settings.retry_ms));
         self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
@@ -86,7 +86,7 @@ impl Ward {
         &self,
         machines: &[PlannedMachine],
         nodes: impl Iterator<Item = &'n PlannedNode>,
-        desk: &mut Desk<'_>,
+        desk: &mut Context<'_>,
     ) {
         for (machine, node) in machines.iter().zip(nodes) {
             desk.rails.launches.note(&self.cluster, &machine.claim.name, node.price, desk.now);
@@ -95,7 +95,7 @@ impl Ward {
 
     /// Machines that were found in the cluster just now and are younger than the window count as well: the process that
     /// launched them may have been another, which has told the fleet of them.
-    pub fn recount_launches(&self, desk: &mut Desk<'_>) {
+    pub fn recount_launches(&self, desk: &mut Context<'_>) {
         let window = desk.settings.rails.launches.window_ms;
         for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == desk.now) {
             let created = self.state.claim(&machine.claim).and_then(|claim| claim.created);
@@ -109,7 +109,7 @@ impl Ward {
     }
 
     /// A machine was launched for pods that are not bound yet.
-    pub fn note_attempts(&mut self, claim: &Text, desk: &Desk<'_>) {
+    pub fn note_attempts(&mut self, claim: &Text, desk: &Context<'_>) {
         let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
         for name in &planned.pods {
             let Some((namespace, name)) = name.split_once('/') else { continue };
@@ -121,26 +121,26 @@ impl Ward {
     }
 
     /// Whether a launch from `pool` that is decided may still begin.
-    pub fn may_launch(&self, pool: &Text, desk: &Desk<'_>) -> bool {
+    pub fn may_launch(&self, pool: &Text, desk: &Context<'_>) -> bool {
         self.rails.quarantine.is_none() && desk.rails.freezes.of(&self.cluster, pool).is_none()
     }
 
     /// Whether a removal that is decided may still begin.
-    pub fn may_remove(&self, claim: &Text, desk: &Desk<'_>) -> bool {
+    pub fn may_remove(&self, claim: &Text, desk: &Context<'_>) -> bool {
         self.rails.quarantine.is_none()
             && desk.rails.brake.engaged_since(&self.cluster).is_none()
             && self.freeze_of(claim, desk).is_none()
             && self.lost_pods_until(claim, desk).is_none()
     }
 
-    pub(in crate::control) fn freeze_of(&self, claim: &Text, desk: &Desk<'_>) -> Option<Text> {
+    pub(in crate::control) fn freeze_of(&self, claim: &Text, desk: &Context<'_>) -> Option<Text> {
         let pool = self.machines.get(claim).map(|machine| machine.pool.clone());
         let pool = pool.or_else(|| self.state.claim(claim).map(|claim| claim.pool.clone()))?;
         Some(desk.rails.freezes.of(&self.cluster, &pool)?.sentence())
     }
 
     /// The removals that may begin; they count. The others are looked at again.
-    pub fn hold_removals(&mut self, mut removals: Vec<Removal>, desk: &mut Desk<'_>) -> Vec<Removal> {
+    pub fn hold_removals(&mut self, mut removals: Vec<Removal>, desk: &mut Context<'_>) -> Vec<Removal> {
         self.rails.held_removals = None;
         self.keep_where_pods_were_lost(&mut removals, desk);
         if removals.is_empty() {
@@ -166,7 +166,7 @@ impl Ward {
     }
 
     /// The removals are decided: they count.
-    pub fn note_removals(&self, removals: &[Removal], desk: &mut Desk<'_>) {
+    pub fn note_removals(&self, removals: &[Removal], desk: &mut Context<'_>) {
         for removal in removals {
             let price = self.price_of(&removal.claim);
             desk.rails.removals.note(&self.cluster, &removal.claim, price, desk.now);
@@ -178,12 +178,12 @@ impl Ward {
         bought.map_or(MicroUsd(0), |bought| bought.price)
     }
 
-    pub(in crate::control) fn crowd(&self, desk: &Desk<'_>) -> Crowd<'_> {
+    pub(in crate::control) fn crowd(&self, desk: &Context<'_>) -> Population<'_> {
         let own = self.standing();
         let others = desk.rails.machines.iter().filter(|(cluster, _)| **cluster != self.cluster);
         let others = others.map(|(_, count)| count).sum::<usize>() + desk.rails.machines_elsewhere;
         let clusters = desk.rails.machines.len().max(1);
-        Crowd { cluster: &self.cluster, machines: own, fleet: own + others, clusters }
+        Population { cluster: &self.cluster, machines: own, fleet: own + others, clusters }
     }
 
     /// Machines that nobody has decided to remove.
@@ -200,7 +200,7 @@ impl Ward {
     }
 
     /// What people see of the NodePools, those that are frozen among the closed ones.
-    pub fn pools_view(&self, rails: &super::Rails) -> Vec<PoolView> {
+    pub fn pools_view(&self, rails: &super::Guardrails) -> Vec<PoolView> {
         let view = |record: &PoolRecord| {
             let frozen = rails.freezes.of(&self.cluster, &record.pool.name).map(|freeze| freeze.sentence());
             let closed = frozen.or_else(|| {
@@ -214,9 +214,9 @@ impl Ward {
     }
 
     /// What people see of the rails here.
-    pub fn rails_view(&self, rails: &super::Rails, settings: &super::RailSettings) -> RailsView {
+    pub fn rails_view(&self, rails: &super::Guardrails, settings: &super::GuardrailSettings) -> GuardrailsView {
         let doubt = self.collection.doubted().map(|doubt| (doubt.reason.clone(), doubt.since));
-        RailsView { listing_doubted: doubt, ..RailsView::of(rails, &self.rails, settings, &self.cluster) }
+        GuardrailsView { listing_doubted: doubt, ..GuardrailsView::of(rails, &self.rails, settings, &self.cluster) }
     }
 }
 

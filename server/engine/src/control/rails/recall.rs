@@ -9,12 +9,12 @@
 //!
 //! What counts for the whole fleet is not recalled but heard of ([`share`](super::share)): whoever saw it has told it.
 
-use super::Rails;
+use super::Guardrails;
 use super::guard::lacks_node;
-use super::settings::RailSettings;
+use super::settings::GuardrailSettings;
 use crate::cluster::PodKey;
 use crate::control::ClusterId;
-use crate::control::ward::{Desk, Ward};
+use crate::control::ward::{ClusterController, Context};
 use crate::model::{MicroUsd, Text, Timestamp};
 
 /// How far back launches are read, in milliseconds: as long as the longest wait of a pod that machines were launched for in
@@ -23,7 +23,7 @@ pub const RECALLED_MS: i64 = 3_600_000;
 
 /// An attempt of a launch that somebody began lately.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PastLaunch {
+pub struct RecentLaunch {
     /// NodeClaim.
     pub claim: Text,
     /// Pods that it was for, as `namespace/name`.
@@ -36,9 +36,9 @@ pub struct PastLaunch {
     pub closed: Option<Timestamp>,
 }
 
-impl Rails {
+impl Guardrails {
     /// Takes in what was launched in `cluster` lately.
-    fn recall(&mut self, cluster: &ClusterId, past: &[PastLaunch], settings: &RailSettings, now: Timestamp) {
+    fn recall(&mut self, cluster: &ClusterId, past: &[RecentLaunch], settings: &GuardrailSettings, now: Timestamp) {
         let within = |at: Timestamp, window_ms: i64| now.millis_since(at) < window_ms;
         for launch in past {
             let (claim, free) = (&launch.claim, MicroUsd(0));
@@ -55,9 +55,9 @@ impl Rails {
     }
 }
 
-impl Ward {
-    /// What was launched here before the cluster came into this process's care. Told before it is taken over.
-    pub fn recall(&mut self, mut past: Vec<PastLaunch>, desk: &mut Desk<'_>) {
+impl ClusterController {
+    /// What was launched here before the cluster came into this process's care. CounterSnapshot before it is taken over.
+    pub fn recall(&mut self, mut past: Vec<RecentLaunch>, desk: &mut Context<'_>) {
         past.sort_by_key(|launch| launch.begun);
         desk.rails.recall(&self.cluster, &past, &desk.settings.rails, desk.now);
         // Whoever knows of machines here has counted the launches for each pod.
@@ -67,7 +67,7 @@ impl Ward {
     }
 
     /// The cluster has shown itself: pods that still wait are those that machines were launched for in vain.
-    pub fn recall_attempts(&mut self, desk: &Desk<'_>) {
+    pub fn recall_attempts(&mut self, desk: &Context<'_>) {
         for launch in std::mem::take(&mut self.rails.past).iter().filter(|launch| launch.launched == Some(true)) {
             for name in &launch.pods {
                 let Some((namespace, name)) = name.split_once('/') else { continue };

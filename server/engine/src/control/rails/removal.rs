@@ -76,7 +76,7 @@ pub struct Circumstances {
 /// Which guards are asked. All of them are, but in tests that show what follows without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalRule {
-    /// Share of a cluster's machines that go at once when they are deleted by hand, in percent, rounded up; 0 lets all go.
+    /// LocalCounters of a cluster's machines that go at once when they are deleted by hand, in percent, rounded up; 0 lets all go.
     pub by_hand_percent: usize,
     /// The share never holds back fewer machines than these.
     pub by_hand_least: usize,

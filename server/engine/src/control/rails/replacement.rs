@@ -7,12 +7,12 @@
 //! a process that takes a cluster over promises anew what its predecessor had promised by the same plan.
 
 use crate::control::machine::Stage;
-use crate::control::ward::{Desk, Ward};
+use crate::control::ward::{ClusterController, Context};
 use crate::model::{Text, Timestamp};
 
-impl Ward {
+impl ClusterController {
     /// Drains the machine of `claim` now, or as soon as its pods are planned.
-    pub fn drain_when_replaced(&mut self, claim: &Text, desk: &mut Desk<'_>) {
+    pub fn drain_when_replaced(&mut self, claim: &Text, desk: &mut Context<'_>) {
         let wait = desk.settings.rails.replacement_wait_ms;
         if wait <= 0 || !self.is_ready() || !self.has_demand_on(claim, desk) {
             return self.drain(claim, desk);
@@ -23,8 +23,8 @@ impl Ward {
         }
     }
 
-    /// Promises lapse by now, those to pods of drains apart.
-    pub fn lapse_promises(&mut self, desk: &mut Desk<'_>) {
+    /// Assignments lapse by now, those to pods of drains apart.
+    pub fn lapse_promises(&mut self, desk: &mut Context<'_>) {
         if desk.settings.rails.keep_replacements {
             self.state.extend_promises(desk.now);
         } else {
@@ -38,7 +38,7 @@ impl Ward {
 
     /// When pods are planned that wait for it, or the plan that is being made is given up: until then nobody knows which of the
     /// empty nodes they need.
-    pub fn awaited_plan(&self, desk: &Desk<'_>) -> Option<Timestamp> {
+    pub fn awaited_plan(&self, desk: &Context<'_>) -> Option<Timestamp> {
         let settings = desk.settings;
         if let Some(plan) = self.under_way.as_ref().filter(|_| settings.rails.keep_replacements) {
             return Some(plan.awaited_until()).filter(|until| *until > desk.now);
@@ -48,7 +48,7 @@ impl Ward {
         awaited.then_some(plan)
     }
 
-    fn has_demand_on(&self, claim: &Text, desk: &Desk<'_>) -> bool {
+    fn has_demand_on(&self, claim: &Text, desk: &Context<'_>) -> bool {
         let Some(node) = self.state.node_of_claim(claim) else { return false };
         self.state.pods_on(&node.name).any(|pod| self.state.is_demand(pod, desk.now))
     }
@@ -62,7 +62,7 @@ impl Ward {
     }
 
     /// The pods of these machines are planned: their drains begin, if they still wait for it.
-    pub fn drain_replaced(&mut self, planned: &[Text], desk: &mut Desk<'_>) {
+    pub fn drain_replaced(&mut self, planned: &[Text], desk: &mut Context<'_>) {
         for claim in self.drains_that_wait(desk.now).into_iter().filter(|claim| planned.contains(claim)) {
             self.drain(&claim, desk);
         }

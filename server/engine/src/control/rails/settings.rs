@@ -10,7 +10,7 @@ use crate::model::MicroUsd;
 
 /// Everything that can be set about the rails. Durations are in milliseconds.
 #[derive(Debug, Clone)]
-pub struct RailSettings {
+pub struct GuardrailSettings {
     /// Whether anything is done in the fleet.
     pub mode: Mode,
     /// Clusters in which nothing is done, whatever `mode` says.
@@ -18,13 +18,13 @@ pub struct RailSettings {
     /// Which snapshots are believed.
     pub quarantine: QuarantineRule,
     /// Bounds on launches.
-    pub launches: CapRule,
+    pub launches: RateLimitRule,
     /// Bounds on voluntary removals.
-    pub removals: CapRule,
+    pub removals: RateLimitRule,
     /// Launches for one pod.
-    pub attempts: AttemptRule,
+    pub attempts: LaunchBackoffRule,
     /// When voluntary removals stop in the whole fleet.
-    pub brake: BrakeRule,
+    pub brake: CircuitBreakerRule,
     /// What has to speak for a removal.
     pub removal: RemovalRule,
     /// How long a drain waits at most for the plan that gives its pods room; 0 drains at once.
@@ -33,7 +33,7 @@ pub struct RailSettings {
     pub keep_replacements: bool,
 }
 
-impl RailSettings {
+impl GuardrailSettings {
     /// Whether anything is done in `cluster`.
     #[must_use]
     pub fn mode_of(&self, cluster: &ClusterId) -> Mode {
@@ -41,24 +41,24 @@ impl RailSettings {
     }
 }
 
-impl Default for RailSettings {
+impl Default for GuardrailSettings {
     fn default() -> Self {
         Self {
             mode: Mode::Act,
             shadow: BTreeSet::new(),
             quarantine: QuarantineRule::default(),
-            launches: CapRule {
+            launches: RateLimitRule {
                 window_ms: TEN_MINUTES,
                 cluster: Bound { machines: 500, usd_per_hour: dollars(1_000), percent: 0, free: 0 },
                 fleet: Bound { machines: 2_000, usd_per_hour: dollars(5_000), percent: 0, free: 0 },
             },
-            removals: CapRule {
+            removals: RateLimitRule {
                 window_ms: TEN_MINUTES,
                 cluster: Bound { machines: 200, usd_per_hour: MicroUsd(0), percent: 50, free: 10 },
                 fleet: Bound { machines: 1_000, usd_per_hour: MicroUsd(0), percent: 25, free: 50 },
             },
-            attempts: AttemptRule::default(),
-            brake: BrakeRule::default(),
+            attempts: LaunchBackoffRule::default(),
+            brake: CircuitBreakerRule::default(),
             removal: RemovalRule::default(),
             replacement_wait_ms: 15_000,
             keep_replacements: true,
@@ -111,7 +111,7 @@ impl Default for QuarantineRule {
 
 /// Bounds within a sliding window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CapRule {
+pub struct RateLimitRule {
     /// Length of the window.
     pub window_ms: i64,
     /// For each cluster.
@@ -127,7 +127,7 @@ pub struct Bound {
     pub machines: usize,
     /// What they cost per hour, together.
     pub usd_per_hour: MicroUsd,
-    /// Share of the machines that were there, in percent, rounded up.
+    /// LocalCounters of the machines that were there, in percent, rounded up.
     pub percent: usize,
     /// The share never holds back fewer machines than these.
     pub free: usize,
@@ -135,7 +135,7 @@ pub struct Bound {
 
 /// How often machines are launched for a pod that is never bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AttemptRule {
+pub struct LaunchBackoffRule {
     /// Machines after which the pod waits; 0 lets it never wait.
     pub launches: u32,
     /// The first wait; each further machine doubles it.
@@ -144,7 +144,7 @@ pub struct AttemptRule {
     pub most_wait_ms: i64,
 }
 
-impl Default for AttemptRule {
+impl Default for LaunchBackoffRule {
     fn default() -> Self {
         Self { launches: 3, first_wait_ms: 120_000, most_wait_ms: 3_600_000 }
     }
@@ -152,7 +152,7 @@ impl Default for AttemptRule {
 
 /// When launches fail so often that nothing is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BrakeRule {
+pub struct CircuitBreakerRule {
     /// How far back outcomes are looked at.
     pub window_ms: i64,
     /// Fewer outcomes than these say nothing.
@@ -163,7 +163,7 @@ pub struct BrakeRule {
     pub release_percent: usize,
 }
 
-impl Default for BrakeRule {
+impl Default for CircuitBreakerRule {
     fn default() -> Self {
         Self { window_ms: TEN_MINUTES, least: 5, engage_percent: 50, release_percent: 20 }
     }

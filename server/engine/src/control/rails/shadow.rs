@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::Mode;
-use crate::control::ward::{Desk, Ward};
-use crate::control::{Basis, Decision, DecisionId, DecisionKind, Removal, UnplacedPod};
+use crate::control::ward::{ClusterController, Context};
+use crate::control::{Decision, DecisionId, DecisionInput, DecisionKind, Removal, UnplacedPod};
 use crate::input::PlanningInput;
 use crate::model::{MicroUsd, Text};
 use crate::plan::{Plan, PlanReport, PlannedNode};
@@ -15,9 +15,9 @@ use crate::plan::{Plan, PlanReport, PlannedNode};
 /// Pods that a sentence names.
 const PODS_NAMED: usize = 5;
 
-impl Ward {
+impl ClusterController {
     /// Whether decisions are only written down here.
-    pub fn is_shadow(&self, desk: &Desk<'_>) -> bool {
+    pub fn is_shadow(&self, desk: &Context<'_>) -> bool {
         desk.settings.rails.mode_of(&self.cluster) == Mode::Shadow
     }
 
@@ -29,11 +29,11 @@ impl Ward {
     /// Writes down what the plan would have launched.
     pub fn say_plan(
         &mut self,
-        basis: Basis,
+        basis: DecisionInput,
         plan: &Plan,
         report: PlanReport,
         unplaced: Vec<UnplacedPod>,
-        desk: &mut Desk<'_>,
+        desk: &mut Context<'_>,
     ) {
         let input = &basis.input;
         let nodes = plan.nodes.iter().chain(&plan.static_nodes);
@@ -50,7 +50,7 @@ impl Ward {
     }
 
     /// Writes down what would have been removed.
-    pub fn say_removals(&mut self, kind: DecisionKind, removals: &[Removal], desk: &mut Desk<'_>) {
+    pub fn say_removals(&mut self, kind: DecisionKind, removals: &[Removal], desk: &mut Context<'_>) {
         let would =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let notes = removals.iter().map(would).collect();
@@ -58,7 +58,7 @@ impl Ward {
         self.say(1, decision, desk);
     }
 
-    fn say(&mut self, about: usize, decision: Decision, desk: &mut Desk<'_>) {
+    fn say(&mut self, about: usize, decision: Decision, desk: &mut Context<'_>) {
         let said = format!("{:?}{:?}{:?}", decision.notes, decision.placed, decision.unplaced);
         let silent = decision.notes.is_empty() && decision.placed.is_empty() && decision.unplaced.is_empty();
         if silent || self.rails.shadow_said[about] == said {
@@ -68,7 +68,7 @@ impl Ward {
         self.record(decision, desk);
     }
 
-    fn shadow_decision(&self, kind: DecisionKind, desk: &mut Desk<'_>) -> Decision {
+    fn shadow_decision(&self, kind: DecisionKind, desk: &mut Context<'_>) -> Decision {
         Decision {
             id: DecisionId(desk.number()),
             cluster: self.cluster.clone(),

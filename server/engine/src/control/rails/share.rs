@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Rails;
-use super::settings::RailSettings;
+use super::Guardrails;
+use super::settings::GuardrailSettings;
 use crate::model::{MicroUsd, Timestamp};
 
 /// Length of a part of time, in milliseconds: a sixtieth of the usual window, so that what is told leaves a window hardly
@@ -35,7 +35,7 @@ impl Machines {
 
 /// What was seen in one part of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Share {
+pub struct LocalCounters {
     /// Machines that joined their clusters.
     pub joined: usize,
     /// Launches that failed, and machines that did not join in time.
@@ -48,19 +48,19 @@ pub struct Share {
 
 /// What a process tells the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct CounterSnapshot {
     /// Machines that nobody has decided to remove, in all clusters of the process.
     pub machines: usize,
     /// What it saw, by the number of the part: its beginning is so many times [`PART_MS`].
-    pub parts: BTreeMap<i64, Share>,
+    pub parts: BTreeMap<i64, LocalCounters>,
     /// How far back anybody looks, in milliseconds.
     pub window_ms: i64,
 }
 
-impl Rails {
+impl Guardrails {
     /// What this process saw itself.
-    pub fn told(&self, settings: &RailSettings) -> Told {
-        let mut parts: BTreeMap<i64, Share> = BTreeMap::new();
+    pub fn told(&self, settings: &GuardrailSettings) -> CounterSnapshot {
+        let mut parts: BTreeMap<i64, LocalCounters> = BTreeMap::new();
         for (at, failed) in self.brake.own() {
             let share = part(&mut parts, at);
             *if failed { &mut share.failed } else { &mut share.joined } += 1;
@@ -69,11 +69,11 @@ impl Rails {
         self.removals.own().for_each(|(at, price)| part(&mut parts, at).removed.add(price));
         let windows = [settings.launches.window_ms, settings.removals.window_ms, settings.brake.window_ms];
         let window_ms = windows.into_iter().max().unwrap_or(0);
-        Told { machines: self.machines.values().sum(), parts, window_ms }
+        CounterSnapshot { machines: self.machines.values().sum(), parts, window_ms }
     }
 
     /// What all other processes saw, in place of what they told before; oldest first.
-    pub fn hear(&mut self, machines: usize, parts: &[(Timestamp, Share)]) {
+    pub fn hear(&mut self, machines: usize, parts: &[(Timestamp, LocalCounters)]) {
         self.machines_elsewhere = machines;
         self.brake.hear(parts.iter().map(|(at, share)| (*at, share.joined, share.failed)));
         self.launches.hear(parts.iter().map(|(at, share)| (*at, share.launched)));
@@ -82,6 +82,6 @@ impl Rails {
 }
 
 /// The share of the part that `at` lies in.
-fn part(parts: &mut BTreeMap<i64, Share>, at: Timestamp) -> &mut Share {
+fn part(parts: &mut BTreeMap<i64, LocalCounters>, at: Timestamp) -> &mut LocalCounters {
     parts.entry(at.0.div_euclid(PART_MS)).or_default()
 }

@@ -1,13 +1,13 @@
 //! What people see of the rails in one cluster.
 
 use super::removal::{Cause, HeldRemoval};
-use super::{Mode, RailSettings, Rails, WardRails};
+use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
 use crate::control::ClusterId;
 use crate::model::{Text, Timestamp};
 
 /// What the rails hold back in a cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RailsView {
+pub struct GuardrailsView {
     /// Whether decisions are carried out.
     pub mode: Mode,
     /// Why the agent's snapshot is not believed, and since when.
@@ -51,11 +51,11 @@ pub struct WaitingRemoval {
     pub release: Text,
 }
 
-impl RailsView {
+impl GuardrailsView {
     pub(in crate::control) fn of(
-        rails: &Rails,
-        ward: &WardRails,
-        settings: &RailSettings,
+        rails: &Guardrails,
+        ward: &ClusterGuardrails,
+        settings: &GuardrailSettings,
         cluster: &ClusterId,
     ) -> Self {
         let reason = |held: &Option<super::Held>| held.as_ref().map(|held| held.reason.clone());

@@ -20,7 +20,7 @@ fn plain() -> Axis {
 
 #[test]
 fn pools_of_one_wording_share_a_stall_whatever_they_are_called() {
-    let (mut memo, catalogue) = (Memo::default(), pool().pool.catalogue);
+    let (mut memo, catalogue) = (CompileCache::default(), pool().pool.catalogue);
     let first = memo.stall(&of(&catalogue), &plain(), &[]);
     // Neither name, weight and the amounts of limits nor a limit on nodes change what can be bought.
     let mut other = of(&catalogue);
@@ -31,7 +31,7 @@ fn pools_of_one_wording_share_a_stall_whatever_they_are_called() {
 
 #[test]
 fn whatever_a_stall_is_made_from_tells_it_from_others() {
-    let (mut memo, catalogue) = (Memo::default(), pool().pool.catalogue);
+    let (mut memo, catalogue) = (CompileCache::default(), pool().pool.catalogue);
     let first = memo.stall(&of(&catalogue), &plain(), &[]);
     let changes: [fn(&mut NodePool); 7] = [
         |pool| pool.catalogue = SharedCatalogue::new(pool.catalogue.as_ref().clone()),
@@ -55,7 +55,7 @@ fn whatever_a_stall_is_made_from_tells_it_from_others() {
 
 #[test]
 fn pools_that_differ_in_labels_share_what_they_sell() {
-    let (mut memo, catalogue) = (Memo::default(), pool().pool.catalogue);
+    let (mut memo, catalogue) = (CompileCache::default(), pool().pool.catalogue);
     let mut other = of(&catalogue);
     other.labels.insert(Text::from("team"), Text::from("a"));
     let (first, second) = (memo.stall(&of(&catalogue), &plain(), &[]), memo.stall(&other, &plain(), &[]));
@@ -65,7 +65,7 @@ fn pools_that_differ_in_labels_share_what_they_sell() {
 
 #[test]
 fn what_was_asked_for_last_is_kept_and_what_nobody_has_goes() {
-    let (mut memo, catalogue) = (Memo::default(), pool().pool.catalogue);
+    let (mut memo, catalogue) = (CompileCache::default(), pool().pool.catalogue);
     let limited = |device: usize| {
         let mut pool = of(&catalogue);
         pool.limits.set(format!("device-{device}").as_str(), 1);

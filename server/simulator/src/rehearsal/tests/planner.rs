@@ -10,7 +10,7 @@ use engine::model::{
     CapacityType, InstanceType, Labels, MicroUsd, NodePool, NodeStage, Offering, PodShape, Resources, Text,
 };
 use engine::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
-use engine::schedule::Memo;
+use engine::schedule::CompileCache;
 
 struct Open<'i> {
     kind: u32,
@@ -20,7 +20,7 @@ struct Open<'i> {
     requests: Resources,
 }
 
-pub fn plan(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+pub fn plan(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let pool = input.pools.first().ok_or("there is no NodePool")?;
     let mut rooms = rooms(input);
     let mut open: Vec<Open<'_>> = Vec::new();

@@ -26,7 +26,7 @@ fn a_node_with_pods_that_are_not_shown_stays_in_service_and_is_asked_about_ten_m
     let mut world = world();
     world.run_to(MINUTE);
     assert!(!world.drained().contains(&text("m0")) && world.drained().contains(&text("m1")));
-    assert_eq!(stage(&world, "m0"), Some(Stage::InService.as_str().to_owned()));
+    assert_eq!(stage(&world, "m0"), Some(Stage::Initialized.as_str().to_owned()));
     assert!(world.controller.state("c").is_some_and(|state| !state.is_going(&text("m0"))), "its room counts");
     let first = world.done.refused[0].0.0;
     world.run_to(first + 10 * MINUTE - 1);

@@ -1,10 +1,10 @@
 use crate::cluster::PodKey;
 use crate::cluster::testing::text;
-use crate::control::rails::attempts::Attempts;
-use crate::control::rails::brake::Brake;
-use crate::control::rails::caps::{Caps, Counted, Crowd};
+use crate::control::rails::attempts::LaunchBackoff;
+use crate::control::rails::brake::CircuitBreaker;
+use crate::control::rails::caps::{Counted, Population, RateLimits};
 use crate::control::rails::quarantine::{Extent, suspicion};
-use crate::control::rails::settings::{AttemptRule, Bound, BrakeRule, CapRule, QuarantineRule};
+use crate::control::rails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use crate::control::rails::share::Machines;
 use crate::control::rails::tally::Tally;
 use crate::model::{MicroUsd, Timestamp};
@@ -26,11 +26,11 @@ fn a_tally_keeps_its_sum_as_entries_come_late_and_leave() {
 #[test]
 fn a_share_counts_the_machines_that_went_and_never_binds_below_its_free_ones() {
     let share = Bound { percent: 50, free: 3, ..OPEN };
-    let rule = CapRule { window_ms: 600_000, cluster: share, fleet: OPEN };
+    let rule = RateLimitRule { window_ms: 600_000, cluster: share, fleet: OPEN };
     let cluster = text("c");
-    let mut caps = Caps::default();
-    let room = |caps: &Caps, machines: usize| {
-        let crowd = Crowd { cluster: &cluster, machines, fleet: machines, clusters: 1 };
+    let mut caps = RateLimits::default();
+    let room = |caps: &RateLimits, machines: usize| {
+        let crowd = Population { cluster: &cluster, machines, fleet: machines, clusters: 1 };
         caps.room(&rule, Counted::Removals, crowd, vec![MicroUsd(1); 20], Timestamp(0)).0
     };
     // Half of 11 is 5.5, rounded up 6; half of 4 is 2, but 3 are free.
@@ -46,8 +46,8 @@ fn a_share_counts_the_machines_that_went_and_never_binds_below_its_free_ones() {
 
 #[test]
 fn the_brake_engages_at_one_share_and_releases_at_another() {
-    let rule = BrakeRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
-    let mut brake = Brake::default();
+    let rule = CircuitBreakerRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
+    let mut brake = CircuitBreaker::default();
     let at = |millis: i64| Timestamp(millis);
     for moment in 0..3 {
         brake.failed(&text(if moment == 0 { "a" } else { "b" }), at(moment));
@@ -70,12 +70,15 @@ fn the_brake_engages_at_one_share_and_releases_at_another() {
 
 #[test]
 fn what_was_recalled_counts_in_its_cluster_and_what_was_heard_counts_in_the_fleet() {
-    let rule =
-        CapRule { window_ms: 600_000, cluster: Bound { machines: 4, ..OPEN }, fleet: Bound { machines: 9, ..OPEN } };
+    let rule = RateLimitRule {
+        window_ms: 600_000,
+        cluster: Bound { machines: 4, ..OPEN },
+        fleet: Bound { machines: 9, ..OPEN },
+    };
     let cluster = text("c");
-    let crowd = || Crowd { cluster: &cluster, machines: 100, fleet: 300, clusters: 1 };
-    let mut caps = Caps::default();
-    let room = |caps: &Caps, now: i64| {
+    let crowd = || Population { cluster: &cluster, machines: 100, fleet: 300, clusters: 1 };
+    let mut caps = RateLimits::default();
+    let room = |caps: &RateLimits, now: i64| {
         let (room, held) = caps.room(&rule, Counted::Removals, crowd(), vec![MicroUsd(1); 20], Timestamp(now));
         (room, held.and_then(|held| held.until).map_or(0, |until| until.0))
     };
@@ -98,8 +101,8 @@ fn what_was_recalled_counts_in_its_cluster_and_what_was_heard_counts_in_the_flee
 
 #[test]
 fn the_brake_counts_what_others_told_once_however_often_they_tell_it() {
-    let rule = BrakeRule { window_ms: 600_000, least: 5, engage_percent: 50, release_percent: 20 };
-    let mut brake = Brake::default();
+    let rule = CircuitBreakerRule { window_ms: 600_000, least: 5, engage_percent: 50, release_percent: 20 };
+    let mut brake = CircuitBreaker::default();
     let at = |millis: i64| Timestamp(millis);
     brake.failed(&text("a"), at(20_000));
     let told = || [(at(10_000), 1, 1), (at(30_000), 0, 0)].into_iter();
@@ -118,9 +121,9 @@ fn the_brake_counts_what_others_told_once_however_often_they_tell_it() {
 
 #[test]
 fn waits_double_up_to_the_longest_and_end_with_the_pod() {
-    let rule = AttemptRule { launches: 2, first_wait_ms: 60_000, most_wait_ms: 200_000 };
+    let rule = LaunchBackoffRule { launches: 2, first_wait_ms: 60_000, most_wait_ms: 200_000 };
     let key = PodKey { namespace: text("default"), name: text("a") };
-    let mut attempts = Attempts::default();
+    let mut attempts = LaunchBackoff::default();
     let mut waits = Vec::new();
     for _ in 0..5 {
         attempts.note(&rule, &key, &text("uid"), Timestamp(0));
@@ -155,9 +158,9 @@ fn what_may_be_missing_from_a_snapshot() {
 
 #[test]
 fn a_cluster_whose_launches_fail_is_braked_alone_and_several_brake_the_fleet() {
-    let rule = BrakeRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
+    let rule = CircuitBreakerRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
     let (noisy, calm) = (text("noisy"), text("calm"));
-    let mut brake = Brake::default();
+    let mut brake = CircuitBreaker::default();
     (0..50).for_each(|n| brake.failed(&noisy, Timestamp(n)));
     assert!(brake.settle(&rule, Timestamp(60)));
     assert_eq!((brake.engaged_since(&noisy), brake.engaged_since(&calm)), (Some(Timestamp(60)), None));
@@ -179,12 +182,15 @@ fn a_cluster_whose_launches_fail_is_braked_alone_and_several_brake_the_fleet() {
 
 #[test]
 fn clusters_at_their_bound_leave_room_in_the_fleet_s_for_others() {
-    let rule =
-        CapRule { window_ms: 600_000, cluster: Bound { machines: 50, ..OPEN }, fleet: Bound { machines: 100, ..OPEN } };
-    let mut caps = Caps::default();
+    let rule = RateLimitRule {
+        window_ms: 600_000,
+        cluster: Bound { machines: 50, ..OPEN },
+        fleet: Bound { machines: 100, ..OPEN },
+    };
+    let mut caps = RateLimits::default();
     let names = ["a", "b", "c", "d", "e"].map(text);
-    let room = |caps: &Caps, cluster| {
-        let crowd = Crowd { cluster, machines: 1_000, fleet: 5_000, clusters: 5 };
+    let room = |caps: &RateLimits, cluster| {
+        let crowd = Population { cluster, machines: 1_000, fleet: 5_000, clusters: 5 };
         caps.room(&rule, Counted::Launches, crowd, vec![MicroUsd(1); 60], Timestamp(0)).0
     };
     let taken = names.each_ref().map(|cluster| {

@@ -3,14 +3,14 @@
 
 use crate::cluster::testing::{pod, text};
 use crate::control::Event;
-use crate::control::rails::recall::PastLaunch;
+use crate::control::rails::recall::RecentLaunch;
 use crate::model::{Text, Timestamp};
 
 use super::world::{World, snapshot};
 
 /// A launch of `begun` seconds ago, whose machine went `closed` seconds ago.
-fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> PastLaunch {
-    PastLaunch {
+fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentLaunch {
+    RecentLaunch {
         claim: Text::from(format!("old-{number}")),
         pods: vec![text("default/p0")],
         begun: Timestamp(-begun * 1_000),
@@ -20,7 +20,7 @@ fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> PastLau
 }
 
 /// A cluster that is taken over at 0 s after these launches: three machines, all of them empty, and pending pods.
-fn taken_over(past: Vec<PastLaunch>, pods: usize) -> World {
+fn taken_over(past: Vec<RecentLaunch>, pods: usize) -> World {
     let mut world = World::new(|settings| {
         settings.rails.launches.cluster.machines = 2;
         settings.rails.removals.cluster.machines = 2;
@@ -51,7 +51,7 @@ fn machines_that_went_before_the_restart_count() {
 fn launches_from_before_the_restart_count() {
     // Two may be launched within 10 min, and two were 5 min ago. They were for other pods.
     let begun = [past(0, 300, true, None), past(1, 300, true, None)];
-    let begun = begun.map(|launch| PastLaunch { pods: Vec::new(), ..launch });
+    let begun = begun.map(|launch| RecentLaunch { pods: Vec::new(), ..launch });
     let mut world = taken_over(begun.to_vec(), 2);
     world.run_to(299_000);
     assert!(world.done.launches.is_empty());

@@ -1,7 +1,7 @@
 use crate::cluster::testing::{claim, node, on, pod, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use crate::control::rails::Mode;
-use crate::control::rails::settings::{BrakeRule, QuarantineRule};
+use crate::control::rails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::control::{DecisionKind, Event};
 use crate::model::{MicroUsd, Timestamp};
 
@@ -274,7 +274,7 @@ fn a_pod_that_waits_is_told_why() {
 /// Six empty machines, and five launches that fail before they may go.
 fn idle_while_launches_fail(engage_percent: usize) -> World {
     let mut world = World::with(6, Vec::new(), |settings| {
-        settings.rails.brake = BrakeRule { engage_percent, ..BrakeRule::default() };
+        settings.rails.brake = CircuitBreakerRule { engage_percent, ..CircuitBreakerRule::default() };
     });
     world.refused = true;
     for pod in pending(5) {
@@ -325,7 +325,7 @@ fn sabotage_without_the_brake_machines_go_that_cannot_be_had_again() {
 /// Five machines are launched and do not join within 15 min; then six others fall idle.
 fn idle_after_machines_that_never_joined(engage_percent: usize) -> World {
     let mut world = World::with(6, running(6), |settings| {
-        settings.rails.brake = BrakeRule { engage_percent, ..BrakeRule::default() };
+        settings.rails.brake = CircuitBreakerRule { engage_percent, ..CircuitBreakerRule::default() };
     });
     world.never_joins = true;
     for n in 0..5 {

@@ -2,9 +2,9 @@
 
 use crate::cluster::testing::{pod, text};
 use crate::control::Event;
-use crate::control::rails::recall::PastLaunch;
-use crate::control::rails::settings::{Bound, BrakeRule};
-use crate::control::rails::share::{Machines, PART_MS, Share};
+use crate::control::rails::recall::RecentLaunch;
+use crate::control::rails::settings::{Bound, CircuitBreakerRule};
+use crate::control::rails::share::{LocalCounters, Machines, PART_MS};
 use crate::model::{MicroUsd, Timestamp};
 
 use super::world::{World, snapshot};
@@ -13,13 +13,16 @@ use super::world::{World, snapshot};
 fn told_by(world: &World) -> Event {
     let told = world.controller.told();
     let end = |part: i64| Timestamp(((part + 1) * PART_MS - 1).min(world.now));
-    Event::Elsewhere { machines: told.machines, parts: told.parts.iter().map(|(n, share)| (end(*n), *share)).collect() }
+    Event::RemoteCounters {
+        machines: told.machines,
+        parts: told.parts.iter().map(|(n, share)| (end(*n), *share)).collect(),
+    }
 }
 
 /// Everything that `world` saw.
-fn sum(world: &World) -> Share {
+fn sum(world: &World) -> LocalCounters {
     let add = |a: Machines, b: Machines| Machines { count: a.count + b.count, cost: MicroUsd(a.cost.0 + b.cost.0) };
-    world.controller.told().parts.values().fold(Share::default(), |all, part| Share {
+    world.controller.told().parts.values().fold(LocalCounters::default(), |all, part| LocalCounters {
         joined: all.joined + part.joined,
         failed: all.failed + part.failed,
         launched: add(all.launched, part.launched),
@@ -33,7 +36,7 @@ fn idle_while_launches_fail_elsewhere(hears: bool, engage_percent: usize) -> Wor
     there.refused = true;
     there.connect("there", snapshot(0, (0..5).map(|n| pod(&format!("p{n}"), 500)).collect()));
     let mut here = World::with(6, Vec::new(), |settings| {
-        settings.rails.brake = BrakeRule { engage_percent, ..BrakeRule::default() };
+        settings.rails.brake = CircuitBreakerRule { engage_percent, ..CircuitBreakerRule::default() };
     });
     for world in [&mut there, &mut here] {
         world.run_to(20_000);
@@ -70,8 +73,8 @@ fn sabotage_without_the_brake_what_is_heard_of_the_others_stops_nothing() {
 }
 
 /// The launches of `world`, as rows tell whoever takes the cluster over.
-fn rows(world: &World) -> Vec<PastLaunch> {
-    let row = |(at, order): &(Timestamp, crate::control::LaunchOrder)| PastLaunch {
+fn rows(world: &World) -> Vec<RecentLaunch> {
+    let row = |(at, order): &(Timestamp, crate::control::LaunchOrder)| RecentLaunch {
         claim: order.claim.clone(),
         pods: Vec::new(),
         begun: *at,
@@ -88,7 +91,11 @@ fn what_was_launched_counts_once_for_the_fleet_though_the_cluster_changes_hands(
     first.connect("c", snapshot(0, vec![pod("p0", 500), pod("p1", 500)]));
     first.run_to(5_000);
     // Two machines at $0.01 an hour, which joined.
-    let two = Share { joined: 2, launched: Machines { count: 2, cost: MicroUsd(20_000) }, ..Share::default() };
+    let two = LocalCounters {
+        joined: 2,
+        launched: Machines { count: 2, cost: MicroUsd(20_000) },
+        ..LocalCounters::default()
+    };
     assert_eq!(sum(&first), two);
     second.run_to(5_000);
     second.tell(told_by(&first));
@@ -96,7 +103,7 @@ fn what_was_launched_counts_once_for_the_fleet_though_the_cluster_changes_hands(
     first.tell(Event::Released { cluster: text("c") });
     second.tell(Event::Recalled { cluster: text("c"), past: rows(&first) });
     second.tell(Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
-    assert_eq!((sum(&first), sum(&second)), (two, Share::default()));
+    assert_eq!((sum(&first), sum(&second)), (two, LocalCounters::default()));
     // One of three is left for five pods.
     second.connect("c", snapshot(0, (2..7).map(|n| pod(&format!("p{n}"), 500)).collect()));
     second.run_to(8_000);
@@ -116,7 +123,10 @@ fn of_four(machines: usize, removed: usize) -> usize {
         settings.rails.removals.fleet = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 25, free: 0 };
     });
     let removed = Machines { count: removed, cost: MicroUsd(0) };
-    world.tell(Event::Elsewhere { machines, parts: vec![(Timestamp(0), Share { removed, ..Share::default() })] });
+    world.tell(Event::RemoteCounters {
+        machines,
+        parts: vec![(Timestamp(0), LocalCounters { removed, ..LocalCounters::default() })],
+    });
     world.run_to(60_000);
     world.drained().len()
 }

@@ -16,10 +16,10 @@ use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
 use crate::model::{CapacityType, Labels, MicroUsd, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, PlannedNode};
-use crate::schedule::Memo;
+use crate::schedule::CompileCache;
 
 /// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no place for anybody while that is not ready.
-fn one_each(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), String> {
+fn one_each(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     if input.pools.first().is_none_or(|pool| pool.not_ready.is_some()) {
         return Ok((Plan { unschedulable: pods, ..Plan::default() }, PlanReport::default()));
@@ -43,7 +43,7 @@ fn one_each(input: &PlanningInput, _: &mut Memo) -> Result<(Plan, PlanReport), S
 }
 
 /// The planner that servers run.
-pub(super) fn real(input: &PlanningInput, memo: &mut Memo) -> Result<(Plan, PlanReport), String> {
+pub(super) fn real(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let decision = crate::decide::plan_with(input, memo).map_err(|violations| format!("{violations:?}"))?;
     Ok((decision.plan, decision.report))
 }
