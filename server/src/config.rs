@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::control::rails::GuardrailSettings;
+use engine::control::guardrails::GuardrailSettings;
 use engine::input::{MinValuesPolicy, PreferencePolicy};
 
 use crate::session::Ledger;

@@ -6,47 +6,47 @@
 //! cluster, the machine is launched. An event may wake planning; it never tells planning what to look at.
 //!
 //! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
-//! are planned), [`planning`] (who plans them, and how many at a time), `provision` and [`order`] (from a plan to NodeClaims), [`basis`] (what a plan was made from), [`machine`]
-//! and `lifecycle` (one machine from intent to grave), `hints` (which pods its Node is for, and when it opens), `retire` (empty nodes,
-//! interruptions), `coexistence` (other autoscalers), [`rails`] (what no decision may do), [`adopt`] (what a former process
-//! left), [`collect`] (garbage), `witness` (machines that a listing lacks), `claimless` (machines whose NodeClaim was taken away), [`offerings`] (what is sold out), [`status`] and `clerk` (what is said about objects),
+//! are planned), [`planning`] (who plans them, and how many at a time), `provision` and [`order`] (from a plan to NodeClaims), [`decision_input`] (what a plan was made from), [`machine`]
+//! and `lifecycle` (one machine from intent to grave), `nomination` (which pods its Node is for, and when it opens), `termination` (empty nodes,
+//! interruptions), `external_autoscalers` (other autoscalers), [`guardrails`] (what no decision may do), [`recovery`] (what a former process
+//! left), [`gc`] (garbage), `witness` (machines that a listing lacks), `orphans` (machines whose NodeClaim was taken away), [`unavailable_offerings`] (what is sold out), [`status`] and `status_reporter` (what is said about objects),
 //! [`view`] (what people see).
 
-pub mod adopt;
-pub mod basis;
 pub mod batch;
-mod claimless;
-mod clerk;
-mod coexistence;
-pub mod collect;
+mod cluster_controller;
+mod conditions;
+pub mod decision_input;
 pub mod effect;
 pub mod event;
-mod hints;
+mod external_autoscalers;
+pub mod gc;
+pub mod guardrails;
 mod lifecycle;
 pub mod machine;
-pub mod offerings;
+mod nomination;
 pub mod order;
+mod orphans;
 pub mod planning;
 mod provision;
-pub mod rails;
-mod retire;
+pub mod recovery;
 mod route;
-mod standing;
 pub mod status;
+mod status_reporter;
+mod termination;
+pub mod unavailable_offerings;
 pub mod view;
-mod ward;
 mod witness;
 
-pub use adopt::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
-pub use basis::DecisionInput;
-pub use collect::{GarbageCollectionSettings, ListedInstance, Listing};
+pub use decision_input::DecisionInput;
 pub use effect::{
     ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, LaunchOption, LaunchOrder, PlannedMachine,
     PodNomination, Removal, UnplacedPod,
 };
 pub use event::{Event, Inspection, LaunchFailure, Launched};
+pub use gc::{GarbageCollectionSettings, ListedInstance, Listing};
 pub use machine::{LaunchedInstance, Stage};
 pub use planning::{PlanAnswer, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
+pub use recovery::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};
 
@@ -57,9 +57,9 @@ use crate::input::{PlanningInput, Policy};
 use crate::model::{Text, Timestamp};
 use crate::plan::{Plan, PlanReport};
 use crate::schedule::CompileCache;
-use offerings::{UnavailableOffering, UnavailableOfferings};
-use rails::{GuardrailSettings, Guardrails};
-use ward::{ClusterController, Context};
+use cluster_controller::{ClusterController, Context};
+use guardrails::{GuardrailSettings, Guardrails};
+use unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
 
 /// Name of a cluster, unique in the fleet.
 pub type ClusterId = Text;
@@ -133,7 +133,7 @@ impl Default for Settings {
             registration_timeout_ms: 15 * 60_000,
             open_together_ms: 10_000,
             rails: GuardrailSettings::default(),
-            sold_out_ms: offerings::SOLD_OUT_MS,
+            sold_out_ms: unavailable_offerings::SOLD_OUT_MS,
             collect: GarbageCollectionSettings::default(),
             hold_after_foreign_scale_up_ms: crate::cluster::around::FOREIGN_SCALE_UP_MS,
             class_facts: ClassFacts::default(),
@@ -252,7 +252,7 @@ impl RegionController {
                 due.drain(..).rev().for_each(|cluster| self.line.push_front(cluster));
             }
         }
-        effects.retain(|effect| rails::passes(&self.settings.rails, effect));
+        effects.retain(|effect| guardrails::passes(&self.settings.rails, effect));
         effects
     }
 
@@ -303,7 +303,7 @@ impl RegionController {
 
     /// What this process saw of its own clusters, for the rails of all others.
     #[must_use]
-    pub fn told(&self) -> rails::share::CounterSnapshot {
+    pub fn told(&self) -> guardrails::fleet_counters::CounterSnapshot {
         self.rails.told(&self.settings.rails)
     }
 

@@ -1,6 +1,6 @@
 //! What is asked of store, cloud and agents, and what can come of it.
 
-use engine::control::rails::quarantine::Extent;
+use engine::control::guardrails::quarantine::Extent;
 use engine::control::{
     ClusterId, DecidedLaunch, Decision, Event, Finding, Inspection, Instruction, InstructionId, LaunchFailure,
     LaunchOrder, Launched, PlanRequest,

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use engine::control::rails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
-use engine::control::rails::{GuardrailSettings, Mode};
+use engine::control::guardrails::settings::{
+    Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule,
+};
+use engine::control::guardrails::{GuardrailSettings, Mode};
 use engine::model::{MicroUsd, Text};
 
 use super::{ConfigError, Layers};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::control::Event;
-use engine::control::rails::share::{CounterSnapshot, LocalCounters, Machines, PART_MS};
+use engine::control::guardrails::fleet_counters::{CounterSnapshot, LocalCounters, Machines, PART_MS};
 use engine::model::{MicroUsd, Timestamp};
 use tracing::warn;
 

@@ -3,8 +3,8 @@
 //! A row is JSON that this program writes and later ones read: a field that is added has a default, none changes its
 //! meaning. Engine types are spelt out here by hand, so that a change of theirs changes no row.
 
-use engine::control::rails::quarantine::Extent;
-use engine::control::rails::recall::RecentLaunch;
+use engine::control::guardrails::quarantine::Extent;
+use engine::control::guardrails::restore::RecentLaunch;
 use engine::control::{
     ClaimOrder, ClusterId, DecidedLaunch, DecisionId, Event, LaunchOption, LaunchOrder, LaunchState, OpenLaunch,
     PlannedMachine,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cloud::provider::{CloudEvent, Instance};
 use engine::cluster::Observation;
-use engine::control::offerings::UnavailableOffering;
+use engine::control::unavailable_offerings::UnavailableOffering;
 use engine::control::{
     ClusterId, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest, RegionController,
 };

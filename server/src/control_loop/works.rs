@@ -6,9 +6,9 @@ use std::time::Duration;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, Owner, instance_id,
 };
-use engine::control::offerings::UnavailableOffering;
-use engine::control::rails::quarantine::Extent;
-use engine::control::rails::recall::RECALLED_MS;
+use engine::control::guardrails::quarantine::Extent;
+use engine::control::guardrails::restore::RECALLED_MS;
+use engine::control::unavailable_offerings::UnavailableOffering;
 use engine::control::{DecidedLaunch, Decision, Inspection, LaunchFailure, LaunchOrder};
 use executor::{Command, Outcome};
 use tracing::warn;

@@ -1,9 +1,9 @@
 //! Views to messages. What a message has no room for is left out; nothing is computed that decisions depend on.
 
 use engine::cluster::PodKey;
+use engine::control::guardrails::view::WaitingRemoval;
+use engine::control::guardrails::{GuardrailsView, Mode};
 use engine::control::machine::Stage;
-use engine::control::rails::view::WaitingRemoval;
-use engine::control::rails::{GuardrailsView, Mode};
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind, UnplacedPod};
 use engine::model::Text;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::control::Event;
-use engine::control::offerings::UnavailableOffering;
-use engine::control::rails::Freeze;
+use engine::control::guardrails::Freeze;
+use engine::control::unavailable_offerings::UnavailableOffering;
 use engine::model::{CapacityType, Text, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use engine::control::rails::settings::CircuitBreakerRule;
+use engine::control::guardrails::settings::CircuitBreakerRule;
 use engine::control::{
     self, ClusterId, Decision, DecisionKind, Event, LaunchFailure, PlanRequest, PlanWorker, Planner, RegionController,
 };

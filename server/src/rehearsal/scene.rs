@@ -1,7 +1,7 @@
 //! Runs in which a guard is needed. Most guards are, in any run with enough faults; some only when something odd happens, or
 //! when little else does.
 
-use engine::control::rails::settings::{Bound, QuarantineRule, RateLimitRule};
+use engine::control::guardrails::settings::{Bound, QuarantineRule, RateLimitRule};
 use engine::model::resources::{CPU, NODES};
 use engine::model::{MicroUsd, Resources};
 

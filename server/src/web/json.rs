@@ -1,6 +1,6 @@
 //! The fleet as the page reads it.
 
-use engine::control::rails::GuardrailsView;
+use engine::control::guardrails::GuardrailsView;
 use engine::control::view::{ClusterView, MachineView};
 use engine::control::{Decision, DecisionKind};
 use engine::model::MicroUsd;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use engine::control::rails::Mode;
+use engine::control::guardrails::Mode;
 use engine::control::view::ClusterView;
 use engine::model::Timestamp;
 

@@ -1,7 +1,7 @@
 //! Room for the pods of machines that go. A drain may take as long as a PodDisruptionBudget likes; until it has ended, what its
 //! pods were promised is theirs, as long as they could still go there.
 
-use super::promise::{NOMINATION_MS, Target};
+use super::assignments::{NOMINATION_MS, Target};
 use super::record::{NodeRecord, PodKey};
 use super::state::ClusterState;
 use crate::model::taints::first_barring;

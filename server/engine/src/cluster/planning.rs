@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::promise::Target;
+use super::assignments::Target;
 use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
 use crate::input::{PlanningInput, Policy};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::DisruptionPolicy;
-use super::standing::ConditionDigest;
+use super::condition_digest::ConditionDigest;
 use crate::model::{Labels, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives};
 
 /// Namespace and name of a pod.

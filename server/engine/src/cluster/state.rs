@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use super::assignments::{Assignments, Target};
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
-use super::promise::{Assignments, Target};
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::rails::quarantine::Extent;
+use super::guardrails::quarantine::Extent;
 use super::status::{EventOrder, StatusOrder};
 use super::{ClusterId, DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
 use crate::cluster::{LaunchedFacts, PodKey};

@@ -1,10 +1,10 @@
 //! What can happen.
 
-use super::offerings::UnavailableOffering;
-use super::rails::Freeze;
-use super::rails::quarantine::Extent;
-use super::rails::recall::RecentLaunch;
-use super::rails::share::LocalCounters;
+use super::guardrails::Freeze;
+use super::guardrails::fleet_counters::LocalCounters;
+use super::guardrails::quarantine::Extent;
+use super::guardrails::restore::RecentLaunch;
+use super::unavailable_offerings::UnavailableOffering;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text, Timestamp};
@@ -132,7 +132,7 @@ pub enum Event {
     Recalled {
         /// Where.
         cluster: ClusterId,
-        /// LaunchBackoff of the last [`RECALLED_MS`](super::rails::recall::RECALLED_MS) milliseconds, and those that are not
+        /// LaunchBackoff of the last [`RECALLED_MS`](super::guardrails::restore::RECALLED_MS) milliseconds, and those that are not
         /// closed.
         past: Vec<RecentLaunch>,
     },

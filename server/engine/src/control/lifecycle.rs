@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
+use super::cluster_controller::{ClusterController, Context};
 use super::machine::{LaunchedInstance, Machine, Stage};
-use super::ward::{ClusterController, Context};
 use super::{DecidedLaunch, Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
+use crate::cluster::assignments::NOMINATION_MS;
 use crate::cluster::planning::is_ephemeral;
-use crate::cluster::promise::NOMINATION_MS;
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use crate::model::{CapacityType, Text, Timestamp};

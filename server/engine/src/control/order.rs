@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ward::Context;
+use super::cluster_controller::Context;
 use super::{ClaimOrder, ClusterId, DecisionId, LaunchOption, LaunchOrder, PlannedMachine};
 use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use crate::input::PlanningInput;

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::cluster_controller::{ClusterController, Context};
 use super::machine::{Machine, Stage};
 use super::order;
 use super::planning::portion::Portion;
 use super::planning::under_way::UnderWay;
-use super::ward::{ClusterController, Context};
 use super::{
     Decision, DecisionId, DecisionInput, DecisionKind, Effect, Instruction, PlanAnswer, PlanRequest, PlannedMachine,
     UnplacedPod,
 };
 use crate::cluster::PodKey;
-use crate::cluster::promise::{NOMINATION_MS, Target};
+use crate::cluster::assignments::{NOMINATION_MS, Target};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
 use crate::model::{NodeStage, Resources, Text, Timestamp};

@@ -1,7 +1,7 @@
 //! From one event to everything that follows from it in its cluster.
 
-use super::rails::quarantine::VOUCHED_MS;
-use super::ward::{ClusterController, Context};
+use super::cluster_controller::{ClusterController, Context};
+use super::guardrails::quarantine::VOUCHED_MS;
 use super::{Event, machine::Stage};
 use crate::cluster::{Object, Observation};
 use crate::model::Timestamp;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::guardrails::GuardrailsView;
 use super::machine::{LaunchedInstance, Stage};
-use super::rails::GuardrailsView;
 use super::{ClusterId, Decision};
 use crate::cluster::{PodKey, ProblemRecord};
 use crate::model::{MicroUsd, Text, Timestamp};

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::adopt::{Finding, LaunchState};
+use super::cluster_controller::{ClusterController, Context};
+use super::guardrails::removal::{Cause, Evidence, judge};
 use super::machine::Stage;
-use super::rails::removal::{Cause, Evidence, judge};
-use super::ward::{ClusterController, Context};
+use super::recovery::{Finding, LaunchState};
 use super::{Effect, Inspection, Listing};
 use crate::model::{Text, Timestamp};
 

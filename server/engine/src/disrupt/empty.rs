@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster::promise::Target;
+use crate::cluster::assignments::Target;
 use crate::cluster::{ClusterState, DisruptionReason, NodeRecord, PodRecord, PoolRecord};
 use crate::control::Removal;
 use crate::model::{Text, Timestamp};

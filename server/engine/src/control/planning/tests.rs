@@ -3,10 +3,10 @@
 use super::under_way::AWAITED_MS;
 use crate::cluster::testing::{claim, node, on, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodKey, PoolRecord};
-use crate::control::offerings::UnavailableOffering;
-use crate::control::rails::Freeze;
+use crate::control::guardrails::Freeze;
 use crate::control::testing::Planned;
 use crate::control::tests::one_machine;
+use crate::control::unavailable_offerings::UnavailableOffering;
 use crate::control::{Decision, Effect, Event, RegionController, Settings};
 use crate::model::resources::NODES;
 use crate::model::{CapacityType, InstanceType, Resources, Text, Timestamp};

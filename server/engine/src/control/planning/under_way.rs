@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{PlanNumber, PlanRequest};
 use crate::cluster::{PodKey, PodRecord};
-use crate::control::ward::{ClusterController, Context};
+use crate::control::cluster_controller::{ClusterController, Context};
 use crate::control::{UnplacedPod, order};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;

@@ -1,0 +1,113 @@
+use crate::cluster::Object;
+use crate::cluster::testing::{claim, on, pod, text};
+use crate::control::guardrails::Freeze;
+use crate::control::{DecisionKind, Event};
+use crate::model::Timestamp;
+
+use super::world::{World, snapshot};
+
+fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Freeze {
+    Freeze {
+        id: 7,
+        cluster: cluster.map(text),
+        pool: pool.map(text),
+        by: text("alice"),
+        reason: text("the network is being changed"),
+        since: Timestamp(0),
+        until: until.map(Timestamp),
+    }
+}
+
+/// A pod waits and two machines are empty, under these freezes, until one minute.
+fn under(freezes: Vec<Freeze>) -> World {
+    let mut world = World::new(|_| {});
+    world.tell(Event::FreezesChanged { freezes });
+    world.connect("c", snapshot(2, vec![pod("p0", 500)]));
+    world.run_to(60_000);
+    world
+}
+
+/// Whether anything was launched, and how many of the two machines were drained.
+fn did(world: &World) -> (usize, usize) {
+    (
+        usize::from(!world.done.launches.is_empty()),
+        world.drained().intersection(&[text("m0"), text("m1")].into()).count(),
+    )
+}
+
+#[test]
+fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
+    for frozen in [
+        freeze(None, None, None),
+        freeze(Some("c"), None, None),
+        freeze(Some("c"), Some("p"), None),
+        freeze(None, Some("p"), None),
+    ] {
+        let world = under(vec![frozen.clone()]);
+        assert_eq!(did(&world), (0, 0), "{frozen:?}");
+        let view = world.controller.view("c").map(|view| view.rails.freezes);
+        assert_eq!(view, Some(vec![frozen.sentence()]));
+        let closed = world.controller.view("c").and_then(|view| view.pools[0].closed.clone());
+        assert_eq!(closed, Some(frozen.sentence()));
+    }
+    let told = freeze(Some("c"), Some("p"), None).sentence();
+    assert_eq!(told.as_ref(), "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)");
+}
+
+#[test]
+fn sabotage_without_a_freeze_or_with_one_of_something_else_both_happen() {
+    assert_eq!(did(&under(Vec::new())), (1, 2));
+    assert_eq!(did(&under(vec![freeze(Some("d"), None, None), freeze(Some("c"), Some("q"), None)])), (1, 2));
+}
+
+#[test]
+fn a_thaw_takes_effect_by_itself() {
+    let mut world = under(vec![freeze(None, None, None)]);
+    world.tell(Event::FreezesChanged { freezes: Vec::new() });
+    world.run_to(62_000);
+    assert_eq!(did(&world), (1, 2));
+}
+
+#[test]
+fn a_freeze_with_an_end_ends() {
+    let mut world = under(vec![freeze(Some("c"), None, Some(90_000))]);
+    world.run_to(89_999);
+    assert_eq!(did(&world), (0, 0));
+    world.run_to(92_000);
+    assert_eq!(did(&world), (1, 2));
+}
+
+#[test]
+fn what_is_decided_and_not_begun_is_not_begun_under_a_freeze() {
+    let mut world = World::new(|_| {});
+    world.slow_store = true;
+    world.connect("c", snapshot(2, vec![pod("p0", 500)]));
+    world.run_to(40_000);
+    assert_eq!(world.done.decisions.len(), 2, "one launch and two removals wait to be durable");
+    world.tell(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.store_answers();
+    world.run_to(120_000);
+    assert_eq!(did(&world), (0, 0));
+}
+
+#[test]
+fn machines_that_the_cloud_takes_back_leave_under_a_freeze() {
+    let mut world = World::new(|_| {});
+    world.tell(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.connect("c", snapshot(1, vec![on("m0", pod("p0", 500))]));
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    world.tell(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.run_to(60_000);
+    assert!(world.done.decisions.iter().any(|decision| decision.kind == DecisionKind::Interruption));
+    assert_eq!(did(&world), (0, 1));
+}
+
+#[test]
+fn a_pod_under_a_freeze_is_told_who_froze_what() {
+    let mut world = under(vec![freeze(Some("c"), None, None)]);
+    world.see("c", Object::Pod(pod("p1", 500)));
+    world.run_to(70_000);
+    let why = world.controller.view("c").and_then(|view| view.rails.held_because());
+    let told = "cluster c is frozen by alice: the network is being changed (freeze 7)";
+    assert_eq!(why.as_deref(), Some(told));
+}
