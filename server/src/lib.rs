@@ -4,7 +4,7 @@
 //! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed),
 //! [`session`] (agents), `trust` (who may say what), [`store`] (what survives a crash), `log` (what decisions are repeated
 //! from), `views` with `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on
-//! one machine), `rehearsal` (the whole system by seed, with faults), `crashes` (real servers killed while they buy), `load`
+//! one machine), `simulation` (the whole system by seed, with faults), `crashes` (real servers killed while they buy), `load`
 //! (many clusters at once).
 
 pub mod cli;
@@ -21,12 +21,12 @@ mod measure;
 mod pace;
 mod pools;
 mod processes;
-mod rehearsal;
 mod render;
 mod replicas;
 mod serve;
 pub mod session;
 mod simulated_cloud;
+mod simulation;
 mod spelling;
 pub mod store;
 mod telemetry;

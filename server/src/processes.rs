@@ -1,4 +1,4 @@
-//! Processes of this program, started by rehearsals that want real ones: a simulated cloud, and servers that may be killed.
+//! Processes of this program, started by simulations that want real ones: a simulated cloud, and servers that may be killed.
 //!
 //! Each ends with the process that started it, whichever way that ends: they are killed when they are dropped, and the cloud
 //! also when its standard input closes.

@@ -6,10 +6,10 @@
 //!
 //! Reading order: [`weather`] (what goes wrong, and when), [`dice`] (chance by seed), [`book`], [`clocked`].
 
-pub mod book;
 pub mod clocked;
-pub mod dice;
-pub mod weather;
+pub mod fault_profile;
+pub mod ledger;
+pub mod seeded_rng;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use crate::provider::{
     CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
     instance_id,
 };
-pub use book::{Ledger, LedgerEntry};
 pub use clocked::ClockedCloud;
-pub use dice::SeededRng;
-pub use weather::{Bucket, CapacityShortage, FaultProfile};
+pub use fault_profile::{Bucket, CapacityShortage, FaultProfile};
+pub use ledger::{Ledger, LedgerEntry};
+pub use seeded_rng::SeededRng;
 
 /// Time between the warning and the end of a spot machine, in milliseconds (EC2: two minutes).
 pub const INTERRUPTION_NOTICE_MS: i64 = 120_000;

@@ -3,7 +3,7 @@
 //! [`Executor`] turns each [`Effect`] into commands for whoever can reach the store, the cloud or an agent, keeps them in
 //! order, sends them again when no answer came, and turns outcomes into [`Event`]s. It never decides: whatever may be
 //! done at all was decided by the controller, and a command that is sent again is the same command. It has no runtime, no
-//! clock and no randomness of its own, so that a rehearsal runs the real one.
+//! clock and no randomness of its own, so that a simulation runs the real one.
 //!
 //! Assignments that it keeps:
 //! - Commands about one NodeClaim are carried out one after the other, in the order in which they were decided.

@@ -3,7 +3,7 @@
 //!
 //! [`SimulatedCluster::instruct`] does what an agent would do against an API server, [`SimulatedCluster::tick`] lets time
 //! pass, and both fill an outbox of [`Change`]s: what a watch would have shown. NodePools are not its business; whoever
-//! runs it tells them apart. Its [`ClusterBook`] knows which pods ever ran.
+//! runs it tells them apart. Its [`ClusterLedger`] knows which pods ever ran.
 //!
 //! The scheduler looks at taints, selectors, required node affinity, host ports and resources, and prefers nodes with more
 //! room, as kube-scheduler does by default. Constraints between pods are the planner's alone.
@@ -14,10 +14,10 @@
 //! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join, pods that start), `hands`
 //! (instructions), `eviction` (PodDisruptionBudgets), [`book`].
 
-pub mod book;
 mod eviction;
 mod hands;
 mod kubelet;
+pub mod ledger;
 mod scheduler;
 pub mod settings;
 mod workload;
@@ -31,8 +31,8 @@ use engine::cluster::{
 };
 use engine::model::{Resources, Text, Timestamp};
 
-pub use book::ClusterBook;
 pub use hands::Answer;
+pub use ledger::ClusterLedger;
 pub use settings::ClusterSettings;
 pub use workload::Workload;
 
@@ -80,7 +80,7 @@ pub struct SimulatedCluster {
     /// Whether the scheduler may find something to do.
     dirty: bool,
     outbox: Vec<Change>,
-    book: ClusterBook,
+    book: ClusterLedger,
 }
 
 /// What happens by itself.
@@ -127,7 +127,7 @@ impl SimulatedCluster {
             turns: 0,
             dirty: false,
             outbox: Vec::new(),
-            book: ClusterBook::default(),
+            book: ClusterLedger::default(),
         }
     }
 
@@ -293,7 +293,7 @@ impl SimulatedCluster {
 
     /// What really happened, whatever anybody believes.
     #[must_use]
-    pub fn book(&self) -> &ClusterBook {
+    pub fn book(&self) -> &ClusterLedger {
         &self.book
     }
 }

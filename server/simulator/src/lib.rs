@@ -1,11 +1,11 @@
-//! The rehearsal: the real engine against a simulated cloud and simulated clusters on a virtual clock.
+//! The simulation: the real engine against a simulated cloud and simulated clusters on a virtual clock.
 //!
 //! Reading order: [`cluster`] (a simulated cluster; the demo runs one in each agent's process), [`script`] (what its
-//! workloads do), [`rehearsal`] (everything together, by seed, with invariants).
+//! workloads do), [`simulation`] (everything together, by seed, with invariants).
 
 pub mod cluster;
-pub mod rehearsal;
 pub mod script;
+pub mod simulation;
 
 pub use cluster::SimulatedCluster;
-pub use rehearsal::Rehearsal;
+pub use simulation::Simulation;

@@ -1,5 +1,5 @@
 //! What one server process does about its clusters, without I/O: what happened goes in with the moment, what somebody has
-//! to do comes out. The loop around it has tasks and sockets; a rehearsal has a virtual clock and many replicas.
+//! to do comes out. The loop around it has tasks and sockets; a simulation has a virtual clock and many replicas.
 //!
 //! Deciding is the controller's, order and retries are the executor's. What is here: which lease covers which call, and
 //! whether an agent is welcome, and when ([`admission`], [`doorstep`]).

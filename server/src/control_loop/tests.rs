@@ -14,8 +14,8 @@ use engine::plan::{Plan, PlanReport};
 use engine::schedule::CompileCache;
 
 use super::*;
-use crate::rehearsal::setup::any_pool;
 use crate::session::{self, Greeting, ReadPools};
+use crate::simulation::setup::any_pool;
 use crate::store::lease::LeaseAnswer;
 use crate::store::memory::MemoryStore;
 use crate::trust::book::Book;

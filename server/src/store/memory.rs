@@ -29,7 +29,7 @@ use super::undertaking::{
 use super::{Answer, Archive, Store, StoreError, postgres};
 use crate::clock;
 
-/// Tells the time since 1970, or since the moment that a rehearsal calls so.
+/// Tells the time since 1970, or since the moment that a simulation calls so.
 type Clock = dyn Fn() -> Duration + Send + Sync;
 
 /// A store in memory.
@@ -80,7 +80,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// An empty store that goes by `clock`: the time since 1970, or since the moment that a rehearsal calls so.
+    /// An empty store that goes by `clock`: the time since 1970, or since the moment that a simulation calls so.
     #[must_use]
     pub fn on(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! A PostgreSQL of our own, from server binaries that are installed on this machine.
 //!
 //! Two kinds: one that lasts, in the data folder of a server that was given no database; and a throw-away one for tests
-//! and rehearsals, which ends with its process.
+//! and simulations, which ends with its process.
 //!
 //! Both are reached by a Unix socket in a folder that nobody else may enter, so that they need no password; nothing listens
 //! on a port. The one that lasts outlives a server that is killed: the next one adopts it, and a lock on the folder keeps a
@@ -199,7 +199,7 @@ impl OwnServer {
         Ok(())
     }
 
-    /// Ends it without a warning, as a crash would. For rehearsals.
+    /// Ends it without a warning, as a crash would. For simulations.
     ///
     /// # Errors
     /// [`OwnError::Failed`].

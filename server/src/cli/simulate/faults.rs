@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::rehearsal::guard::Guard;
-use crate::rehearsal::many::{self, Summary};
+use crate::simulation::guard::Guard;
+use crate::simulation::many::{self, Summary};
 
 /// Run the whole system by seed on a virtual clock: processes die, connections drop, store and cloud fail, clocks jump
 ///

@@ -1,9 +1,9 @@
 //! Incidents that others have had, as scripts: each names what happened, and what must not follow.
 
-use crate::rehearsal::Rehearsal;
-use crate::rehearsal::fault::{Fault, Lacks, Timed};
-use crate::rehearsal::report::Report;
-use crate::rehearsal::setup::Setup;
+use crate::simulation::Simulation;
+use crate::simulation::fault::{Fault, Lacks, Timed};
+use crate::simulation::report::Report;
+use crate::simulation::setup::Setup;
 
 const MINUTE: i64 = 60_000;
 
@@ -13,7 +13,7 @@ fn at(at_ms: i64, fault: Fault) -> Timed {
 
 #[track_caller]
 fn withstood(seed: u64, sizes: (usize, usize), faults: Vec<Timed>) -> Report {
-    let report = Rehearsal::new(Setup::sized(seed, sizes, None, faults), false).run();
+    let report = Simulation::new(Setup::sized(seed, sizes, None, faults), false).run();
     let found: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "seed {seed}: {found:?}");
     report
@@ -47,7 +47,7 @@ fn a_process_that_dies_at_any_step_of_a_launch_leaks_nothing() {
 #[test]
 fn restarts_do_not_keep_empty_nodes_alive() {
     for seed in 1..=5 {
-        let report = Rehearsal::new(Setup::restarting(seed, None), false).run();
+        let report = Simulation::new(Setup::restarting(seed, None), false).run();
         let found: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
         assert!(found.is_empty(), "seed {seed}: {found:?}");
     }

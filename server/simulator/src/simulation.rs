@@ -30,7 +30,7 @@ const STUCK: u32 = 20_000;
 
 /// A run of the whole system.
 #[derive(Debug)]
-pub struct Rehearsal {
+pub struct Simulation {
     now: Timestamp,
     dice: SeededRng,
     controller: RegionController,
@@ -61,14 +61,14 @@ enum Happening {
     Answer(CommandId, Outcome),
 }
 
-impl Rehearsal {
+impl Simulation {
     /// A run that has not begun. Agents connect at moment zero, each with its snapshot.
     #[must_use]
     pub fn new(setup: Setup, planner: Planner) -> Self {
         let settings = Settings { identity: setup.seed, ..setup.settings };
-        let mut rehearsal = Self {
+        let mut simulation = Self {
             now: Timestamp(0),
-            dice: SeededRng::new(setup.seed).child("rehearsal"),
+            dice: SeededRng::new(setup.seed).child("simulation"),
             controller: RegionController::new(settings),
             worker: PlanWorker::new(planner),
             executor: Executor::new(setup.seed),
@@ -81,14 +81,14 @@ impl Rehearsal {
             decisions: 0,
             bought: 0,
         };
-        let names: Vec<ClusterId> = rehearsal.clusters.keys().cloned().collect();
+        let names: Vec<ClusterId> = simulation.clusters.keys().cloned().collect();
         for cluster in names {
-            rehearsal.at(0, Happening::Act(Act::Connect { cluster }));
+            simulation.at(0, Happening::Act(Act::Connect { cluster }));
         }
         for (at_ms, act) in setup.script {
-            rehearsal.at(at_ms, Happening::Act(act));
+            simulation.at(at_ms, Happening::Act(act));
         }
-        rehearsal
+        simulation
     }
 
     fn at(&mut self, wait_ms: i64, happening: Happening) {

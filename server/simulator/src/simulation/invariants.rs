@@ -7,7 +7,7 @@ use cloud::provider::InstanceState;
 use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp};
 
-use super::Rehearsal;
+use super::Simulation;
 
 /// Something that must never be.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ impl fmt::Display for Violation {
     }
 }
 
-impl Rehearsal {
+impl Simulation {
     pub(super) fn check_each_step(&mut self) {
         if self.cloud.book().sold() == self.bought {
             return;

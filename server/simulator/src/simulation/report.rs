@@ -7,7 +7,7 @@ use engine::cluster::PodKey;
 use engine::control::ClusterId;
 use engine::model::{MicroUsd, Text, Timestamp};
 
-use super::{Rehearsal, Violation};
+use super::{Simulation, Violation};
 
 /// How a run went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Rehearsal {
+impl Simulation {
     pub(super) fn report(&self) -> Report {
         let books = || self.clusters.values().map(|scene| scene.cluster.book());
         let book = self.cloud.book();

@@ -8,7 +8,7 @@ use engine::model::{Text, Timestamp};
 
 /// Counts and names, kept from the first moment on. DaemonSet pods are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClusterBook {
+pub struct ClusterLedger {
     /// Pods that were made.
     pub pods_created: u64,
     /// Pods that ran.
@@ -39,7 +39,7 @@ pub struct ClusterBook {
     events: BTreeMap<&'static str, u64>,
 }
 
-impl ClusterBook {
+impl ClusterLedger {
     pub(super) fn made(&mut self, pod: &PodKey, at: Timestamp) {
         self.pods_created += 1;
         self.not_run.insert(pod.clone(), at);

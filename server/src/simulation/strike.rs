@@ -3,7 +3,7 @@
 use engine::model::{Text, Timestamp};
 use futures::future::FutureExt;
 
-use super::Rehearsal;
+use super::Simulation;
 use super::fault::Fault;
 use super::outside::Trouble;
 use super::stage::{ForProcess, Happening};
@@ -17,7 +17,7 @@ pub(super) const WORD_MS: i64 = 120_000;
 /// From a change of freezes, or a person's word, to a process's hearing of it, in milliseconds.
 const NOTICE_MS: i64 = 100;
 
-impl Rehearsal {
+impl Simulation {
     pub(super) fn strike(&mut self, fault: Fault) {
         self.stage.tell(|| format!("FAULT {fault:?}"));
         if self.befall(fault) {
@@ -164,7 +164,7 @@ impl Rehearsal {
     }
 
     fn freeze(&mut self, for_ms: i64) -> bool {
-        let (by, reason) = ("rehearsal".to_owned(), "to see who heeds it".to_owned());
+        let (by, reason) = ("simulation".to_owned(), "to see who heeds it".to_owned());
         let order = FreezeOrder { scope: FreezeScope::Fleet, by, reason, until_ms: None };
         let Some(Ok(freeze)) = self.stage.outside.store().freeze(&order).now_or_never() else { return false };
         self.stage.outside.freeze_changed(true);
@@ -176,7 +176,7 @@ impl Rehearsal {
     /// A freeze ends. A store that has forgotten it has nothing to end.
     pub(super) fn thaw(&mut self, freeze: i64) {
         self.stage.tell(|| format!("freeze {freeze} ends"));
-        let _known = self.stage.outside.store().thaw(freeze, "rehearsal").now_or_never();
+        let _known = self.stage.outside.store().thaw(freeze, "simulation").now_or_never();
         self.stage.outside.freeze_changed(false);
         self.tell_of_freezes();
     }

@@ -12,7 +12,7 @@ use engine::model::{Resources, Text, Timestamp};
 
 use super::outside::{Act, CloudCall};
 use super::setup::{BUDGET, Caps};
-use super::{Rehearsal, Site};
+use super::{Simulation, Site};
 
 /// A machine that no NodeClaim stands for is gone after this, in milliseconds: two rounds of collection, the cloud's own
 /// time, and what faults add to both.
@@ -198,7 +198,7 @@ pub(super) struct Memory {
     empty: BTreeMap<Text, Timestamp>,
 }
 
-impl Rehearsal {
+impl Simulation {
     /// Looks at everything that a step may have broken; now and then also at what breaks with time.
     pub(super) fn check(&mut self, looks: bool) {
         let calls = std::mem::take(&mut self.stage.outside.books().calls);

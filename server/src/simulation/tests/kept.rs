@@ -1,13 +1,13 @@
 //! Runs that broke an invariant once, by seed and with the faults that were enough for it.
 
-use crate::rehearsal::Rehearsal;
-use crate::rehearsal::fault::{Fault, Lacks, Timed};
-use crate::rehearsal::setup::Setup;
+use crate::simulation::Simulation;
+use crate::simulation::fault::{Fault, Lacks, Timed};
+use crate::simulation::setup::Setup;
 
 #[track_caller]
 fn holds(seed: u64, faults: &[(i64, Fault)]) {
     let faults = faults.iter().map(|(at_ms, fault)| Timed { at_ms: *at_ms, fault: *fault }).collect();
-    let report = Rehearsal::new(Setup::with_faults(seed, None, faults), false).run();
+    let report = Simulation::new(Setup::with_faults(seed, None, faults), false).run();
     let found: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "seed {seed}: {found:?}");
 }

@@ -113,9 +113,9 @@ fn setup(seed: u64, clusters: u64, weather: FaultProfile, length_ms: i64) -> Set
 }
 
 #[track_caller]
-fn rehearse(setup: Setup, end_ms: i64) -> Report {
+fn simulate(setup: Setup, end_ms: i64) -> Report {
     let seed = setup.seed;
-    let report = Rehearsal::new(setup, planner::plan).run(end_ms);
+    let report = Simulation::new(setup, planner::plan).run(end_ms);
     assert!(report.is_good(), "seed {seed}\n{report}");
     report
 }
@@ -123,7 +123,7 @@ fn rehearse(setup: Setup, end_ms: i64) -> Report {
 #[test]
 fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
     for seed in 0..10 {
-        let report = rehearse(setup(seed, 2, FaultProfile::default(), 20 * MINUTE), 30 * MINUTE);
+        let report = simulate(setup(seed, 2, FaultProfile::default(), 20 * MINUTE), 30 * MINUTE);
         assert!(report.sold > 0 && report.pods_ran >= 18, "{report}");
         // Steady pods stay, so something is left; bursts went, so something was given back.
         assert!(report.alive > 0 && report.alive < report.sold, "{report}");
@@ -150,9 +150,9 @@ fn with_the_real_planner_every_pod_runs_and_every_empty_node_goes() {
             calls: Bucket::new(5, 500),
             ..FaultProfile::default()
         };
-        let mut rehearsal = Rehearsal::new(setup(seed, 2, weather, 20 * MINUTE), real);
-        let report = rehearsal.run(45 * MINUTE);
-        let refused = rehearsal.controller().clusters().filter_map(|name| rehearsal.controller().view(name)?.refused);
+        let mut simulation = Simulation::new(setup(seed, 2, weather, 20 * MINUTE), real);
+        let report = simulation.run(45 * MINUTE);
+        let refused = simulation.controller().clusters().filter_map(|name| simulation.controller().view(name)?.refused);
         assert_eq!(refused.collect::<Vec<_>>(), Vec::<String>::new(), "seed {seed}");
         assert!(report.is_good(), "seed {seed}\n{report}");
     }
@@ -170,7 +170,7 @@ fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
             calls: Bucket::new(3, 700),
             ..FaultProfile::default()
         };
-        let report = rehearse(setup(seed, 2, weather, 20 * MINUTE), 45 * MINUTE);
+        let report = simulate(setup(seed, 2, weather, 20 * MINUTE), 45 * MINUTE);
         faults.0 += report.refused;
         faults.1 += report.throttled;
         faults.2 += report.answers_lost;
@@ -192,14 +192,14 @@ fn agents_that_are_cut_off_and_come_back_lose_no_pod() {
             setup.script.push((from, Act::Disconnect { cluster: cluster.clone() }));
             setup.script.push((back, Act::Connect { cluster }));
         }
-        rehearse(setup, 40 * MINUTE);
+        simulate(setup, 40 * MINUTE);
     }
 }
 
 #[test]
 fn without_any_capacity_no_pod_runs_and_nothing_is_left_behind() {
     let weather = FaultProfile { no_capacity: true, ..FaultProfile::default() };
-    let report = Rehearsal::new(setup(1, 1, weather, 20 * MINUTE), planner::plan).run(30 * MINUTE);
+    let report = Simulation::new(setup(1, 1, weather, 20 * MINUTE), planner::plan).run(30 * MINUTE);
     assert_eq!((report.pods_ran, report.sold, report.violations.len()), (0, 0, 0), "{report}");
     assert!(!report.is_good() && !report.never_ran.is_empty(), "{report}");
 }
@@ -209,20 +209,20 @@ fn capacity_that_comes_back_is_used() {
     let mut setup = setup(2, 1, FaultProfile::default(), 20 * MINUTE);
     setup.script.push((0, Act::Capacity { available: false }));
     setup.script.push((9 * MINUTE, Act::Capacity { available: true }));
-    let report = rehearse(setup, 40 * MINUTE);
+    let report = simulate(setup, 40 * MINUTE);
     assert!(report.refused > 0, "{report}");
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
     let weather = || FaultProfile { shortage_percent: 30, interrupted_percent: 30, ..FaultProfile::default() };
-    let run = || Rehearsal::new(setup(3, 2, weather(), 20 * MINUTE), planner::plan).run(30 * MINUTE);
+    let run = || Simulation::new(setup(3, 2, weather(), 20 * MINUTE), planner::plan).run(30 * MINUTE);
     assert_eq!(run(), run());
 }
 
 #[test]
 fn a_planner_that_plans_nothing_is_found_out() {
     let idle: Planner = |_, _| Ok(Default::default());
-    let report = Rehearsal::new(setup(1, 1, FaultProfile::default(), 20 * MINUTE), idle).run(30 * MINUTE);
+    let report = Simulation::new(setup(1, 1, FaultProfile::default(), 20 * MINUTE), idle).run(30 * MINUTE);
     assert!(!report.is_good(), "{report}");
 }

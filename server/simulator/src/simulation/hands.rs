@@ -5,7 +5,7 @@ use engine::control::{Inspection, Instruction, LaunchOrder};
 use engine::model::Text;
 use executor::{Command, CommandId, Outcome};
 
-use super::{Happening, Rehearsal, Violation};
+use super::{Happening, Simulation, Violation};
 use crate::cluster::Answer;
 
 /// One way, least and most, in milliseconds.
@@ -15,7 +15,7 @@ const CLOUD_MS: (i64, i64) = (20, 600);
 /// One way to an agent.
 const AGENT_MS: (i64, i64) = (2, 60);
 
-impl Rehearsal {
+impl Simulation {
     fn latency(&self, command: &Command) -> i64 {
         let die = self.dice.child("latency").child_number(self.happenings);
         die.between(match command {

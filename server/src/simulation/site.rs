@@ -38,7 +38,7 @@ const SETTLED_MS: i64 = 3 * 60_000;
 
 /// What was done in the cluster, for those who check.
 #[derive(Debug, Default)]
-pub(super) struct SiteBook {
+pub(super) struct SiteLedger {
     /// The highest epoch under which anything was done.
     pub(super) highest_epoch: u64,
     /// Instructions that were carried out under an epoch that was over.
@@ -92,7 +92,7 @@ pub(super) struct Site {
     /// Since when it sees what there is.
     sees_since: Timestamp,
     attempts: u64,
-    pub(super) book: SiteBook,
+    pub(super) book: SiteLedger,
     off: Option<Guard>,
 }
 
@@ -119,7 +119,7 @@ impl Site {
             silent: 0,
             sees_since: Timestamp(0),
             attempts: 0,
-            book: SiteBook::default(),
+            book: SiteLedger::default(),
             off,
         }
     }

@@ -8,7 +8,7 @@ use super::fault::Timed;
 use super::*;
 
 fn calm(seed: u64) -> Report {
-    Rehearsal::new(Setup::with_faults(seed, None, Vec::<Timed>::new()), false).run()
+    Simulation::new(Setup::with_faults(seed, None, Vec::<Timed>::new()), false).run()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_failing_run_is_shrunk_to_the_faults_that_are_enough() {
     let setup = Setup::showing(guard, seed, false);
     let mut faults = setup.faults().to_vec();
     faults.push(Timed { at_ms: 400_000, fault: Fault::Freeze { for_ms: 30_000 } });
-    let rerun = |seed, faults| Rehearsal::new(Setup::again(seed, Some(guard), faults), false).run();
+    let rerun = |seed, faults| Simulation::new(Setup::again(seed, Some(guard), faults), false).run();
     let report = rerun(seed, faults.clone());
     assert!(report.shows("GivenBackInUse"), "{report:?}");
     let mut failure = many::Failure { report, faults };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Rehearsal;
+use super::Simulation;
 use super::fault::Counts;
 use super::invariants::Violation;
 
@@ -30,7 +30,7 @@ impl Report {
     }
 }
 
-impl Rehearsal {
+impl Simulation {
     pub(super) fn report(self) -> Report {
         let cloud = self.stage.outside.cloud();
         Report {

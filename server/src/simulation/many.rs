@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use super::Rehearsal;
+use super::Simulation;
 use super::fault::{Counts, Timed};
 use super::guard::Guard;
 use super::report::Report;
@@ -59,7 +59,7 @@ impl Summary {
 
 /// The run of one seed.
 pub(crate) fn one(seed: u64, off: Option<Guard>, trace: bool) -> Report {
-    Rehearsal::new(Setup::by_seed(seed, off), trace).run()
+    Simulation::new(Setup::by_seed(seed, off), trace).run()
 }
 
 /// The runs of many seeds on `jobs` threads. What comes out does not depend on their number.
@@ -89,7 +89,7 @@ pub(crate) fn run(seeds: RangeInclusive<u64>, off: Option<Guard>, jobs: usize) -
         }
     });
     for failure in summary.failures.values_mut().take(SHRUNK) {
-        shrink(failure, |seed, faults| Rehearsal::new(Setup::again(seed, off, faults), false).run());
+        shrink(failure, |seed, faults| Simulation::new(Setup::again(seed, off, faults), false).run());
     }
     summary
 }

@@ -1,4 +1,4 @@
-//! A small honest planner for rehearsals of everything else: first fit on what is there, else the cheapest type that
+//! A small honest planner for simulations of everything else: first fit on what is there, else the cheapest type that
 //! carries the pod, filled up with those that follow.
 
 use std::collections::BTreeMap;

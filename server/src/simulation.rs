@@ -50,7 +50,7 @@ const STUCK: u32 = 20_000;
 const LOOK_MS: i64 = 5_000;
 
 /// A run.
-pub(crate) struct Rehearsal {
+pub(crate) struct Simulation {
     seed: u64,
     stage: Stage,
     blueprint: Blueprint,
@@ -72,7 +72,7 @@ pub(crate) struct Rehearsal {
     end: Timestamp,
 }
 
-impl Rehearsal {
+impl Simulation {
     /// A run that has not begun.
     pub(crate) fn new(setup: Setup, trace: bool) -> Self {
         let outside = Arc::new(Outside::new(setup.seed, Clockwork::new(), setup.cloud));

@@ -7,8 +7,8 @@ use futures::future::FutureExt;
 use tokio::sync::watch;
 
 use super::Port;
-use crate::rehearsal::guard::Guard;
-use crate::rehearsal::outside::Held;
+use crate::simulation::guard::Guard;
+use crate::simulation::outside::Held;
 use crate::store::lease::{Identity, Lease, LeaseAnswer, ObservedExtent, Renewal, Scope};
 use crate::store::listing::{KeptListing, ListedMachine};
 use crate::store::log::{

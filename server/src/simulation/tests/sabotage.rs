@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 
-use crate::rehearsal::Rehearsal;
-use crate::rehearsal::guard::Guard;
-use crate::rehearsal::report::Report;
-use crate::rehearsal::setup::Setup;
+use crate::simulation::Simulation;
+use crate::simulation::guard::Guard;
+use crate::simulation::report::Report;
+use crate::simulation::setup::Setup;
 
 /// The room's table: invariant, guard.
 fn rows() -> Vec<(&'static str, &'static str)> {
@@ -18,7 +18,7 @@ fn rows() -> Vec<(&'static str, &'static str)> {
 }
 
 fn run(guard: Guard, seed: u64, with: bool) -> Report {
-    Rehearsal::new(Setup::showing(guard, seed, with), false).run()
+    Simulation::new(Setup::showing(guard, seed, with), false).run()
 }
 
 /// Without the guard that the table names, one of so many seeds breaks the invariant; with it, the same seed and the next

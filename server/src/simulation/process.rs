@@ -33,7 +33,7 @@ use crate::store::lease::Scope;
 /// and deadlines are counted in tens of seconds.
 const BEAT_MS: i64 = 5_000;
 
-/// Clusters that a server lets in at one time: so few that some wait in a rehearsal of a handful.
+/// Clusters that a server lets in at one time: so few that some wait in a simulation of a handful.
 const AT_ONCE: usize = 1;
 /// How long a lease lasts.
 const LEASE_MS: i64 = 30_000;
@@ -494,7 +494,7 @@ impl Server {
 
 /// All processes buy in one place.
 fn region() -> Scope {
-    Scope::Region { account: "rehearsal".to_owned(), region: "here".to_owned() }
+    Scope::Region { account: "simulation".to_owned(), region: "here".to_owned() }
 }
 
 fn brief(command: &Command) -> String {
