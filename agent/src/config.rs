@@ -1,5 +1,6 @@
-//! What an agent can be told before it starts: one table of keys ([`KEYS`]), from which flags, variables, the file's keys and what
-//! `--print-config` prints follow. A value comes from the file, is overridden by the environment, and that by a flag.
+//! Agent configuration. The table [`KEYS`] defines every key; flags, environment variables, file
+//! keys and the output of `--print-config` derive from it. Precedence: flag, environment, file,
+//! default.
 
 mod keys;
 mod layers;
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub use keys::{KEYS, Key, Kind};
 pub use layers::{Layers, Origin};
 
-/// Why there is no configuration.
+/// Errors of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be used.
@@ -25,7 +26,7 @@ pub enum ConfigError {
         why: String,
     },
     /// A key of the file does not exist.
-    #[error("{origin}: there is no key {key:?}; `fleetwright-agent --help` tells every key")]
+    #[error("{origin}: unknown key {key:?}; `fleetwright-agent --help` lists every key")]
     Unknown {
         /// Where it was written.
         origin: Origin,
@@ -49,7 +50,7 @@ pub enum ConfigError {
         origin: Origin,
         /// Key.
         key: &'static str,
-        /// What was given.
+        /// The value as written.
         value: String,
         /// What is allowed.
         allowed: String,
@@ -59,19 +60,19 @@ pub enum ConfigError {
 /// Settings that are complete and valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The server, and how both sides show who they are.
+    /// Server address and the credentials of both sides.
     pub server: ServerConfig,
     /// `cluster.name`.
     pub cluster_name: String,
-    /// `cluster.region`; empty when not given.
+    /// `cluster.region`; empty when unset.
     pub region: String,
-    /// The API server and the agent's place on it.
+    /// Connection to the API server and leader election.
     pub kubernetes: KubernetesConfig,
     /// `agent.karpenter-absent`.
     pub karpenter_absent: bool,
     /// `agent.probe-address`.
     pub probe_address: Option<SocketAddr>,
-    /// What the agent does not do, whatever a server says.
+    /// Limits that the agent enforces regardless of the server's instructions.
     pub guard: GuardConfig,
     /// `log.filter`.
     pub log_filter: String,
@@ -88,8 +89,8 @@ pub struct ServerConfig {
     pub credentials: Credentials,
 }
 
-/// Files by which server and agent know each other. They are read again for every connection, so that whoever rotates them need
-/// not restart the agent.
+/// Credential files. The agent reads them again for every connection, so a rotation needs no
+/// restart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Credentials {
     /// `server.ca-file`: certificates (PEM) of the authorities that may vouch for the server.
@@ -102,7 +103,7 @@ pub struct Credentials {
     pub client_key: Option<PathBuf>,
 }
 
-/// The API server and the agent's place on it.
+/// Connection to the API server and leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubernetesConfig {
     /// `kubernetes.kubeconfig`.
@@ -115,7 +116,7 @@ pub struct KubernetesConfig {
     pub lease: String,
     /// `kubernetes.lease-duration`.
     pub lease_duration: Duration,
-    /// `kubernetes.identity`; the host's name when not given.
+    /// `kubernetes.identity`; defaults to the host name.
     pub identity: Option<String>,
     /// `kubernetes.streaming-lists`.
     pub streaming_lists: bool,
@@ -133,17 +134,18 @@ pub struct GuardConfig {
 /// A command line, read.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// Where each value comes from.
+    /// Every value with its origin.
     pub layers: Layers,
-    /// `--print-config` was given.
+    /// Whether `--print-config` was given.
     pub print_config: bool,
 }
 
 impl Invocation {
-    /// Reads the command line `arguments`, the first of which is the program's name, and the environment.
+    /// Parses the command line `arguments`, the first of which is the program's name, and the
+    /// environment.
     ///
     /// # Errors
-    /// What is to be printed, with the exit code that it asks for: help, version, or why the arguments cannot be used.
+    /// Help, version or invalid arguments, each with its text and exit code.
     pub fn read(
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl Iterator<Item = (String, String)>,
@@ -169,10 +171,10 @@ impl Invocation {
     }
 }
 
-/// Why a command line came to nothing.
+/// Errors of the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum InvocationError {
-    /// Help or version was asked for, or a flag cannot be used.
+    /// Help or version was requested, or a flag is invalid.
     #[error(transparent)]
     CommandLine(#[from] clap::Error),
     /// The configuration file cannot be used.
@@ -217,7 +219,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Starts the log as the settings say, once for the process. A log that another part of the process has started stays.
+    /// Initializes logging once per process. A subscriber that is installed already stays.
     pub fn start_log(&self) {
         let filter = tracing_subscriber::EnvFilter::new(&self.log_filter);
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -233,7 +235,7 @@ impl Config {
             return Err(layers.invalid("cluster.name", rule));
         }
         if self.kubernetes.lease_duration < SHORTEST_LEASE {
-            return Err(layers.invalid("kubernetes.lease-duration", "a lease lasts at least 3s"));
+            return Err(layers.invalid("kubernetes.lease-duration", "a lease must last at least 3s"));
         }
         if tracing_subscriber::EnvFilter::try_new(&self.log_filter).is_err() {
             let rule = "write a level (error, warn, info, debug, trace) or module=level";
@@ -252,7 +254,7 @@ impl Config {
             return Err(layers.invalid("server.address", "write http://host:port or https://host:port"));
         }
         if encrypted && credentials.ca_file.is_none() {
-            let rule = "an https server needs server.ca-file, to know whom to believe";
+            let rule = "an https server requires server.ca-file, the trusted authorities";
             return Err(layers.invalid("server.address", rule));
         }
         if credentials.client_certificate.is_some() != credentials.client_key.is_some() {
@@ -261,14 +263,15 @@ impl Config {
         }
         let shows_itself = credentials.token_file.is_some() || credentials.client_certificate.is_some();
         if shows_itself && !encrypted && !is_loopback(address) {
-            let rule = "credentials travel only over https, or to a server on this machine";
+            let rule = "credentials are sent only over https, or to a server on this machine";
             return Err(layers.invalid("server.address", rule));
         }
         Ok(())
     }
 }
 
-/// Shorter leases than this would be lost whenever an API server takes a second to answer.
+/// Minimum lease duration: a shorter lease expires whenever an API server takes a second to
+/// respond.
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 
 fn is_loopback(address: &str) -> bool {

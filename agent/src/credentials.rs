@@ -1,5 +1,5 @@
-//! The files by which server and agent know each other, as a connection needs them. They are read for every connection: tokens
-//! last an hour, certificates some weeks, the agent years.
+//! TLS and token credentials of a connection. The files are read for every connection: tokens last
+//! an hour, certificates some weeks, the agent years.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use crate::causes::in_full;
 use crate::config::Credentials;
+use crate::error_chain::error_chain;
 
-/// Why there is no connection.
+/// Errors of the credentials.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     /// A file cannot be read.
@@ -24,7 +24,7 @@ pub(crate) enum CredentialsError {
         reason: std::io::Error,
     },
     /// The token is none.
-    #[error("the token in {} cannot be sent: it is empty, or has characters that no token has", path.display())]
+    #[error("the token in {} cannot be sent: it is empty or has invalid characters", path.display())]
     Token {
         /// Which.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub(crate) fn encrypt(endpoint: Endpoint, credentials: &Credentials) -> Result<E
         let certificate = read("server.client-certificate", certificate)?;
         tls = tls.identity(Identity::from_pem(certificate, read("server.client-key", key)?));
     }
-    endpoint.tls_config(tls).map_err(|error| CredentialsError::Certificates(in_full(&error)))
+    endpoint.tls_config(tls).map_err(|error| CredentialsError::Certificates(error_chain(&error)))
 }
 
 /// The value of the header `authorization`; `None` without a token.

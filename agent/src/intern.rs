@@ -8,9 +8,10 @@ use fleetwright_proto::v1::change::Change;
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::port::Seen;
+use crate::port::Record;
 
-/// Bytes of a content hash. 128 bits of SHA-256: whoever may create pods cannot build two contents that meet.
+/// Bytes of a content hash: 128 bits of SHA-256, so that a tenant who creates pods cannot construct
+/// two contents with one hash.
 pub const HASH_BYTES: usize = 16;
 
 /// The hash of some content, as [`v1::Definition`] defines it.
@@ -20,21 +21,21 @@ pub fn content_hash(content: &[u8]) -> [u8; HASH_BYTES] {
     std::array::from_fn(|at| digest[at])
 }
 
-/// Remembers which contents the other side has been told since the last snapshot began.
+/// The contents that were sent since the last snapshot began.
 #[derive(Debug, Default)]
 pub struct Interner {
-    /// A kind takes part in the key, because the three kinds are defined apart on the wire.
-    told: BTreeSet<(Kind, [u8; HASH_BYTES])>,
+    /// The key contains the kind, because the protocol defines the three kinds separately.
+    sent: BTreeSet<(Kind, [u8; HASH_BYTES])>,
     /// What was referred to last: pods of one workload follow each other and are alike.
-    shape: Option<Referred<v1::PodShape>>,
-    labels: Option<Referred<v1::LabelSet>>,
+    shape: Option<Interned<v1::PodShape>>,
+    labels: Option<Interned<v1::LabelSet>>,
 }
 
-/// A content that has been told, and its hash.
-type Referred<T> = (Arc<T>, [u8; HASH_BYTES]);
+/// A content that was sent, and its hash.
+type Interned<T> = (Arc<T>, [u8; HASH_BYTES]);
 
 /// The hash of `content`, if it is the last one again.
-fn again<T: PartialEq>(last: Option<&Referred<T>>, content: &Arc<T>) -> Option<[u8; HASH_BYTES]> {
+fn matching_hash<T: PartialEq>(last: Option<&Interned<T>>, content: &Arc<T>) -> Option<[u8; HASH_BYTES]> {
     last.filter(|(last, _)| Arc::ptr_eq(last, content) || last == content).map(|(_, hash)| *hash)
 }
 
@@ -46,67 +47,72 @@ enum Kind {
 }
 
 impl Interner {
-    /// An interner for a conversation in which nothing has been told.
+    /// An interner for a stream on which nothing was sent.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets everything: the next snapshot tells it again.
-    pub fn forget(&mut self) {
+    /// Forgets all contents: the next snapshot sends them again.
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// How many contents have been told.
+    /// How many contents have been sent.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.told.len()
+        self.sent.len()
     }
 
-    /// Whether nothing has been told.
+    /// Whether no content was sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.sent.is_empty()
     }
 
-    /// Writes what was seen to `changes`: first the definitions that the other side lacks, then the record.
-    pub fn write(&mut self, seen: Seen, changes: &mut Vec<v1::Change>) {
-        match seen {
-            Seen::Pod { mut record, shape, labels, volume_claims } => {
-                record.shape = self.refer_to_shape(shape, changes);
-                record.labels = self.refer_to_labels(labels, changes);
+    /// Appends the record to `changes`, after the definitions that the server lacks.
+    pub fn write_record(&mut self, record: Record, changes: &mut Vec<v1::Change>) {
+        match record {
+            Record::Pod { mut record, shape, labels, volume_claims } => {
+                record.shape = self.intern_shape(shape, changes);
+                record.labels = self.intern_labels(labels, changes);
                 record.volume_claims = volume_claims
-                    .map(|set| self.refer(Kind::VolumeClaimSet, &set, changes).to_vec())
+                    .map(|set| self.intern_content(Kind::VolumeClaimSet, &set, changes).to_vec())
                     .unwrap_or_default();
                 push(changes, Change::Pod(*record));
             }
-            Seen::DaemonSet { mut record, shape, labels } => {
-                record.shape = self.refer_to_shape(shape, changes);
-                record.labels = self.refer_to_labels(labels, changes);
+            Record::DaemonSet { mut record, shape, labels } => {
+                record.shape = self.intern_shape(shape, changes);
+                record.labels = self.intern_labels(labels, changes);
                 push(changes, Change::DaemonSet(record));
             }
-            Seen::Plain(change) => push(changes, *change),
+            Record::Plain(change) => push(changes, *change),
         }
     }
 
-    fn refer_to_shape(&mut self, shape: Arc<v1::PodShape>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
-        let known = again(self.shape.as_ref(), &shape);
-        let hash = known.unwrap_or_else(|| self.refer(Kind::Shape, &*shape, changes));
+    fn intern_shape(&mut self, shape: Arc<v1::PodShape>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+        let known = matching_hash(self.shape.as_ref(), &shape);
+        let hash = known.unwrap_or_else(|| self.intern_content(Kind::Shape, &*shape, changes));
         self.shape = Some((shape, hash));
         hash.to_vec()
     }
 
-    fn refer_to_labels(&mut self, labels: Arc<v1::LabelSet>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
-        let known = again(self.labels.as_ref(), &labels);
-        let hash = known.unwrap_or_else(|| self.refer(Kind::LabelSet, &*labels, changes));
+    fn intern_labels(&mut self, labels: Arc<v1::LabelSet>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+        let known = matching_hash(self.labels.as_ref(), &labels);
+        let hash = known.unwrap_or_else(|| self.intern_content(Kind::LabelSet, &*labels, changes));
         self.labels = Some((labels, hash));
         hash.to_vec()
     }
 
-    fn refer(&mut self, kind: Kind, message: &impl Message, changes: &mut Vec<v1::Change>) -> [u8; HASH_BYTES] {
+    fn intern_content(
+        &mut self,
+        kind: Kind,
+        message: &impl Message,
+        changes: &mut Vec<v1::Change>,
+    ) -> [u8; HASH_BYTES] {
         let content = message.encode_to_vec();
         let hash = content_hash(&content);
-        if self.told.insert((kind, hash)) {
+        if self.sent.insert((kind, hash)) {
             let definition = v1::Definition { hash: hash.to_vec(), content };
             push(
                 changes,
@@ -129,11 +135,11 @@ fn push(changes: &mut Vec<v1::Change>, change: Change) {
 mod tests {
     use super::*;
 
-    fn pod(name: &str, cpu: &str) -> Seen {
+    fn pod(name: &str, cpu: &str) -> Record {
         let request = v1::Quantity { resource: "cpu".into(), amount: cpu.into() };
         let resources = v1::ResourceRequirements { requests: vec![request], ..Default::default() };
         let container = v1::Container { resources: Some(resources), ..Default::default() };
-        Seen::Pod {
+        Record::Pod {
             record: Box::new(v1::PodRecord { name: name.into(), ..Default::default() }),
             shape: Arc::new(v1::PodShape { containers: vec![container], ..Default::default() }),
             labels: Arc::default(),
@@ -152,16 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_share_is_told_once_and_before_the_first_that_needs_it() {
+    fn shared_contents_are_sent_once_and_before_the_first_pod_that_needs_them() {
         let (mut interner, mut changes) = (Interner::new(), Vec::new());
-        for seen in [pod("a", "1"), pod("b", "1"), pod("c", "2")] {
-            interner.write(seen, &mut changes);
+        for record in [pod("a", "1"), pod("b", "1"), pod("c", "2")] {
+            interner.write_record(record, &mut changes);
         }
         // b shares shape and labels with a; c shares the (empty) labels only.
         assert_eq!(kinds(&changes), ["shape", "labels", "pod", "pod", "shape", "pod"]);
-        interner.forget();
+        interner.clear();
         changes.clear();
-        interner.write(pod("d", "1"), &mut changes);
+        interner.write_record(pod("d", "1"), &mut changes);
         assert_eq!(kinds(&changes), ["shape", "labels", "pod"]);
     }
 

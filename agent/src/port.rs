@@ -1,4 +1,5 @@
-//! The agent's port: what it needs of a cluster, whether a Kubernetes API server or a simulation stands behind it.
+//! The interface that the agent requires of a cluster, implemented for the Kubernetes API server
+//! and for simulations.
 
 use std::fmt;
 use std::future::Future;
@@ -7,57 +8,58 @@ use std::sync::Arc;
 use fleetwright_proto::v1;
 use tokio::sync::mpsc;
 
-/// A cluster that can be watched and told what to do.
+/// A cluster that can be watched and changed.
 pub trait Cluster: Send + Sync + 'static {
-    /// Who this cluster is. Does not change while the agent runs.
+    /// The cluster's identity, constant while the agent runs.
     fn identity(&self) -> Identity;
 
-    /// The whole picture, and every change after it without a gap between the two. Called once for each snapshot; changes of
-    /// an earlier call are not read any more.
+    /// Lists the cluster and watches it: every record, then every change without a gap. Called once
+    /// for each snapshot; the changes of an earlier call are not read any more.
     ///
     /// # Errors
-    /// [`ClusterError`] when the picture cannot be had; the agent tries again after a while.
-    fn observe(&self) -> impl Future<Output = Result<Observed, ClusterError>> + Send;
+    /// [`ClusterError`] when the cluster cannot be listed; the agent retries after a wait.
+    fn list_and_watch(&self) -> impl Future<Output = Result<ListWatch, ClusterError>> + Send;
 
-    /// Carries out one instruction and tells what came of it. What is done already counts as done. May take as long as it
-    /// needs (a drain); other instructions are carried out meanwhile.
-    fn carry_out(&self, instruction: v1::Instruction) -> impl Future<Output = Done> + Send;
+    /// Executes one instruction and returns its result. A state that is reached already is a
+    /// success. May take as long as needed (a drain); other instructions are executed concurrently.
+    fn execute_instruction(&self, instruction: v1::Instruction) -> impl Future<Output = Done> + Send;
 
-    /// The highest epoch that [`raise_epoch`](Cluster::raise_epoch) ever stored in this cluster; 0 when none.
+    /// The highest epoch that [`raise_epoch`](Cluster::raise_epoch) stored in this cluster; 0 when
+    /// none.
     ///
     /// # Errors
-    /// [`ClusterError`] when it cannot be read; the agent obeys nobody until it can.
+    /// [`ClusterError`] when it cannot be read; the agent executes no instruction until it can.
     fn highest_epoch(&self) -> impl Future<Output = Result<u64, ClusterError>> + Send;
 
-    /// Stores the highest epoch where it outlives the agent, so that a restarted agent refuses servers that lost the cluster.
-    /// A lower value than the stored one changes nothing.
+    /// Stores the highest epoch where it outlives the agent, so that a restarted agent refuses
+    /// servers that lost the cluster. A value below the stored one changes nothing.
     ///
     /// # Errors
-    /// [`ClusterError`] when it cannot be stored; the agent does not obey that epoch then.
+    /// [`ClusterError`] when it cannot be stored; the agent does not accept the epoch then.
     fn raise_epoch(&self, epoch: u64) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }
 
-/// Who a cluster is.
+/// The identity of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identity {
-    /// UID of the `kube-system` namespace, or what stands for it.
+    /// UID of the `kube-system` namespace, or its equivalent.
     pub uid: String,
     /// Version of the API server; empty when not known.
     pub kubernetes_version: String,
 }
 
-/// The picture of a cluster and what follows it.
+/// The listed records of a cluster and the changes that follow them.
 #[derive(Debug)]
-pub struct Observed {
-    /// Everything there is, in any order.
-    pub records: Vec<Seen>,
-    /// Changes since, in order. When it ends, the picture is taken again.
-    pub changes: mpsc::Receiver<Vec<Seen>>,
+pub struct ListWatch {
+    /// Every record, in any order.
+    pub records: Vec<Record>,
+    /// Changes since the list, in order. When the channel closes, the cluster is listed again.
+    pub changes: mpsc::Receiver<Vec<Record>>,
 }
 
-/// One thing that was seen.
+/// One record of the protocol or one removal.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
+pub enum Record {
     /// A pod. The record's hashes are filled in when it is sent.
     Pod {
         /// What the pod has for itself.
@@ -78,12 +80,12 @@ pub enum Seen {
         /// Labels of its template.
         labels: Arc<v1::LabelSet>,
     },
-    /// Any other record, or a removal. Definitions have no place here.
+    /// Any other record, or a removal. Never a definition.
     Plain(Box<v1::change::Change>),
 }
 
-impl Seen {
-    /// A record that refers to nothing, or a removal.
+impl Record {
+    /// A record without references, or a removal.
     #[must_use]
     pub fn plain(change: v1::change::Change) -> Self {
         Self::Plain(Box::new(change))
@@ -97,35 +99,35 @@ impl Seen {
     }
 }
 
-/// What came of an instruction.
+/// The result of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
-    /// In a word.
+    /// Outcome code.
     pub outcome: v1::Outcome,
-    /// For people; empty when it is done.
+    /// Explanation for the operator; empty on success.
     pub detail: String,
 }
 
 impl Done {
     /// Carried out.
     #[must_use]
-    pub fn well() -> Self {
+    pub fn ok() -> Self {
         Self { outcome: v1::Outcome::Done, detail: String::new() }
     }
 
     /// Not carried out.
     #[must_use]
-    pub fn not(outcome: v1::Outcome, detail: impl fmt::Display) -> Self {
+    pub fn failed(outcome: v1::Outcome, detail: impl fmt::Display) -> Self {
         Self { outcome, detail: detail.to_string() }
     }
 }
 
 /// Why a cluster did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{tried}: {reason}")]
+#[error("{operation}: {reason}")]
 pub struct ClusterError {
-    /// What was tried, such as `list pods`.
-    pub tried: String,
+    /// The operation that failed, such as `list pods`.
+    pub operation: String,
     /// Why it failed.
     pub reason: String,
 }

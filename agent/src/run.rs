@@ -1,7 +1,8 @@
-//! The task that runs an agent: connects [`Link`], a [`Cluster`] and a server, and connects again when the stream ends.
+//! The task that runs an agent: connects [`Link`], a [`Cluster`] and a server, and reconnects when
+//! the stream ends.
 //!
-//! One task owns the link. Instructions are carried out in tasks of their own, so that a drain of hours holds nothing up;
-//! they live on when the stream ends, and their results wait for the next one.
+//! One task owns the link. Every instruction runs in a task of its own, so a drain of hours blocks
+//! nothing; these tasks outlive the stream, and their results wait for the next one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,29 +17,30 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
-use crate::causes::in_full;
 use crate::config::Credentials;
 use crate::credentials::{self, CredentialsError};
-use crate::link::{Link, Output, Speaker};
-use crate::port::{Cluster, ClusterError, Done, Seen};
+use crate::error_chain::error_chain;
+use crate::link::{AgentIdentity, Link, Output};
+use crate::port::{Cluster, ClusterError, Done, Record};
 
 /// A server that does not complete a connection in this time is tried again later.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A silent connection is probed this often. Without probes a network that swallows packets looks like a server with nothing
-/// to say.
+/// Interval of HTTP/2 keepalive probes. Without them a network that drops packets is
+/// indistinguishable from an idle server.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A probe without an answer for this long ends the connection.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A stream that is not open after this long never will be. Probes end a connection whose other side is gone; a request that
-/// was lost between a connection that ends and the next would be waited for without end.
-const OPENING: Duration = Duration::from_secs(30);
-/// A message that nobody takes for this long is on no stream that lives. A server that takes many clusters in at once may be
-/// slow to read; it is never this slow.
-const TAKING: Duration = Duration::from_secs(300);
-/// Messages that wait for the wire; more of them hold up the reading of changes, which the cluster buffers.
-const OUTGOING: usize = 16;
+/// Timeout for opening a stream. Keepalive detects a dead peer, but a request lost between two
+/// connections would be awaited for ever.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for sending a message. A server that accepts many clusters at once may read slowly, but
+/// never this slowly.
+const SEND_TIMEOUT: Duration = Duration::from_secs(300);
+/// Messages buffered for sending; when the buffer is full, the agent stops reading changes, which
+/// the cluster buffers.
+const OUTGOING_CAPACITY: usize = 16;
 
-/// Where and as whom an agent speaks.
+/// The server to connect to, and the cluster's identity there.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The server, as `http://host:port` or `https://host:port`.
@@ -49,7 +51,7 @@ pub struct Target {
     pub cluster_name: String,
     /// Region; empty when not known.
     pub region: String,
-    /// A person has said that no Karpenter is at work in the cluster.
+    /// `agent.karpenter-absent`: the operator states that no Karpenter is active in the cluster.
     pub karpenter_absent: bool,
     /// Makes the waits between connections differ from agent to agent.
     pub seed: u64,
@@ -61,18 +63,18 @@ pub enum RunError {
     /// The server's address is none.
     #[error("cannot use {address:?} as the server's address: {reason}; write http://host:port or https://host:port")]
     Address {
-        /// What was given.
+        /// The value as written.
         address: String,
         /// Why it is none.
         reason: String,
     },
 }
 
-/// Why a conversation ended.
+/// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
-enum Parting {
-    #[error("the agent is asked to stop")]
-    Stop,
+enum DisconnectReason {
+    #[error("the agent is shutting down")]
+    Shutdown,
     #[error("cannot connect: {0}")]
     Connect(String),
     #[error(transparent)]
@@ -82,13 +84,13 @@ enum Parting {
     #[error("the server ended the stream")]
     Ended,
     #[error("{0}")]
-    HungUp(String),
-    #[error("the cluster does not answer: {0}")]
+    ClosedByAgent(String),
+    #[error("cannot read the cluster: {0}")]
     Cluster(#[from] ClusterError),
 }
 
-/// Runs the agent of `cluster` until `stop` completes. Instructions under way are abandoned then; carrying them out again
-/// after a restart changes nothing.
+/// Runs the agent of `cluster` until `stop` completes. Instructions in progress are abandoned then;
+/// executing them again after a restart changes nothing.
 ///
 /// # Errors
 /// [`RunError`] when the configuration can never work.
@@ -98,7 +100,7 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
     let epoch = loop {
         match cluster.highest_epoch().await {
             Ok(epoch) => break epoch,
-            Err(error) => warn!(%error, "cannot read the highest epoch from the cluster; trying again"),
+            Err(error) => warn!(%error, "cannot read the highest epoch; retrying"),
         }
         tokio::select! {
             () = &mut stop => return Ok(()),
@@ -106,24 +108,24 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
         }
     };
     let mut agent = Agent {
-        link: Link::new(speaker(&target, &*cluster), epoch, target.seed),
+        link: Link::new(agent_identity(&target, &*cluster), epoch, target.seed),
         credentials: target.credentials.clone(),
         cluster,
-        works: JoinSet::new(),
+        instructions: JoinSet::new(),
         changes: None,
     };
     loop {
-        let parting = tokio::select! {
-            () = &mut stop => Parting::Stop,
-            parting = agent.converse(&endpoint) => parting,
+        let reason = tokio::select! {
+            () = &mut stop => DisconnectReason::Shutdown,
+            reason = agent.run_stream(&endpoint) => reason,
         };
-        if matches!(parting, Parting::Stop) {
-            info!(cluster = target.cluster_name, "agent stops");
+        if matches!(reason, DisconnectReason::Shutdown) {
+            info!(cluster = target.cluster_name, "agent stopped");
             return Ok(());
         }
         agent.changes = None;
-        let wait = Duration::from_millis(agent.link.disconnected());
-        warn!(server = target.server, reason = %parting, retry_in_ms = wait.as_millis(), "no conversation with the server");
+        let wait = Duration::from_millis(agent.link.close_stream());
+        warn!(server = target.server, reason = %reason, retry_in_ms = wait.as_millis(), "disconnected from the server");
         tokio::select! {
             () = &mut stop => return Ok(()),
             () = tokio::time::sleep(wait) => {}
@@ -131,15 +133,15 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
     }
 }
 
-/// Completes when the process is asked to stop (SIGTERM or SIGINT). Both are caught from the call on, not from the first
-/// time that somebody waits: a process that is asked to stop while it starts still ends in order.
-pub fn asked_to_stop() -> impl Future<Output = ()> + Send {
+/// Completes on SIGTERM or SIGINT. The handlers are installed by the call, not by the first poll,
+/// so a process that receives a signal while it starts still shuts down in order.
+pub fn shutdown_signal() -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
     let caught =
         signal(SignalKind::terminate()).and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
     async move {
         let Ok((mut terminate, mut interrupt)) = caught else {
-            // Without a handler the signal ends the process at once, which is what was asked for.
+            // Without a handler the signal ends the process at once, as requested.
             return std::future::pending().await;
         };
         tokio::select! {
@@ -149,9 +151,9 @@ pub fn asked_to_stop() -> impl Future<Output = ()> + Send {
     }
 }
 
-fn speaker<C: Cluster>(target: &Target, cluster: &C) -> Speaker {
+fn agent_identity<C: Cluster>(target: &Target, cluster: &C) -> AgentIdentity {
     let identity = cluster.identity();
-    Speaker {
+    AgentIdentity {
         cluster_name: target.cluster_name.clone(),
         cluster_uid: identity.uid,
         kubernetes_version: identity.kubernetes_version,
@@ -161,8 +163,10 @@ fn speaker<C: Cluster>(target: &Target, cluster: &C) -> Speaker {
 }
 
 fn endpoint(target: &Target) -> Result<Endpoint, RunError> {
-    let refuse =
-        |error: tonic::transport::Error| RunError::Address { address: target.server.clone(), reason: in_full(&error) };
+    let refuse = |error: tonic::transport::Error| RunError::Address {
+        address: target.server.clone(),
+        reason: error_chain(&error),
+    };
     let endpoint = Endpoint::from_shared(target.server.clone()).map_err(refuse)?;
     Ok(endpoint
         .connect_timeout(CONNECT_TIMEOUT)
@@ -173,17 +177,17 @@ fn endpoint(target: &Target) -> Result<Endpoint, RunError> {
 }
 
 /// Milliseconds since 1970.
-fn now() -> i64 {
+fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What may happen next in a conversation.
-enum Next {
-    Heard(Box<Result<Option<v1::ConnectResponse>, tonic::Status>>),
-    Changed(Option<Vec<Seen>>),
+/// The next event of a stream.
+enum StreamEvent {
+    Response(Box<Result<Option<v1::ConnectResponse>, tonic::Status>>),
+    Changes(Option<Vec<Record>>),
     Finished(String, Done),
-    Time,
+    Tick,
 }
 
 struct Agent<C> {
@@ -191,135 +195,147 @@ struct Agent<C> {
     credentials: Credentials,
     cluster: Arc<C>,
     /// Instructions that are being carried out, each with its id.
-    works: JoinSet<(String, Done)>,
-    /// Changes that follow the last picture.
-    changes: Option<mpsc::Receiver<Vec<Seen>>>,
+    instructions: JoinSet<(String, Done)>,
+    /// Changes since the last list.
+    changes: Option<mpsc::Receiver<Vec<Record>>>,
 }
 
 impl<C: Cluster> Agent<C> {
     /// One stream from its beginning to its end.
-    async fn converse(&mut self, endpoint: &Endpoint) -> Parting {
-        match self.try_converse(endpoint).await {
-            Ok(()) => Parting::Ended,
-            Err(parting) => parting,
+    async fn run_stream(&mut self, endpoint: &Endpoint) -> DisconnectReason {
+        match self.try_run_stream(endpoint).await {
+            Ok(()) => DisconnectReason::Ended,
+            Err(reason) => reason,
         }
     }
 
-    async fn try_converse(&mut self, endpoint: &Endpoint) -> Result<(), Parting> {
+    async fn try_run_stream(&mut self, endpoint: &Endpoint) -> Result<(), DisconnectReason> {
         let endpoint = credentials::encrypt(endpoint.clone(), &self.credentials)?;
-        let (say, mut hear) = within(OPENING, "the stream was not open", self.open(&endpoint)).await?;
+        let (requests, mut responses) =
+            with_timeout(OPEN_TIMEOUT, "the stream was not open", self.open_stream(&endpoint)).await?;
         let mut ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
         loop {
-            let next = self.next(&mut hear, &mut ticks).await;
+            let next = self.next_event(&mut responses, &mut ticks).await;
             let heartbeat_before = self.link.tick_interval_ms();
             let outputs = match next {
-                Next::Heard(heard) => match *heard {
-                    Ok(Some(response)) => self.link.heard(response, now()),
+                StreamEvent::Response(response) => match *response {
+                    Ok(Some(response)) => self.link.handle_response(response, now_ms()),
                     Ok(None) => return Ok(()),
-                    Err(status) => return Err(Parting::Refused(Box::new(status))),
+                    Err(status) => return Err(DisconnectReason::Refused(Box::new(status))),
                 },
-                Next::Changed(Some(seen)) => self.link.changed(seen, now()),
-                Next::Changed(None) => self.lost_sight(),
-                Next::Finished(id, done) => self.link.finished(&id, done, now()),
-                Next::Time => self.link.tick(now()),
+                StreamEvent::Changes(Some(seen)) => self.link.send_changes(seen, now_ms()),
+                StreamEvent::Changes(None) => self.request_snapshot(),
+                StreamEvent::Finished(id, done) => self.link.finish_instruction(&id, done, now_ms()),
+                StreamEvent::Tick => self.link.tick(now_ms()),
             };
-            self.perform(outputs, &say).await?;
+            self.execute_outputs(outputs, &requests).await?;
             if self.link.tick_interval_ms() != heartbeat_before {
                 ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
             }
         }
     }
 
-    async fn open(
+    async fn open_stream(
         &mut self,
         endpoint: &Endpoint,
-    ) -> Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>), Parting> {
-        let channel = endpoint.connect().await.map_err(|error| Parting::Connect(in_full(&error)))?;
-        let (say, said) = mpsc::channel(OUTGOING);
+    ) -> Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>), DisconnectReason> {
+        let channel = endpoint.connect().await.map_err(|error| DisconnectReason::Connect(error_chain(&error)))?;
+        let (requests, outgoing) = mpsc::channel(OUTGOING_CAPACITY);
         let mut client = AgentServiceClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let hello = self.link.connected(now());
-        say.send(hello).await.map_err(|_| Parting::Ended)?;
-        let mut request = tonic::Request::new(ReceiverStream::new(said));
+        let hello = self.link.open_stream(now_ms());
+        requests.send(hello).await.map_err(|_| DisconnectReason::Ended)?;
+        let mut request = tonic::Request::new(ReceiverStream::new(outgoing));
         if let Some(token) = credentials::bearer(&self.credentials)? {
             request.metadata_mut().insert("authorization", token);
         }
         let answer = client.connect(request).await;
-        Ok((say, answer.map_err(|status| Parting::Refused(Box::new(status)))?.into_inner()))
+        Ok((requests, answer.map_err(|status| DisconnectReason::Refused(Box::new(status)))?.into_inner()))
     }
 
-    async fn next(&mut self, hear: &mut Streaming<v1::ConnectResponse>, ticks: &mut tokio::time::Interval) -> Next {
+    async fn next_event(
+        &mut self,
+        responses: &mut Streaming<v1::ConnectResponse>,
+        ticks: &mut tokio::time::Interval,
+    ) -> StreamEvent {
         tokio::select! {
-            heard = hear.message() => Next::Heard(Box::new(heard)),
-            seen = receive(&mut self.changes) => Next::Changed(seen),
-            (id, done) = finished(&mut self.works) => Next::Finished(id, done),
-            _ = ticks.tick() => Next::Time,
+            response = responses.message() => StreamEvent::Response(Box::new(response)),
+            seen = next_changes(&mut self.changes) => StreamEvent::Changes(seen),
+            (id, done) = next_finished(&mut self.instructions) => StreamEvent::Finished(id, done),
+            _ = ticks.tick() => StreamEvent::Tick,
         }
     }
 
-    fn lost_sight(&mut self) -> Vec<Output> {
+    fn request_snapshot(&mut self) -> Vec<Output> {
         self.changes = None;
-        self.link.lost_sight()
+        self.link.request_snapshot()
     }
 
-    async fn perform(&mut self, outputs: Vec<Output>, say: &mpsc::Sender<v1::ConnectRequest>) -> Result<(), Parting> {
+    async fn execute_outputs(
+        &mut self,
+        outputs: Vec<Output>,
+        requests: &mpsc::Sender<v1::ConnectRequest>,
+    ) -> Result<(), DisconnectReason> {
         let mut queue = std::collections::VecDeque::from(outputs);
         while let Some(output) = queue.pop_front() {
             match output {
-                Output::Say(request) => {
-                    let sent = async { say.send(request).await.map_err(|_| Parting::Ended) };
-                    within(TAKING, "the server took nothing", sent).await?;
+                Output::Send(request) => {
+                    let sent = async { requests.send(request).await.map_err(|_| DisconnectReason::Ended) };
+                    with_timeout(SEND_TIMEOUT, "the server read no message", sent).await?;
                 }
                 Output::TakeSnapshot => {
-                    let observed = self.cluster.observe().await?;
+                    let observed = self.cluster.list_and_watch().await?;
                     self.changes = Some(observed.changes);
-                    queue.extend(self.link.snapshot(observed.records, now()));
+                    queue.extend(self.link.send_snapshot(observed.records, now_ms()));
                 }
                 Output::RaiseEpoch(epoch) => self.cluster.raise_epoch(epoch).await?,
-                Output::CarryOut(instruction) => self.begin(*instruction),
-                Output::ClockDiffers(ahead_ms) => warn!(
-                    ahead_ms,
-                    "the agent's clock differs from the server's; set both by NTP (instructions are judged by the time left)"
-                ),
-                Output::HangUp(reason) => return Err(Parting::HungUp(reason)),
+                Output::Execute(instruction) => self.spawn_instruction(*instruction),
+                Output::ClockSkew(ahead_ms) => {
+                    warn!(ahead_ms, "clock differs from the server's; synchronize both by NTP")
+                }
+                Output::CloseStream(reason) => return Err(DisconnectReason::ClosedByAgent(reason)),
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, instruction: v1::Instruction) {
+    fn spawn_instruction(&mut self, instruction: v1::Instruction) {
         let cluster = Arc::clone(&self.cluster);
         let id = instruction.id.clone();
         // A panic in the cluster's code must not leave the instruction without a result for ever.
-        let work = tokio::spawn(async move { cluster.carry_out(instruction).await });
-        self.works.spawn(async move {
-            let done = work.await.unwrap_or_else(|fault| Done::not(v1::Outcome::Failed, fault));
+        let work = tokio::spawn(async move { cluster.execute_instruction(instruction).await });
+        self.instructions.spawn(async move {
+            let done = work.await.unwrap_or_else(|fault| Done::failed(v1::Outcome::Failed, fault));
             (id, done)
         });
     }
 }
 
-/// What `work` comes to, if it comes to anything in time.
-async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Result<T, Parting>>) -> Result<T, Parting> {
-    let late = |_| Parting::HungUp(format!("{what} after {limit:?}"));
+/// The output of `work`, or a disconnect reason when the limit elapses.
+async fn with_timeout<T>(
+    limit: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, DisconnectReason>>,
+) -> Result<T, DisconnectReason> {
+    let late = |_| DisconnectReason::ClosedByAgent(format!("{what} after {limit:?}"));
     tokio::time::timeout(limit, work).await.map_err(late)?
 }
 
-/// The next changes; never, while nothing is observed.
-async fn receive(changes: &mut Option<mpsc::Receiver<Vec<Seen>>>) -> Option<Vec<Seen>> {
+/// The next changes; pending for ever while no list is active.
+async fn next_changes(changes: &mut Option<mpsc::Receiver<Vec<Record>>>) -> Option<Vec<Record>> {
     match changes {
         Some(changes) => changes.recv().await,
         None => std::future::pending().await,
     }
 }
 
-/// The next result; never, while nothing is under way.
-async fn finished(works: &mut JoinSet<(String, Done)>) -> (String, Done) {
+/// The next result; pending for ever while no instruction is in progress.
+async fn next_finished(instructions: &mut JoinSet<(String, Done)>) -> (String, Done) {
     loop {
-        match works.join_next().await {
+        match instructions.join_next().await {
             Some(Ok(result)) => return result,
-            // The wrapping tasks do nothing that could fail, and they are aborted only with the agent.
+            // The wrapping tasks cannot fail, and they are aborted only with the agent.
             Some(Err(_)) => {}
             None => return std::future::pending().await,
         }
@@ -342,15 +358,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_never_comes_about_is_given_up() {
-        let never = std::future::pending::<Result<(), Parting>>();
-        let late = within(Duration::from_millis(1), "the stream was not open", never).await.unwrap_err();
+    async fn a_timeout_ends_what_never_completes() {
+        let never = std::future::pending::<Result<(), DisconnectReason>>();
+        let late = with_timeout(Duration::from_millis(1), "the stream was not open", never).await.unwrap_err();
         assert_eq!(late.to_string(), "the stream was not open after 1ms");
-        assert!(matches!(within(OPENING, "", async { Err::<(), _>(Parting::Ended) }).await, Err(Parting::Ended)));
+        assert!(matches!(
+            with_timeout(OPEN_TIMEOUT, "", async { Err::<(), _>(DisconnectReason::Ended) }).await,
+            Err(DisconnectReason::Ended)
+        ));
     }
 
     #[test]
-    fn an_address_that_is_none_is_named() {
+    fn an_invalid_address_is_named_in_the_error() {
         let error = endpoint(&target("not an address")).unwrap_err().to_string();
         assert!(error.contains("\"not an address\"") && error.contains("http://host:port"), "{error}");
         assert!(endpoint(&target("http://127.0.0.1:1")).is_ok());

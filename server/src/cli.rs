@@ -1,4 +1,4 @@
-//! What a person types: one subcommand each, one way to end each.
+//! Command line: one module per subcommand, one exit status for all.
 
 mod archive;
 mod audit;
@@ -32,7 +32,7 @@ use clap::{Parser, Subcommand};
 
 use exit::{Failure, Status};
 
-/// One brain for the nodes of every cluster.
+/// Central autoscaler for the nodes of many Kubernetes clusters.
 #[derive(Debug, Parser)]
 #[command(name = "fleetwright", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
@@ -71,13 +71,13 @@ enum Command {
     SimulatedCloud(simulated_cloud::SimulatedCloudFlags),
 }
 
-/// Parses the command line, runs what it names, and says how it ended.
+/// Parses the command line, runs the subcommand and returns its exit status.
 #[must_use]
 pub fn main() -> ExitCode {
     main_with(std::env::args_os())
 }
 
-/// The same with this command line, which begins with the program's name.
+/// As [`main`], with a given command line, which starts with the program name.
 #[must_use]
 pub fn main_with(words: impl Iterator<Item = OsString>) -> ExitCode {
     let status = run(Cli::parse_from(words).command).unwrap_or_else(Failure::report);

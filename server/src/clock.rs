@@ -1,10 +1,10 @@
-//! This machine's clock, read here and nowhere else; everything further in is told what time it is.
+//! The system clock, read only here; all other code gets the time as a parameter.
 
 use std::time::SystemTime;
 
 use engine::model::Timestamp;
 
-/// The moment.
+/// Current time.
 pub(crate) fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))

@@ -1,7 +1,7 @@
-//! Which cloud machines are bought from, by `cloud.provider`.
+//! Selects the cloud provider by `cloud.provider`.
 //!
-//! The real one is compiled in by the cargo feature `ec2` alone. This is the only room that knows of the feature; a build
-//! without it knows the key and says which build has the cloud.
+//! EC2 is compiled in with the cargo feature `ec2`. Only this module depends on the feature;
+//! without it the key is known, and the error names the build with EC2.
 
 pub(crate) mod remote;
 pub(crate) mod wire;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
+use cloud::catalogue::{NodeClassSettings, RegionOptions, Snapshot};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use manifests::Source;
 
@@ -18,19 +18,20 @@ use crate::clock;
 use crate::config::{CloudConfig, Config, Provider};
 use crate::serve::{self, Server};
 
-/// A server by `config` on the cloud that it names.
+/// Starts a server with the cloud of `config`.
 ///
 /// # Errors
-/// When the catalogue cannot be read, the cloud lacks a setting or is not in this build, or something cannot be opened.
+/// When the catalogue is unreadable, a setting of the cloud is missing, the cloud is not in this
+/// build, or a resource cannot be opened.
 pub(crate) async fn start(config: Config) -> anyhow::Result<Server> {
     let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
     match config.cloud.provider {
         Provider::Simulated if config.cloud.address.is_some() => {
-            let cloud = remote::RemoteCloud::at(config.cloud.address.as_deref().unwrap_or_default())?;
+            let cloud = remote::RemoteCloud::new(config.cloud.address.as_deref().unwrap_or_default())?;
             serve::start(config, catalogue, cloud).await
         }
         Provider::Simulated => {
-            let cloud = simulated(weather(&config.cloud), &config.cloud.region, catalogue.as_ref())?;
+            let cloud = simulated(fault_profile(&config.cloud), &config.cloud.region, catalogue.as_ref())?;
             serve::start(config, catalogue, cloud).await
         }
         Provider::Ec2 => start_on_ec2(config, catalogue).await,
@@ -42,7 +43,7 @@ fn read_catalogue(path: &Path) -> anyhow::Result<Source> {
     Ok(Source { name: path.display().to_string(), bytes })
 }
 
-fn weather(config: &CloudConfig) -> FaultProfile {
+fn fault_profile(config: &CloudConfig) -> FaultProfile {
     let boot_ms = i64::try_from(config.boot.as_millis()).unwrap_or(i64::MAX);
     FaultProfile {
         seed: config.seed,
@@ -52,12 +53,12 @@ fn weather(config: &CloudConfig) -> FaultProfile {
     }
 }
 
-/// A cloud that sells what the catalogue has in `region`.
+/// A simulated cloud with the offerings of the catalogue in `region`.
 ///
 /// # Errors
-/// When the catalogue cannot be read.
+/// When the catalogue is unreadable.
 pub(crate) fn simulated(
-    weather: FaultProfile,
+    faults: FaultProfile,
     region: &str,
     catalogue: Option<&Source>,
 ) -> anyhow::Result<ClockedCloud> {
@@ -65,14 +66,14 @@ pub(crate) fn simulated(
         Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
         None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
     };
-    let built = cloud::catalogue::build(&snapshot, &Market::new(region), &NodeClassSettings::default());
-    Ok(ClockedCloud::new(SimulatedCloud::new(weather, Some(Arc::new(built.catalogue))), clock::now))
+    let built = cloud::catalogue::build(&snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
+    Ok(ClockedCloud::new(SimulatedCloud::new(faults, Some(Arc::new(built.catalogue))), clock::now))
 }
 
-/// Whether the cloud that `config` names is in this build and has the settings that it needs.
+/// Checks that the cloud of `config` is in this build and has its settings.
 ///
 /// # Errors
-/// What is missing.
+/// The missing setting or build feature.
 pub(crate) fn check(config: &CloudConfig) -> anyhow::Result<()> {
     match config.provider {
         Provider::Simulated => Ok(()),
@@ -80,7 +81,7 @@ pub(crate) fn check(config: &CloudConfig) -> anyhow::Result<()> {
     }
 }
 
-/// The name of the launch template, once nothing else that EC2 needs is missing.
+/// Name of the launch template, after checking all other EC2 settings.
 fn ec2_template(config: &CloudConfig) -> anyhow::Result<&str> {
     if !cfg!(feature = "ec2") {
         return Err(not_built());

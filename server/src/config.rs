@@ -1,19 +1,19 @@
-//! What an operator may set: one table of keys, from which everything else follows (reading, checking, `--print-config`,
-//! `fleetwright explain config`, flags).
+//! Configuration of `serve`: one table of keys drives parsing, validation, `--print-config`,
+//! `fleetwright explain config` and the flags.
 //!
-//! A value comes from the file, is overridden by the environment, and that by a flag. A key that does not exist is
-//! refused wherever it is written, with the nearest one that does.
+//! The environment overrides the file, and flags override both. An unknown key is an error that
+//! names the nearest known one.
 
+mod guardrails;
 mod keys;
 mod layers;
 mod listen;
 mod owner;
 mod print;
-mod rails;
 mod session;
 mod shared;
 
-pub use keys::{KEYS, Key, Kind};
+pub use keys::{ConfigKey, KEYS, ValueType};
 pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
 pub use layers::{Layers, Origin};
 pub use print::{explain, print};
@@ -26,195 +26,197 @@ use std::time::Duration;
 use engine::control::guardrails::GuardrailSettings;
 use engine::input::{MinValuesPolicy, PreferencePolicy};
 
-use crate::session::Ledger;
-use crate::trust::tls::TlsFiles;
+use crate::auth::tls::TlsFiles;
+use crate::session::SessionMemory;
 
-/// Why a configuration is refused.
+/// Configuration error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read or is no TOML.
+    /// The file is unreadable or not TOML.
     #[error("configuration file {}: {why}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the failure.
         why: String,
     },
-    /// A key that does not exist.
+    /// Unknown key.
     #[error("{origin}: there is no key {key:?}{}", nearest.as_ref().map_or_else(String::new, |n| format!("; did you mean {n:?}?")))]
     Unknown {
-        /// Where it was written.
+        /// Source of the key.
         origin: Origin,
-        /// The key.
+        /// The key, as written.
         key: String,
-        /// The key that is spelt most like it.
+        /// Known key with the most similar spelling.
         nearest: Option<String>,
     },
-    /// Values that do not go together.
+    /// Values that exclude each other.
     #[error("configuration: {0}")]
-    Together(String),
-    /// A value that its key does not take.
+    Conflict(String),
+    /// Invalid value.
     #[error("{origin}: {key} = {value:?} is not {expected}")]
     Value {
-        /// Where it was written.
+        /// Source of the value.
         origin: Origin,
-        /// The key.
+        /// Path of the key.
         key: &'static str,
         /// What was found.
         value: String,
-        /// What is allowed.
+        /// Description of the valid values.
         expected: String,
     },
 }
 
-/// Everything that `serve` runs by.
+/// Configuration of `serve`.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Addresses.
+    /// Listener addresses and their protection.
     pub listen: Listen,
-    /// What survives a crash.
+    /// Durable state.
     pub store: StoreConfig,
-    /// The cloud.
+    /// Cloud provider.
     pub cloud: CloudConfig,
-    /// When and how to decide.
+    /// Batching, planning and garbage collection.
     pub control: ControlConfig,
-    /// `rails.*`: what no decision may do.
-    pub rails: GuardrailSettings,
-    /// Ownership of clusters.
+    /// `rails.*`: safety limits on decisions.
+    pub guardrails: GuardrailSettings,
+    /// Leases on clusters.
     pub lease: LeaseConfig,
-    /// `session.memory` and `session.memory-total`: what agents may make this server remember.
-    pub ledger: Ledger,
-    /// `shutdown.grace`: how long connections may take to end.
+    /// `session.memory` and `session.memory-total`: memory limits for objects of agents.
+    pub session_memory: SessionMemory,
+    /// `shutdown.grace`: grace period for open connections.
     pub shutdown_grace: Duration,
-    /// `log.filter`: what is logged, in the syntax of `RUST_LOG`.
+    /// `log.filter`: log filter in the syntax of `RUST_LOG`.
     pub log_filter: String,
-    /// `log.format` is `json`.
+    /// Whether `log.format` is `json`.
     pub log_json: bool,
-    /// `trace.collector`: where traces go.
+    /// `trace.collector`: OTLP endpoint of traces.
     pub trace_collector: Option<String>,
-    /// Digests of the settings that all replicas of one database should share, by key.
+    /// Digests, by key, of the settings that all replicas of one database should share.
     pub shared: BTreeMap<String, String>,
 }
 
-/// Addresses to listen on.
+/// Listener addresses and their protection.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    /// `listen.grpc`: agents and programs.
+    /// `listen.grpc`: agents and API clients.
     pub grpc: SocketAddr,
-    /// `listen.http`: the page, metrics, health.
+    /// `listen.http`: dashboard, metrics, health.
     pub http: SocketAddr,
-    /// `listen.tls-*` and `listen.client-ca`: certificates; `None` encrypts nothing.
+    /// `listen.tls-*` and `listen.client-ca`: TLS files; `None` disables TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// `trust.file`: who may say what; `None` asks nobody.
+    /// `trust.file`: agents and clients; `None` disables authentication.
     pub(crate) trust: Option<PathBuf>,
 }
 
-/// What survives a crash.
+/// Durable state.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
     /// `store.database-url`: PostgreSQL.
     pub database_url: Option<String>,
-    /// `store.data-dir`: the folder of a PostgreSQL of our own.
+    /// `store.data-dir`: data directory of a local PostgreSQL.
     pub data_dir: PathBuf,
-    /// `store.memory`: without a database, keep everything in memory.
+    /// `store.memory`: without a database, keep all state in memory.
     pub memory: bool,
-    /// `store.migrate`: whether the schema may be brought up to date.
+    /// `store.migrate`: whether to apply schema migrations at startup.
     pub migrate: bool,
-    /// `store.connections`, at most.
+    /// `store.connections`: maximum database connections.
     pub connections: u32,
-    /// `store.keep-log`.
+    /// `store.keep-log`: retention of the decision log.
     pub keep_log: Duration,
-    /// `store.keep-ended`.
+    /// `store.keep-ended`: retention of completed operations.
     pub keep_ended: Duration,
-    /// `store.keep-clusters`.
+    /// `store.keep-clusters`: retention of lease rows of absent clusters.
     pub keep_clusters: Duration,
 }
 
 /// `cloud.provider`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// The simulated cloud.
+    /// Simulated cloud.
     Simulated,
     /// Amazon EC2.
     Ec2,
 }
 
-/// The cloud.
+/// Cloud provider and its settings.
 #[derive(Debug, Clone)]
 pub struct CloudConfig {
     /// `cloud.provider`.
     pub provider: Provider,
-    /// `cloud.endpoint`: the EC2 API.
+    /// `cloud.endpoint`: EC2 API endpoint.
     pub endpoint: Option<String>,
-    /// `cloud.launch-template`: name.
+    /// `cloud.launch-template`: name of the EC2 launch template.
     pub launch_template: Option<String>,
     /// `cloud.launch-template-version`.
     pub launch_template_version: String,
-    /// `cloud.subnets`: zone to subnet.
+    /// `cloud.subnets`: subnet by zone.
     pub subnets: BTreeMap<String, String>,
-    /// `cloud.address`: a simulated cloud in a process of its own.
+    /// `cloud.address`: address of an external simulated cloud.
     pub address: Option<String>,
-    /// `cloud.seed`.
+    /// `cloud.seed`: seed of the simulated cloud.
     pub seed: u64,
-    /// `cloud.boot`: how long a machine takes to start.
+    /// `cloud.boot`: time from launch to running in the simulated cloud.
     pub boot: Duration,
-    /// `cloud.no-capacity`: every launch is refused.
+    /// `cloud.no-capacity`: the simulated cloud fails every launch.
     pub no_capacity: bool,
-    /// `cloud.account`: the account that replicas of one database buy in together.
+    /// `cloud.account`: account name, shared by replicas of one database.
     pub account: String,
     /// `cloud.region`.
     pub region: String,
-    /// `cloud.catalogue`: a file in place of the built-in one.
+    /// `cloud.catalogue`: file that overrides the built-in catalogue.
     pub catalogue: Option<PathBuf>,
 }
 
-/// When and how to decide.
+/// Batching, planning and garbage collection.
 #[derive(Debug, Clone, Copy)]
 pub struct ControlConfig {
-    /// `control.batch-idle`: a batch closes when nothing has arrived for so long.
+    /// `control.batch-idle`: idle time that closes a batch.
     pub batch_idle: Duration,
-    /// `control.batch-max`: a batch closes at the latest after so long.
+    /// `control.batch-max`: maximum duration of a batch.
     pub batch_max: Duration,
-    /// `control.plan-pods`: pods that one plan takes at most; 0 for all.
+    /// `control.plan-pods`: maximum pods per plan; 0 is unlimited.
     pub plan_pods: u64,
-    /// `control.plan-steps`: steps that one plan may take; 0 for any number.
+    /// `control.plan-steps`: step budget per plan; 0 is unlimited.
     pub plan_steps: u64,
-    /// `control.preferred-terms`: preferences of one pod that are looked at.
+    /// `control.preferred-terms`: maximum preferences per pod.
     pub preferred_terms: u32,
-    /// `control.collect-after`: how long something must be odd before it is garbage; zero collects nothing.
+    /// `control.collect-after`: garbage collection delay; zero disables it.
     pub collect_after: Duration,
-    /// `control.open-together`: how long a Node that is ready waits for the others of its decision; zero waits for none.
+    /// `control.open-together`: maximum wait of a ready Node for the others of its decision.
     pub open_together: Duration,
-    /// `control.hold-after-foreign-scale-up`: how long a pod is left to Cluster Autoscaler once that buys for it.
-    pub hold_after_foreign_scale_up: Duration,
+    /// `control.hold-after-foreign-scale-up`: how long a pod is excluded from planning after
+    /// Cluster Autoscaler scaled up for it.
+    pub hold_after_external_scale_up: Duration,
     /// `control.preference-policy`.
     pub preferences: PreferencePolicy,
     /// `control.min-values-policy`.
     pub min_values: MinValuesPolicy,
 }
 
-/// Ownership of clusters.
+/// Leases on clusters.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
-    /// `lease.owner`: the name of this replica; one of its own when none is given.
+    /// `lease.owner`: lease holder identity of this replica; generated when unset.
     pub owner: String,
     /// `lease.duration`.
     pub duration: Duration,
 }
 
 impl Config {
-    /// The typed configuration that `layers` amount to.
+    /// Parses the values of all keys.
     ///
     /// # Errors
-    /// [`ConfigError::Value`] for the first value that its key does not take.
+    /// [`ConfigError::Value`] for the first invalid value.
     pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
+        // The listeners first: the lease holder identity derives from the gRPC address.
         let listen = listen::resolve(layers)?;
         Ok(Self {
             store: StoreConfig {
                 database_url: layers.optional("store.database-url"),
                 data_dir: PathBuf::from(layers.text("store.data-dir")),
-                memory: layers.switch("store.memory")?,
-                migrate: layers.switch("store.migrate")?,
+                memory: layers.boolean("store.memory")?,
+                migrate: layers.boolean("store.migrate")?,
                 connections: u32::try_from(layers.number("store.connections")?).unwrap_or(u32::MAX),
                 keep_log: layers.duration("store.keep-log")?,
                 keep_ended: layers.duration("store.keep-ended")?,
@@ -232,7 +234,7 @@ impl Config {
                 address: layers.optional("cloud.address"),
                 seed: layers.number("cloud.seed")?,
                 boot: layers.duration("cloud.boot")?,
-                no_capacity: layers.switch("cloud.no-capacity")?,
+                no_capacity: layers.boolean("cloud.no-capacity")?,
                 account: layers.text("cloud.account"),
                 region: layers.text("cloud.region"),
                 catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
@@ -245,7 +247,7 @@ impl Config {
                 preferred_terms: u32::try_from(layers.number("control.preferred-terms")?).unwrap_or(u32::MAX),
                 collect_after: layers.duration("control.collect-after")?,
                 open_together: layers.duration("control.open-together")?,
-                hold_after_foreign_scale_up: layers.duration("control.hold-after-foreign-scale-up")?,
+                hold_after_external_scale_up: layers.duration("control.hold-after-foreign-scale-up")?,
                 preferences: match layers.choice("control.preference-policy")? {
                     "Ignore" => PreferencePolicy::Ignore,
                     _ => PreferencePolicy::Respect,
@@ -255,12 +257,12 @@ impl Config {
                     _ => MinValuesPolicy::Strict,
                 },
             },
-            rails: rails::resolve(layers)?,
+            guardrails: guardrails::resolve(layers)?,
             lease: LeaseConfig {
                 owner: layers.optional("lease.owner").unwrap_or_else(|| owner::of(listen.grpc)),
                 duration: layers.duration("lease.duration")?,
             },
-            ledger: session::ledger(layers)?,
+            session_memory: session::memory(layers)?,
             listen,
             shutdown_grace: layers.duration("shutdown.grace")?,
             log_filter: layers.text("log.filter"),

@@ -1,28 +1,30 @@
-//! The loop: one task owns what this process decides, chooses what to look at next, and does nothing else.
+//! The control loop: one task that owns the decisions of this process and picks the next input.
 //!
-//! What is to be done is said by [`Replica`], which has no I/O. Whatever waits for somebody (store, cloud) is a work of its
-//! own in [`works`]; plans are made by threads of their own ([`planners`]), and leases renewed by another ([`keeper`]). What
-//! comes of them is one more thing to look at. Here is only the clock.
+//! [`Replica`] decides what to do and performs no I/O. Calls to the store and the cloud are
+//! separate tasks ([`calls`]), planning runs on its own threads ([`planners`]), and leases are
+//! renewed on another ([`lease_renewal`]). Each result returns as an [`Input`]. This module holds
+//! only the timing.
 //!
-//! Reading order: [`replica`] (what follows from what), [`ControlLoop::run`], [`works`] (calls to store and cloud),
-//! [`records`] and [`intents`] (decisions and launches as rows), [`fence`] (until when a lease may be acted on), [`region`]
-//! (who asks the cloud for its machines), [`exchange`] (what replicas tell each other for the rails), [`showcase`] (what people
-//! see), [`latency`] (how quick it is), [`traces`].
+//! Reading order: [`replica`] (which output follows from which input), [`ControlLoop::run`],
+//! [`calls`] (calls to store and cloud), [`records`] and [`intents`] (decisions and launches as
+//! rows), [`fence`] (local lease expiry), [`region`] (which replica lists the instances),
+//! [`counter_sync`] (counters shared between replicas for the guardrails), [`view_publisher`]
+//! (dashboard views), [`latency`], [`traces`].
 
-pub(crate) mod exchange;
+pub(crate) mod calls;
+pub(crate) mod counter_sync;
 pub(crate) mod fence;
 mod heartbeat;
 mod intents;
-pub(crate) mod keeper;
 mod latency;
+pub(crate) mod lease_renewal;
 mod planners;
 mod records;
 mod region;
 pub(crate) mod replica;
-mod showcase;
 mod steps;
 mod traces;
-pub(crate) mod works;
+mod view_publisher;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,289 +44,288 @@ use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
 use crate::session::{SessionEvent, Sessions};
 use crate::store::Store;
+use crate::store::guardrails::Changes;
 use crate::store::lease::{Lease, Scope};
-use crate::store::rails::Changes;
 use crate::views::Publisher;
+use calls::CallRunner;
 use fence::Fence;
 pub(crate) use heartbeat::Heartbeat;
-use keeper::{Keeper, Roster};
 pub(crate) use latency::Latencies;
-use latency::Stopwatch;
-pub(crate) use planners::Place;
+use latency::LatencyTracker;
+use lease_renewal::{HeldLeases, LeaseRenewalThread};
 use planners::Planners;
+pub(crate) use planners::PlanningMode;
 use replica::{Call, Input, Output, Replica};
-use showcase::Showcase;
-use steps::Step;
+use steps::StepTimer;
 use traces::Traces;
-use works::Hands;
+use view_publisher::ViewPublisher;
 
-/// How often the cloud is asked what has happened by itself. A real one tells by a queue that is read as fast.
-const CLOUD_POLL: Duration = Duration::from_millis(250);
+/// Interval between polls of the cloud's event queue.
+const CLOUD_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long calls that are under way may take to end when the process is told to stop. Agents wait for it.
-const LAST_CALLS: Duration = Duration::from_millis(500);
+/// Grace period on shutdown for calls in flight. Agents wait for it.
+const CALLS_GRACE: Duration = Duration::from_millis(500);
 
-/// How long the store may take to have the leases back. That takes milliseconds; one that is slow is waited for, because
-/// leases that are not given back keep their clusters from everybody for far longer.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// Limit for releasing the leases on shutdown. A release takes milliseconds; the limit is generous
+/// because an unreleased lease blocks its cluster until it expires.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After it was asked what the passing of time brings, events that have come are taken in for as long as that took, within these
-/// bounds. However many events come, they do not keep it from being asked; and what it brings, a plan for one cluster at most,
-/// does not keep events waiting for long. When there is too little time for both, plans get more of it: people wait for them.
-const EVENTS_BETWEEN: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
+/// After each tick, events are handled for as long as the tick took, within these bounds. So a
+/// stream of events cannot starve ticks, and a tick (at most one plan for one cluster) delays
+/// events only briefly. When there is too little time for both, planning gets the larger share
+/// because users wait for it.
+const EVENT_TIME_BOUNDS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
 
-/// What is overdue and cannot be done yet is asked about again after this long, though nothing else happens.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Minimum interval between ticks. Overdue work that cannot be done yet is retried after it.
+const MIN_TICK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Leases that are taken at one time. A thousand agents that come back at once wait here, and not for a connection, which the
-/// store gives up waiting for; and decisions are written meanwhile, since the store has more connections than that.
-const TURNS: usize = 4;
+/// Concurrent `TakeLease` calls. When a thousand agents reconnect at once, they queue here instead
+/// of exhausting the store's connection pool, whose acquisition times out. The store has more
+/// connections than this, so decisions are still recorded meanwhile.
+const CONCURRENT_LEASE_CALLS: usize = 4;
 
-/// What the loop is made of.
+/// The parts of the control loop.
 pub(crate) struct ControlLoop<C> {
-    /// Decides.
     pub(crate) controller: RegionController,
-    /// Plans.
     pub(crate) planner: Planner,
-    /// Where that is done.
-    pub(crate) place: Place,
-    /// The way to agents.
+    pub(crate) planning: PlanningMode,
     pub(crate) sessions: Sessions,
-    /// What survives.
     pub(crate) store: Arc<dyn Store>,
-    /// Where machines come from.
     pub(crate) cloud: Arc<C>,
-    /// Ownership of clusters.
+    /// Lease owner name and duration.
     pub(crate) lease: LeaseConfig,
-    /// The account's region that machines are bought in.
+    /// The account and region that instances are launched in.
     pub(crate) region: Scope,
-    /// What people see.
     pub(crate) publisher: Publisher,
-    /// Between two listings of the cloud's machines; `None` asks for none.
+    /// Interval between instance listings; `None` disables them.
     pub(crate) listing: Option<Duration>,
-    /// How quick it is.
     pub(crate) latencies: Arc<Latencies>,
-    /// Whether it comes round.
+    /// Progress of the loop, for `/healthz` and lease renewal.
     pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
-/// What to look at next.
+/// The next thing that the loop handles.
 enum Next {
     Stop,
-    /// Apart from the others in size by far.
-    Happened(Box<Input>),
+    /// Boxed: far larger than the other variants.
+    Input(Box<Input>),
     Time,
-    Show,
+    PublishView,
 }
 
 impl Next {
-    fn happened(input: Input) -> Self {
-        Self::Happened(Box::new(input))
+    fn input(input: Input) -> Self {
+        Self::Input(Box::new(input))
     }
 }
 
-struct Running<C> {
+struct LoopState<C> {
     replica: Replica,
     sessions: Sessions,
-    hands: Arc<Hands<C>>,
+    runner: Arc<CallRunner<C>>,
     planners: Planners,
-    keeper: Keeper,
+    lease_renewal: LeaseRenewalThread,
     heartbeat: Arc<Heartbeat>,
-    showcase: Showcase,
-    works: JoinSet<Input>,
-    stopwatch: Stopwatch,
+    view_publisher: ViewPublisher,
+    calls: JoinSet<Input>,
+    latency_tracker: LatencyTracker,
     latencies: Arc<Latencies>,
     traces: Traces,
-    /// When it was last asked what the passing of time brings.
-    asked: Instant,
-    /// From when on that comes before events that have come.
-    time_again: Instant,
-    turns: Arc<Semaphore>,
+    /// When the last tick ended.
+    last_tick: Instant,
+    /// From this moment on a due tick precedes events.
+    prefer_time_from: Instant,
+    lease_slots: Arc<Semaphore>,
 }
 
 impl<C: CloudProvider + 'static> ControlLoop<C> {
-    /// Runs until `stop`. Then nothing is decided any more, calls that are under way may end, and every lease is given back.
+    /// Runs until `stop`; then makes no further decision, lets calls in flight end and releases
+    /// every lease.
     ///
     /// # Errors
-    /// When a work of the loop panicked: what it was about is not known any more; when the system gives no threads.
+    /// When a call task panicked, because its outcome is unknown, or when the system cannot start a
+    /// thread.
     pub(crate) async fn run(
         self,
-        mut heard: mpsc::Receiver<SessionEvent>,
+        mut session_events: mpsc::Receiver<SessionEvent>,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let renewal = (self.lease.duration / 3).max(Duration::from_millis(100));
         let mut listings = self.listing.map(tokio::time::interval);
         let mut changes = self.store.changes();
-        let mut wishes = changes.borrow_and_update().leases;
-        let mut running = Running::new(self, renewal)?;
-        let mut polls = tokio::time::interval(CLOUD_POLL);
-        let mut exchanges = tokio::time::interval(exchange::INTERVAL);
-        exchanges.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lease_requests = changes.borrow_and_update().leases;
+        let mut running = LoopState::new(self, renewal)?;
+        let mut polls = tokio::time::interval(CLOUD_POLL_INTERVAL);
+        let mut counter_syncs = tokio::time::interval(counter_sync::INTERVAL);
+        counter_syncs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(renewal);
-        // Two renewals at once prolong nothing that one does not.
+        // Two renewals in a row extend nothing that one does not.
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            running.heartbeat.beat();
-            // Whatever else there is to do: without its leases this process may do nothing of it.
+            running.heartbeat.record_turn();
+            // Renewal precedes everything: without its leases this process may not act.
             if renewals.tick().now_or_never().is_some() {
-                running.happened(Input::RenewalDue).await;
+                running.handle_input(Input::RenewalDue).await;
             }
             let wakeup = running.wakeup();
-            if wakeup.max(running.time_again) <= Instant::now() {
-                running.time_passed().await;
+            if wakeup.max(running.prefer_time_from) <= Instant::now() {
+                running.tick().await;
                 continue;
             }
-            // What comes rarely comes first, so that what comes often does not keep it waiting; time comes last, and its turn is
-            // above.
+            // Rare inputs precede frequent ones so that they are not starved; ticks come last here
+            // because a due tick is handled above.
             let next = tokio::select! {
                 biased;
                 () = stop.cancelled() => Next::Stop,
-                _ = polls.tick() => Next::happened(Input::CloudPoll),
-                _ = renewals.tick() => Next::happened(Input::RenewalDue),
-                Ok(number) = new_wishes(&mut changes, wishes) => {
-                    wishes = number;
-                    Next::happened(Input::Wished)
+                _ = polls.tick() => Next::input(Input::CloudPoll),
+                _ = renewals.tick() => Next::input(Input::RenewalDue),
+                Ok(number) = next_lease_request(&mut changes, lease_requests) => {
+                    lease_requests = number;
+                    Next::input(Input::LeaseRequested)
                 }
-                _ = exchanges.tick() => Next::happened(Input::ExchangeDue),
-                () = due(listings.as_mut()) => Next::happened(Input::ListingDue),
-                () = running.showcase.due() => Next::Show,
-                Some(renewal) = running.keeper.next() => Next::happened(Input::Renewed(renewal)),
-                Some(answer) = running.planners.next() => Next::happened(Input::Planned(Box::new(answer))),
-                Some(done) = running.works.join_next() => Next::happened(done?),
-                Some(event) = heard.recv() => Next::happened(Input::Heard(event)),
+                _ = counter_syncs.tick() => Next::input(Input::CounterSyncDue),
+                () = due(listings.as_mut()) => Next::input(Input::ListingDue),
+                () = running.view_publisher.due() => Next::PublishView,
+                Some(renewal) = running.lease_renewal.next() => Next::input(Input::Renewed(renewal)),
+                Some(answer) = running.planners.next() => Next::input(Input::Planned(Box::new(answer))),
+                Some(done) = running.calls.join_next() => Next::input(done?),
+                Some(event) = session_events.recv() => Next::input(Input::Session(event)),
                 () = tokio::time::sleep_until(wakeup) => Next::Time,
             };
             match next {
                 Next::Stop => break,
-                Next::Happened(input) => running.happened(*input).await,
-                Next::Time => running.time_passed().await,
-                Next::Show => {
-                    let step = Step::begin("the view for people");
-                    running.showcase.go_on(running.replica.controller(), clock::now());
-                    step.end(&running.latencies.spent);
+                Next::Input(input) => running.handle_input(*input).await,
+                Next::Time => running.tick().await,
+                Next::PublishView => {
+                    let timer = StepTimer::begin("the view for people");
+                    running.view_publisher.publish_next(running.replica.controller(), clock::now());
+                    timer.end(&running.latencies.step_times);
                 }
             }
         }
-        running.end().await;
+        running.shut_down().await;
         Ok(())
     }
 }
 
-impl<C: CloudProvider + 'static> Running<C> {
+impl<C: CloudProvider + 'static> LoopState<C> {
     fn new(parts: ControlLoop<C>, renewal: Duration) -> std::io::Result<Self> {
-        let ControlLoop { controller, planner, place, sessions, store, cloud, lease, region, publisher, .. } = parts;
+        let ControlLoop { controller, planner, planning, sessions, store, cloud, lease, region, publisher, .. } = parts;
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         let replica = Replica::new(controller, clock::now().0.unsigned_abs(), region);
-        let (fence, roster) = (Arc::new(Fence::new()), Arc::<Roster>::default());
-        let hands = Arc::new(Hands { store, cloud, lease, fence, roster, log: DecisionLog::default() });
+        let (fence, held_leases) = (Arc::new(Fence::new()), Arc::<HeldLeases>::default());
+        let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
         Ok(Self {
             replica,
             sessions,
-            keeper: Keeper::start(hands.renewer(), renewal, Arc::clone(&heartbeat))?,
+            lease_renewal: LeaseRenewalThread::start(runner.renewer(), renewal, Arc::clone(&heartbeat))?,
             heartbeat,
-            planners: Planners::start(planner, place)?,
-            hands,
-            showcase: Showcase::new(publisher),
-            works: JoinSet::new(),
-            stopwatch: Stopwatch::new(Arc::clone(&latencies)),
+            planners: Planners::start(planner, planning)?,
+            runner,
+            view_publisher: ViewPublisher::new(publisher),
+            calls: JoinSet::new(),
+            latency_tracker: LatencyTracker::new(Arc::clone(&latencies)),
             latencies,
             traces: Traces::default(),
-            asked: Instant::now(),
-            time_again: Instant::now(),
-            turns: Arc::new(Semaphore::new(TURNS)),
+            last_tick: Instant::now(),
+            prefer_time_from: Instant::now(),
+            lease_slots: Arc::new(Semaphore::new(CONCURRENT_LEASE_CALLS)),
         })
     }
 
-    /// When it is to be asked what the passing of time brings.
+    /// When the next tick is due.
     fn wakeup(&self) -> Instant {
         let wait = self.replica.next_wakeup().map_or(i64::MAX, |due| due.millis_since(clock::now()));
-        // A longer sleep would not notice a clock that was set.
+        // The cap of one second lets the loop notice a clock that was set.
         let wait = Duration::from_millis(wait.max(0).unsigned_abs()).min(Duration::from_secs(1));
-        (Instant::now() + wait).max(self.asked + PAUSE)
+        (Instant::now() + wait).max(self.last_tick + MIN_TICK_INTERVAL)
     }
 
-    async fn time_passed(&mut self) {
+    async fn tick(&mut self) {
         let begun = Instant::now();
-        self.happened(Input::Time).await;
-        self.asked = Instant::now();
-        let [least, most] = EVENTS_BETWEEN;
-        self.time_again = self.asked + begun.elapsed().clamp(least, most);
+        self.handle_input(Input::Time).await;
+        self.last_tick = Instant::now();
+        let [least, most] = EVENT_TIME_BOUNDS;
+        self.prefer_time_from = self.last_tick + begun.elapsed().clamp(least, most);
     }
 
-    async fn happened(&mut self, input: Input) {
+    async fn handle_input(&mut self, input: Input) {
         let now = clock::now();
-        self.traces.ended(&input);
-        let step = Step::of(&input);
+        self.traces.finish_launch(&input);
+        let timer = StepTimer::for_input(&input);
         let outputs = self.replica.handle(input, now);
-        step.end(&self.latencies.spent);
-        let step = Step::begin("passing on what follows");
-        self.stopwatch.look_at(&outputs, clock::now());
+        timer.end(&self.latencies.step_times);
+        let timer = StepTimer::begin("passing on what follows");
+        self.latency_tracker.observe_outputs(&outputs, clock::now());
         for output in outputs {
             match output {
                 Output::Accept { cluster, epoch } => self.sessions.accept(&cluster, epoch).await,
                 Output::Refuse { cluster, reason } => self.sessions.refuse(&cluster, reason).await,
                 Output::Instruct { cluster, id, instruction, deadline } => {
-                    self.traces.instructed(&cluster, &instruction);
+                    self.traces.begin_create(&cluster, &instruction);
                     self.sessions.instruct(&cluster, id, *instruction, deadline).await;
                 }
-                Output::Call(Call::Renew(leases)) => self.keeper.ask(leases),
+                Output::Call(Call::RenewLeases(leases)) => self.lease_renewal.request_renewal(leases),
                 Output::Call(call) => self.call(call, now),
                 Output::Plan(request) => self.planners.submit(*request),
                 Output::Resync { cluster, reason } => self.sessions.resync(&cluster, reason.to_string()).await,
-                Output::Show(cluster) => self.showcase.note(cluster),
+                Output::PublishView(cluster) => self.view_publisher.mark_changed(cluster),
             }
         }
-        step.end(&self.latencies.spent);
+        timer.end(&self.latencies.step_times);
     }
 
     fn call(&mut self, call: Call, now: Timestamp) {
-        let hands = Arc::clone(&self.hands);
-        let turns = matches!(call, Call::TakeLease { .. }).then(|| Arc::clone(&self.turns));
-        let span = self.traces.of(&call, now);
-        let work = async move {
-            let _turn = match turns {
-                // Nobody closes them.
-                Some(turns) => turns.acquire_owned().await.ok(),
+        let runner = Arc::clone(&self.runner);
+        let lease_slots = matches!(call, Call::TakeLease { .. }).then(|| Arc::clone(&self.lease_slots));
+        let span = self.traces.span_for(&call, now);
+        let task = async move {
+            let _slot = match lease_slots {
+                // The semaphore is never closed.
+                Some(lease_slots) => lease_slots.acquire_owned().await.ok(),
                 None => None,
             };
-            let Some((by, late)) = call.limit() else { return hands.make(call).await };
-            let patience = Duration::from_millis(by.millis_since(now).unsigned_abs());
-            let done = tokio::time::timeout(patience, hands.make(call)).await.unwrap_or(late);
-            traces::note(&done);
+            let Some((by, late)) = call.limit() else { return runner.run(call).await };
+            let timeout = Duration::from_millis(by.millis_since(now).unsigned_abs());
+            let done = tokio::time::timeout(timeout, runner.run(call)).await.unwrap_or(late);
+            traces::record_outcome(&done);
             done
         };
-        self.works.spawn(work.instrument(span));
+        self.calls.spawn(task.instrument(span));
     }
 
-    /// A launch whose answer is on its way is written down, so that nobody has to ask again. What comes of it is the
-    /// successor's affair.
-    async fn end(mut self) {
-        let calls = async { while self.works.join_next().await.is_some() {} };
-        if tokio::time::timeout(LAST_CALLS, calls).await.is_err() {
-            warn!("calls were still under way; their outcomes are asked for again by whoever comes next");
+    /// Lets launches in flight be recorded, so that the next owner of the cluster need not query
+    /// the cloud for them.
+    async fn shut_down(mut self) {
+        let calls = async { while self.calls.join_next().await.is_some() {} };
+        if tokio::time::timeout(CALLS_GRACE, calls).await.is_err() {
+            warn!(calls = self.calls.len(), "abandoning calls in flight on shutdown; the next owner repeats them");
         }
-        if tokio::time::timeout(LAST_CALLS, self.last_words()).await.is_err() {
-            warn!("the store does not take what came and went lately; the other replicas do not count it");
+        if tokio::time::timeout(CALLS_GRACE, self.flush_final_counters()).await.is_err() {
+            warn!("could not publish counters on shutdown; fleet limits undercount");
         }
         let leases: Vec<Lease> = self.replica.leases().cloned().collect();
-        if tokio::time::timeout(LAST_WORD, self.hands.release(&leases)).await.is_err() {
-            warn!("the store does not take the leases back; they run out by themselves");
+        if tokio::time::timeout(RELEASE_TIMEOUT, self.runner.release(&leases)).await.is_err() {
+            warn!(leases = leases.len(), "could not release leases on shutdown; they expire");
         }
     }
 
-    async fn last_words(&mut self) {
-        if let Some(telling) = self.replica.last_words(clock::now()) {
-            self.hands.tell(self.replica.life(), &telling).await;
+    async fn flush_final_counters(&mut self) {
+        if let Some(update) = self.replica.final_counters(clock::now()) {
+            self.runner.publish_counters(self.replica.generation(), &update).await;
         }
     }
 }
 
-/// The number of wishes for leases, when it is another than `known`.
-async fn new_wishes(changes: &mut watch::Receiver<Changes>, known: u64) -> Result<u64, watch::error::RecvError> {
+/// Completes when the number of lease requests differs from `known`.
+async fn next_lease_request(
+    changes: &mut watch::Receiver<Changes>,
+    known: u64,
+) -> Result<u64, watch::error::RecvError> {
     Ok(changes.wait_for(|changes| changes.leases != known).await?.leases)
 }
 
-/// The next tick; never, without a ticker.
+/// Completes at the next tick of `ticks`; never, without a ticker.
 async fn due(ticks: Option<&mut Interval>) {
     match ticks {
         Some(ticks) => {

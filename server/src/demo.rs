@@ -1,18 +1,20 @@
 //! `fleetwright demo`: the whole system on one machine.
 //!
-//! The server runs in this process, with its store in memory and a simulated cloud. Every cluster is a process of its own,
-//! [`simulated_agent`]: a simulation behind the agent's port, and the agent, which speaks the real protocol over loopback.
-//! The verdict at the end is drawn from the books of the cloud and of the clusters, not from what the server believes.
+//! The server runs in this process with an in-memory store and a simulated cloud. Every cluster is
+//! a separate process, [`simulated_agent`]: a simulated cluster behind the agent's port, and the
+//! agent, which speaks the real protocol over loopback. The result is computed from the ledgers of
+//! the cloud and the clusters, not from the server's state.
 //!
-//! Reading order: [`script`] (what happens in a cluster), [`owner`] (what its owner wrote), [`agent`] (the simulation as an
-//! API server), [`books`] (what a cluster writes down), [`children`] (the processes), [`verdict`] (how it went).
+//! Reading order: [`scenario`] (workload changes of a cluster), [`manifests`] (its NodePools and
+//! EC2NodeClass), [`agent`] (the simulated API server), [`ledger`] (what a cluster records),
+//! [`cluster_processes`], [`assessment`] (the result).
 
 pub(crate) mod agent;
-mod books;
-mod children;
-pub(crate) mod owner;
-mod script;
-mod verdict;
+mod assessment;
+mod cluster_processes;
+mod ledger;
+pub(crate) mod manifests;
+mod scenario;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,120 +22,119 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use cloud::simulated::{Bucket, ClockedCloud, FaultProfile};
+use cloud::simulated::{ClockedCloud, FaultProfile, TokenBucket};
 use engine::control;
 
+use crate::auth::authorizer::Authorizer;
 use crate::clouds;
 use crate::config::LeaseConfig;
-use crate::log::every;
 use crate::log::replay::ReplayError;
-use crate::serve::{self, Parts, Server};
-use crate::session::Ledger;
+use crate::log::replay_all;
+use crate::serve::{self, Server, ServerComponents};
+use crate::session::SessionMemory;
 use crate::store::Store;
 use crate::store::lease::Scope;
 use crate::store::log::{Retention, StoredDecision};
 use crate::store::memory::MemoryStore;
-use crate::trust::book::Book;
-use books::Books;
-use children::Children;
+use cluster_processes::ClusterProcesses;
+use ledger::ClusterLedger;
 
 pub(crate) use agent::SimulatedApi;
-pub(crate) use children::{input_ended, simulated_agent};
+pub(crate) use cluster_processes::{input_ended, simulated_agent};
 
-/// The region of the demo.
 const REGION: &str = "us-east-1";
 
-/// How long the server may take to end.
+/// Limit for the server's shutdown.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Names of the clusters; further ones are numbered.
 const NAMES: [&str; 6] = ["amber", "blue", "coral", "dune", "ember", "fern"];
 
-/// What is to be shown.
+/// Options of a demo.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The demo ends when the script does, at the latest after this; `None` repeats the script until it is told to stop.
+    /// The demo ends when the scenario does, at the latest after this; `None` repeats the scenario
+    /// until a signal.
     pub(crate) at_most: Option<Duration>,
-    /// Seed of everything that chance decides.
+    /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// The cloud has nothing to sell.
+    /// The cloud has no capacity.
     pub(crate) no_capacity: bool,
-    /// Number of clusters.
     pub(crate) clusters: u8,
-    /// Port of the page.
+    /// HTTP port of the dashboard.
     pub(crate) port: u16,
-    /// What is logged.
+    /// Log filter.
     pub(crate) log: String,
-    /// Every decision is made again at the end, from the log.
+    /// Replay every decision from the log at the end.
     pub(crate) replay: bool,
 }
 
-/// Shows it; says whether all went well.
+/// Runs the demo; returns whether it succeeded.
 ///
 /// # Errors
-/// What could not be started.
+/// When something cannot be started.
 pub(crate) async fn run(plan: Plan) -> anyhow::Result<bool> {
-    let stop = ::agent::asked_to_stop();
-    let cloud = Arc::new(clouds::simulated(weather(&plan), REGION, None)?);
+    let stop = ::agent::shutdown_signal();
+    let cloud = Arc::new(clouds::simulated(cloud_faults(&plan), REGION, None)?);
     let parts = parts(&plan, Arc::clone(&cloud));
     let store = Arc::clone(&parts.store);
     let server = Server::start(parts).await?;
-    say(&format!("live page: http://{}/\n", server.http))?;
+    print(&format!("live page: http://{}/\n", server.http))?;
     let names: Vec<String> = (0..usize::from(plan.clusters)).map(name).collect();
-    let mut children = Children::start(&names, server.grpc, &plan)?;
+    let mut cluster_processes = ClusterProcesses::start(&names, server.grpc, &plan)?;
     let stopped = tokio::select! {
         () = stop => true,
-        told = tell(&mut children) => told.map(|()| false)?,
-        () = after(plan.at_most) => false,
+        printed = print_steps(&mut cluster_processes) => printed.map(|()| false)?,
+        () = wait_at_most(plan.at_most) => false,
     };
-    let books = children.stop().await;
+    let ledgers = cluster_processes.stop().await;
     server.stop(GRACE).await;
-    let verdict = verdict::draw(&books, &cloud.cloud(), stopped);
-    say(&verdict.text)?;
+    let assessment = assessment::assess(&ledgers, &cloud.cloud(), stopped);
+    print(&assessment.text)?;
     let repeated = !plan.replay || replay(&*store).await?;
-    Ok(verdict.well && repeated)
+    Ok(assessment.success && repeated)
 }
 
-/// Makes every decision again, from the log alone; says whether all came out the same.
+/// Replays every decision from the log; returns whether all results are identical.
 async fn replay(store: &dyn Store) -> anyhow::Result<bool> {
-    let decisions = every::read(store, None, usize::MAX, |_| true).await?;
+    let decisions = replay_all::read(store, None, usize::MAX, |_| true).await?;
     let mut lines = Vec::new();
-    let tell = |stored: &StoredDecision, verdict: &Result<_, ReplayError>| {
-        if !matches!(verdict, Err(ReplayError::NoPlan { .. })) {
-            lines.push(every::sentence(stored, verdict));
+    let collect_line = |stored: &StoredDecision, outcome: &Result<_, ReplayError>| {
+        if !matches!(outcome, Err(ReplayError::NoPlan { .. })) {
+            lines.push(replay_all::describe_outcome(stored, outcome));
         }
     };
-    let tally = every::replay(store, decisions, tell).await?;
-    lines.iter().try_for_each(|line| say(&format!("{line}\n")))?;
-    say(&format!("{tally}\n"))?;
-    Ok(tally.is_well())
+    let tally = replay_all::replay(store, decisions, collect_line).await?;
+    lines.iter().try_for_each(|line| print(&format!("{line}\n")))?;
+    print(&format!("{tally}\n"))?;
+    Ok(tally.is_success())
 }
 
-/// Prints every scene as it begins, and ends when every script has.
-async fn tell(children: &mut Children) -> anyhow::Result<()> {
-    while !children.are_finished() {
-        let (name, before, books) = children.next().await?;
-        if before.scene != books.scene {
-            say(&line(&name, &books))?;
+/// Prints each scenario step when it begins; ends when every scenario has ended.
+async fn print_steps(cluster_processes: &mut ClusterProcesses) -> anyhow::Result<()> {
+    while !cluster_processes.are_finished() {
+        let (name, before, ledger) = cluster_processes.next().await?;
+        if before.scene != ledger.scene {
+            print(&step_line(&name, &ledger))?;
         }
     }
     Ok(())
 }
 
-fn line(name: &str, books: &Books) -> String {
-    let Books { scene, running, waiting, nodes, .. } = books;
+fn step_line(name: &str, ledger: &ClusterLedger) -> String {
+    let ClusterLedger { scene, running, waiting, nodes, .. } = ledger;
     format!("{name}: {scene} ({running} pods run, {waiting} wait, {nodes} nodes)\n")
 }
 
-fn say(text: &str) -> anyhow::Result<()> {
+fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // Nobody reads any more; the demo is still worth its exit status.
+        // The reader has closed the pipe; the exit status still matters.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }
 }
 
-async fn after(wait: Option<Duration>) {
+async fn wait_at_most(wait: Option<Duration>) {
     match wait {
         Some(wait) => tokio::time::sleep(wait).await,
         None => std::future::pending().await,
@@ -144,9 +145,9 @@ fn name(number: usize) -> String {
     NAMES.get(number).map_or_else(|| format!("cluster-{}", number + 1), |name| (*name).to_owned())
 }
 
-/// A cloud that boots machines within seconds, has shortages, takes spot machines back, loses answers and slows down callers
-/// that are too quick.
-fn weather(plan: &Plan) -> FaultProfile {
+/// A cloud that boots instances within seconds, has shortages, interrupts spot instances, loses
+/// answers and throttles fast callers.
+fn cloud_faults(plan: &Plan) -> FaultProfile {
     FaultProfile {
         seed: plan.seed,
         boot_ms: (1_000, 2_500),
@@ -156,18 +157,18 @@ fn weather(plan: &Plan) -> FaultProfile {
         interrupted_percent: 10,
         interrupted_after_ms: (3_000, 6_000),
         lost_answers_percent: 3,
-        calls: Bucket::new(40, 50),
+        calls: TokenBucket::new(40, 50),
         list_lag_ms: 500,
         ..FaultProfile::default()
     }
 }
 
-fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
+fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    Parts {
+    ServerComponents {
         grpc: loopback(0),
         http: loopback(plan.port),
-        book: Arc::new(Book::open()),
+        authorizer: Arc::new(Authorizer::allow_all()),
         certificates: None,
         store: Arc::new(MemoryStore::new()),
         own: None,
@@ -178,14 +179,14 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> Parts {
             batch_max_ms: 2_000,
             retry_ms: 2_000,
             disruption_pass_ms: 1_000,
-            sold_out_ms: 20_000,
-            // No earlier process has numbered anything: the agents are as fresh as the server.
+            unavailable_ms: 20_000,
+            // No earlier process has used a number: the agents are as new as the server.
             first_number: 1,
             ..serve::settings()
         },
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
         scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
-        ledger: Ledger::default(),
+        session_memory: SessionMemory::default(),
         region: REGION.to_owned(),
         catalogue: None,
         shared: std::collections::BTreeMap::new(),

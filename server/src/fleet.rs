@@ -1,10 +1,10 @@
-//! `FleetService`: the fleet for people and programs, over gRPC. What it shows it reads from views; what people order goes
-//! to the store, with a line of audit, and comes back to every replica from there ([`news`]).
+//! `FleetService`: gRPC API for operators and tools. It reads from views; operator commands are
+//! written to the store with an audit entry and reach every replica through the [`change_feed`].
 
+pub(crate) mod change_feed;
 pub(crate) mod decisions;
 mod encode;
-pub(crate) mod news;
-mod orders;
+mod operations;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use fleetwright_proto::v1::fleet_service_server::FleetService;
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
-use crate::pace;
 use crate::store::Store;
+use crate::throttle;
 use crate::views::Views;
 
-/// Views follow each other at least this far apart, whatever a watcher asks for.
-const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// Minimum interval between views, whatever the watcher requests.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The service.
+/// Implementation of the gRPC service.
 #[derive(Clone)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetApi {
     views: Views,
     store: Arc<dyn Store>,
 }
 
-impl Fleet {
+impl FleetApi {
     pub(crate) fn new(views: Views, store: Arc<dyn Store>) -> Self {
         Self { views, store }
     }
 }
 
 #[tonic::async_trait]
-impl FleetService for Fleet {
+impl FleetService for FleetApi {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
     type ListDecisionsStream = decisions::Parts<v1::ListDecisionsResponse>;
@@ -72,21 +72,21 @@ impl FleetService for Fleet {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let v1::WatchRequest { cluster_name, min_interval_ms } = request.into_inner();
-        let interval = Duration::from_millis(min_interval_ms.into()).max(INTERVAL_MIN);
-        let views = pace::views(self.views.clone(), interval);
+        let interval = Duration::from_millis(min_interval_ms.into()).max(MIN_INTERVAL);
+        let views = throttle::throttle_views(self.views.clone(), interval);
         Ok(Response::new(views.map(move |view| Ok(encode::watch_response(&view, &cluster_name))).boxed()))
     }
 
     async fn freeze(&self, request: Request<v1::FreezeRequest>) -> Result<Response<v1::FreezeResponse>, Status> {
-        let by = orders::who(&request);
+        let by = operations::caller(&request);
         let view = self.views.borrow().clone();
-        let freeze = orders::freeze(&*self.store, &view, request.into_inner(), by).await?;
+        let freeze = operations::freeze(&*self.store, &view, request.into_inner(), by).await?;
         Ok(Response::new(v1::FreezeResponse { freeze: Some(freeze) }))
     }
 
     async fn thaw(&self, request: Request<v1::ThawRequest>) -> Result<Response<v1::ThawResponse>, Status> {
-        let by = orders::who(&request);
-        orders::thaw(&*self.store, request.into_inner().id, &by).await?;
+        let by = operations::caller(&request);
+        operations::thaw(&*self.store, request.into_inner().id, &by).await?;
         Ok(Response::new(v1::ThawResponse {}))
     }
 
@@ -94,7 +94,7 @@ impl FleetService for Fleet {
         &self,
         _request: Request<v1::ListFreezesRequest>,
     ) -> Result<Response<v1::ListFreezesResponse>, Status> {
-        let freezes = orders::freezes(&*self.store).await?;
+        let freezes = operations::freezes(&*self.store).await?;
         Ok(Response::new(v1::ListFreezesResponse { freezes }))
     }
 
@@ -102,7 +102,7 @@ impl FleetService for Fleet {
         &self,
         request: Request<v1::ListAuditRequest>,
     ) -> Result<Response<v1::ListAuditResponse>, Status> {
-        let entries = orders::audit(&*self.store, request.into_inner()).await?;
+        let entries = operations::audit(&*self.store, request.into_inner()).await?;
         Ok(Response::new(v1::ListAuditResponse { entries }))
     }
 
@@ -110,8 +110,8 @@ impl FleetService for Fleet {
         &self,
         request: Request<v1::AcceptClusterUidRequest>,
     ) -> Result<Response<v1::AcceptClusterUidResponse>, Status> {
-        let by = orders::who(&request);
-        orders::accept_uid(&*self.store, &request.into_inner(), &by).await?;
+        let by = operations::caller(&request);
+        operations::accept_uid(&*self.store, &request.into_inner(), &by).await?;
         Ok(Response::new(v1::AcceptClusterUidResponse {}))
     }
 
@@ -119,8 +119,8 @@ impl FleetService for Fleet {
         &self,
         request: Request<v1::ReleaseQuarantineRequest>,
     ) -> Result<Response<v1::ReleaseQuarantineResponse>, Status> {
-        let by = orders::who(&request);
-        orders::release(&*self.store, &request.into_inner().cluster_name, &by).await?;
+        let by = operations::caller(&request);
+        operations::release(&*self.store, &request.into_inner().cluster_name, &by).await?;
         Ok(Response::new(v1::ReleaseQuarantineResponse {}))
     }
 
@@ -128,8 +128,8 @@ impl FleetService for Fleet {
         &self,
         request: Request<v1::ConfirmRemovalsRequest>,
     ) -> Result<Response<v1::ConfirmRemovalsResponse>, Status> {
-        let by = orders::who(&request);
-        orders::confirm(&*self.store, &request.into_inner().cluster_name, &by).await?;
+        let by = operations::caller(&request);
+        operations::confirm(&*self.store, &request.into_inner().cluster_name, &by).await?;
         Ok(Response::new(v1::ConfirmRemovalsResponse {}))
     }
 }

@@ -1,12 +1,14 @@
-//! The shell of Fleetwright: everything that talks to files, sockets, clocks and people, around an engine that does not.
+//! The server of Fleetwright: I/O, clocks and user interfaces around the pure engine.
 //!
-//! Reading order: [`cli`] (what a person types), `serve` (the server's parts and their order of starting and ending),
-//! `clouds` (which cloud; `simulated_cloud` is one in a process of its own), `control_loop` (who owns what is believed),
-//! [`session`] (agents), `trust` (who may say what), [`store`] (what survives a crash), `log` (what decisions are repeated
-//! from), `views` with `fleet` and `web` (what people see), [`config`] (what an operator sets), `demo` (the whole system on
-//! one machine), `simulation` (the whole system by seed, with faults), `crashes` (real servers killed while they buy), `load`
-//! (many clusters at once).
+//! Reading order: [`cli`] (commands), `serve` (assembly, start and shutdown order), `clouds` (cloud
+//! providers; `simulated_cloud` runs one as a process), `control_loop` (leases and cluster state),
+//! [`session`] (agents), `auth` (authentication and authorization), [`store`] (durable state),
+//! `log` (decision log for replay), `views` with `fleet` and `web` (API and dashboard), [`config`]
+//! (configuration), `demo` (the whole system in one process), `simulation` (deterministic
+//! simulation with faults), `crashes` (server processes killed during launches), `load` (many
+//! clusters at once).
 
+mod auth;
 pub mod cli;
 mod clock;
 mod clouds;
@@ -14,11 +16,11 @@ pub mod config;
 mod control_loop;
 mod crashes;
 mod demo;
+mod escape;
 mod fleet;
+mod histogram;
 mod load;
 mod log;
-mod measure;
-mod pace;
 mod pools;
 mod processes;
 mod render;
@@ -27,10 +29,9 @@ mod serve;
 pub mod session;
 mod simulated_cloud;
 mod simulation;
-mod spelling;
 pub mod store;
+mod suggest;
 mod telemetry;
-mod trust;
+mod throttle;
 mod views;
-mod visible;
 mod web;

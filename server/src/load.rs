@@ -1,343 +1,362 @@
-//! `fleetwright simulate load`: many simulated clusters with real agents, and what they cost a server.
+//! `fleetwright simulate load`: many simulated clusters with real agents, and their cost for a
+//! server.
 //!
-//! Every cluster begins with nodes that are full of running pods. Once a minute a burst of pods comes that fits nowhere, so
-//! that a machine is bought, joins, takes the pods, is empty when they go, and goes as well. What the server makes of it is
-//! read from the server's own metrics and from the system's account of its process; what this process costs is told apart.
+//! Every cluster starts with nodes full of running pods. Once a minute a burst of pods arrives that
+//! fits on no node, so an instance is launched, joins, runs the pods, is empty when they are
+//! deleted, and is removed. The server's work is read from its metrics and from the operating
+//! system's accounting of its process; the cost of this process is reported separately.
 //!
-//! Without a server to run against, the command starts everything itself: a PostgreSQL that keeps what it is given, a
-//! simulated cloud and a server, each as a process. Then it goes on: the server is killed and started again, a second replica
-//! joins, one of the two is killed, and one is asked to leave; each time it tells how long it takes until the last cluster
-//! is decided for again.
+//! Without an external server the command starts everything itself: a durable PostgreSQL, a
+//! simulated cloud and a server, each as a process. Then disturbances follow: the server is killed
+//! and restarted, a second replica joins, one of the two is killed, and one is shut down; for each
+//! it reports the time until every cluster has an owner again.
 //!
 //! | figure | what it is |
 //! |---|---|
-//! | taken in | from the first agent's start until the last cluster's snapshot is believed |
-//! | decided | from the end of a batch window until the plan is made and has passed its check, by the server's clock |
-//! | ordered | from the same moment until the decision is in the store and the NodeClaim is on its way to the agent |
-//! | written | rows and bytes of the write-ahead log, by PostgreSQL's account |
-//! | owned again | from the end of a process, or of every connection, until the last cluster is connected to a replica that holds its lease and believes its snapshot |
-//! | meanwhile | what processes used until then |
+//! | taken in | from the first agent's start until the last cluster's snapshot is accepted |
+//! | decided | from the end of a batch window until the plan is made and verified, by the server's clock |
+//! | ordered | from the same moment until the decision is in the store and the NodeClaim instruction is sent |
+//! | written | rows and bytes of the write-ahead log, by PostgreSQL's statistics |
+//! | owned again | from a disturbance until each cluster has an owner that accepted its snapshot |
+//! | meanwhile | usage of the processes until then |
 //!
-//! When a snapshot came, servers tell ([`Metrics::synced`]): what they showed before something was done to them is no answer
-//! to it.
+//! Servers report when a snapshot was accepted ([`Metrics::synced`]), so that snapshots from before
+//! a disturbance do not count.
 //!
-//! Measured is what follows one whole round of bursts: the first decision of a cluster writes its whole input to the log,
-//! which happens again twice a day, and is told apart.
+//! Measurement begins after one whole round of bursts: the first decision of a cluster writes its
+//! whole input to the log, which recurs twice a day and is reported separately.
 //!
-//! Every phase is told when it ends ([`Told`]): a run takes a quarter of an hour, and one that is cut off has told something.
+//! Each phase is reported when it ends ([`Progress`]): a run takes a quarter of an hour, and an
+//! aborted one has reported its finished phases.
 //!
-//! Reading order: [`run`], [`clusters`] (what is there, and the bursts), [`ground`] (whom they connect to), [`balancer`] (how),
-//! [`gauges`] and [`account`] (what is read).
+//! Reading order: [`run`], [`clusters`] (clusters and bursts), [`test_bed`] (servers, cloud,
+//! database), [`balancer`] (connections to replicas), [`metrics`] and [`usage`] (measurements).
 
-mod account;
 mod balancer;
 mod clusters;
-mod gauges;
-mod ground;
+mod metrics;
+mod test_bed;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use account::Account;
-pub(crate) use account::{Spell, Usage};
 use anyhow::anyhow;
 use clusters::Clusters;
 use engine::model::Timestamp;
-use gauges::Metrics;
-pub(crate) use gauges::Percentiles;
-use ground::Ground;
+use metrics::Metrics;
+pub(crate) use metrics::Percentiles;
+use test_bed::TestBed;
+use usage::UsageSample;
+pub(crate) use usage::{Interval, Usage};
 
 use crate::clock;
 
-/// How long all clusters may take until a server decides for them.
-const OWNED: Duration = Duration::from_secs(900);
+/// Limit until every cluster has an owner.
+const OWNED_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How long the pods of the last bursts may take until they run.
-const SETTLE: Duration = Duration::from_secs(180);
+/// Limit until the pods of the last bursts run.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How often a server is asked how far it is.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval between polls of a server's metrics.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is to be done.
+/// Options of a load run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// Clusters.
+    /// Number of clusters.
     pub(crate) clusters: usize,
-    /// Nodes of each.
+    /// Nodes per cluster.
     pub(crate) nodes: usize,
-    /// Pods that run in each.
+    /// Running pods per cluster.
     pub(crate) pods: usize,
-    /// Pods that come to each cluster once in a period.
+    /// Pods of a burst; each cluster gets one per period.
     pub(crate) burst: usize,
-    /// Between two bursts of a cluster; at the half of it the pods of the last one go.
+    /// Interval between two bursts of a cluster; halfway the pods of the last one are deleted.
     pub(crate) period: Duration,
-    /// A server that runs; without one, one is started.
-    pub(crate) given: Option<Given>,
-    /// The server's database; without one, and without a server, one is started.
+    /// An external server; if absent, one is started.
+    pub(crate) external: Option<ExternalServer>,
+    /// The server's database; if absent and no server is external, one is started.
     pub(crate) database_url: Option<String>,
-    /// How long is measured.
-    pub(crate) lasts: Duration,
-    /// What is done to servers.
-    pub(crate) upsets: Upsets,
-    /// Seed of everything that chance decides.
+    /// Duration of the measurement.
+    pub(crate) measured_for: Duration,
+    /// Disturbances after the measurement.
+    pub(crate) disturbances: Disturbances,
+    /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// What servers log on standard error.
+    /// Log filter of the servers.
     pub(crate) log: String,
 }
 
-/// What is done to servers.
+/// Which disturbances follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Upsets {
-    /// Nothing.
+pub(crate) enum Disturbances {
     None,
-    /// The only one is killed and started again.
+    /// The only server is killed and restarted.
     Restart,
-    /// Then a second joins, and one of the two is killed, and one is asked to leave.
+    /// In addition a second replica joins, one of the two is killed, and one is shut down.
     All,
 }
 
-/// A server that runs.
+/// An external server.
 #[derive(Debug, Clone)]
-pub(crate) struct Given {
-    /// Its gRPC address, as `http://host:port`.
+pub(crate) struct ExternalServer {
+    /// gRPC address, as `http://host:port`.
     pub(crate) target: String,
-    /// Where its metrics are.
+    /// HTTP address of its metrics.
     pub(crate) page: SocketAddr,
-    /// Its process on this machine, if it is here.
+    /// Process id, if it runs on this machine.
     pub(crate) pid: Option<u32>,
 }
 
-/// How it went.
+/// Results of a load run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// From the first agent's start until the server decided for every cluster.
-    pub(crate) taken_in: Intake,
-    /// Bytes of whole inputs that the first decisions wrote to the log, in all.
+    /// From the first agent's start until every cluster had an owner.
+    pub(crate) startup: Recovery,
+    /// Bytes of whole inputs in the log, written by first decisions.
     pub(crate) whole_inputs: Option<i64>,
-    /// Bursts, and nothing else.
-    pub(crate) steady: Spell,
-    /// What was done to servers, and what followed.
-    pub(crate) upsets: Vec<Upset>,
-    /// Clusters that nobody decided for at the end.
+    /// Measurement without disturbances.
+    pub(crate) steady: Interval,
+    /// Disturbances and their measurements.
+    pub(crate) disturbances: Vec<Disturbance>,
+    /// Clusters without an owner at the end.
     pub(crate) unowned: usize,
-    /// NodeClaims with more than one machine, by the cloud's book: cluster and name. `None` when the cloud is not ours.
-    pub(crate) doubled: Option<Vec<String>>,
-    /// Pods that were made, those that the clusters began with included.
-    pub(crate) pods_made: u64,
-    /// Pods of bursts that did not run in the end.
+    /// NodeClaims with more than one launched instance: cluster and name. `None` if the cloud is
+    /// external.
+    pub(crate) launched_twice: Option<Vec<String>>,
+    /// Created pods, including the initial ones.
+    pub(crate) pods_created: u64,
+    /// Pods of bursts that never ran.
     pub(crate) waiting: usize,
 }
 
-/// Something that was done to servers.
+/// A disturbance of the servers.
 #[derive(Debug)]
-pub(crate) struct Upset {
-    /// What.
+pub(crate) struct Disturbance {
+    /// Description.
     pub(crate) what: &'static str,
-    /// Until the last cluster was decided for again.
-    pub(crate) owned_again: Intake,
-    /// From then on, and one round of bursts longer.
-    pub(crate) spell: Spell,
+    /// Until every cluster had an owner again.
+    pub(crate) recovery: Recovery,
+    /// From the disturbance until one round of bursts after recovery.
+    pub(crate) interval: Interval,
 }
 
-/// How every cluster came to be decided for.
+/// Time until every cluster had an owner.
 #[derive(Debug, Default)]
-pub(crate) struct Intake {
-    /// Until the last one was.
+pub(crate) struct Recovery {
+    /// Time until the last cluster had an owner.
     pub(crate) took: Duration,
-    /// What happened meanwhile.
-    pub(crate) meanwhile: Spell,
+    /// Measurement of that time.
+    pub(crate) meanwhile: Interval,
 }
 
-/// When something was done.
-struct Begun {
+/// Start of a measured phase.
+struct StartMark {
     at: Instant,
-    /// The same, as servers tell moments.
+    /// The same moment by the clock that servers report in.
     clock: Timestamp,
-    account: Account,
+    usage: UsageSample,
 }
 
-impl Begun {
-    async fn take(ground: &Ground) -> anyhow::Result<Self> {
-        Ok(Self { at: Instant::now(), clock: clock::now(), account: Account::take(ground).await? })
+impl StartMark {
+    async fn record(test_bed: &TestBed) -> anyhow::Result<Self> {
+        Ok(Self { at: Instant::now(), clock: clock::now(), usage: UsageSample::collect(test_bed).await? })
     }
 }
 
-/// Which clusters are decided for.
+/// Which snapshots count as synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counts {
-    /// Every one whose snapshot some server believes: those that nothing was done to keep theirs.
+enum SnapshotFilter {
+    /// Any accepted snapshot: clusters that the disturbance did not affect keep theirs.
     Any,
-    /// Those whose snapshot came after that: something was done to all.
+    /// Snapshots accepted after the start: the disturbance affected all clusters.
     Since,
 }
 
-/// What is told as soon as it is known.
+/// Progress reports.
 #[derive(Debug)]
-pub(crate) enum Told<'r> {
-    /// Every cluster is decided for.
-    TakenIn(&'r Report),
-    /// The bursts have been measured.
+pub(crate) enum Progress<'r> {
+    /// Every cluster has an owner.
+    Connected(&'r Report),
+    /// The measurement without disturbances is complete.
     Steady(&'r Report),
-    /// What was done to servers has been measured.
-    Upset(&'r Upset),
-    /// Everything is over.
+    /// A disturbance has been measured.
+    Disturbance(&'r Disturbance),
+    /// The run has ended.
     Ended(&'r Report),
 }
 
 impl Report {
-    /// Whether nothing happened that must never happen.
-    pub(crate) fn is_well(&self) -> bool {
-        self.unowned == 0 && self.waiting == 0 && self.doubled.as_ref().is_none_or(Vec::is_empty)
+    /// Whether no invariant was violated.
+    pub(crate) fn is_success(&self) -> bool {
+        self.unowned == 0 && self.waiting == 0 && self.launched_twice.as_ref().is_none_or(Vec::is_empty)
     }
 }
 
-/// Does it, and tells each phase when it ends.
+/// Runs the load test and reports each phase when it ends.
 ///
 /// # Errors
-/// When something cannot be started or reached, when not every cluster is taken in, or when nobody can be told.
-pub(crate) async fn run(plan: &Plan, tell: &mut impl FnMut(Told<'_>) -> std::io::Result<()>) -> anyhow::Result<Report> {
-    let mut ground = Ground::prepare(plan).await?;
-    let begun = Begun::take(&ground).await?;
-    let clusters = Clusters::start(plan, &ground.target());
-    let taken_in = until_owned(plan, &ground, &clusters, &begun, Counts::Any).await?;
-    let mut report = Report { taken_in, ..Report::default() };
-    tell(Told::TakenIn(&report))?;
+/// When something cannot be started or reached, when some cluster gets no owner, or when progress
+/// cannot be written.
+pub(crate) async fn run(
+    plan: &Plan,
+    report_progress: &mut impl FnMut(Progress<'_>) -> std::io::Result<()>,
+) -> anyhow::Result<Report> {
+    let mut test_bed = TestBed::prepare(plan).await?;
+    let start = StartMark::record(&test_bed).await?;
+    let clusters = Clusters::start(plan, &test_bed.target());
+    let startup = wait_until_owned(plan, &test_bed, &clusters, &start, SnapshotFilter::Any).await?;
+    let mut report = Report { startup, ..Report::default() };
+    report_progress(Progress::Connected(&report))?;
     clusters.burst();
-    // The last cluster's first burst comes a period after the first one's, and what follows from it takes half of one.
+    // The last cluster's first burst comes a period after the first one's, and its effects take
+    // half a period.
     tokio::time::sleep(plan.period + plan.period / 2).await;
-    report.whole_inputs = ground.whole_inputs().await?;
-    report.steady = spell(&ground, &clusters, plan.lasts).await?;
-    tell(Told::Steady(&report))?;
-    if plan.upsets != Upsets::None {
-        upset(plan, &mut ground, &clusters, &mut |upset: Upset| {
-            tell(Told::Upset(&upset))?;
-            report.upsets.push(upset);
+    report.whole_inputs = test_bed.whole_inputs().await?;
+    report.steady = measure(&test_bed, &clusters, plan.measured_for).await?;
+    report_progress(Progress::Steady(&report))?;
+    if plan.disturbances != Disturbances::None {
+        disturb(plan, &mut test_bed, &clusters, &mut |disturbance: Disturbance| {
+            report_progress(Progress::Disturbance(&disturbance))?;
+            report.disturbances.push(disturbance);
             Ok(())
         })
         .await?;
     }
-    clusters.rest();
+    clusters.stop_bursts();
     settle(&clusters, &mut report).await;
-    report.unowned = plan.clusters.saturating_sub(believed(&ground).await.len());
-    report.doubled = ground.doubled().await?;
-    ground.stop().await;
-    tell(Told::Ended(&report))?;
+    report.unowned = plan.clusters.saturating_sub(synced_clusters(&test_bed).await.len());
+    report.launched_twice = test_bed.launched_twice().await?;
+    test_bed.stop().await;
+    report_progress(Progress::Ended(&report))?;
     Ok(report)
 }
 
-/// Measures for a while.
-async fn spell(ground: &Ground, clusters: &Clusters, lasts: Duration) -> anyhow::Result<Spell> {
-    let before = Account::take(ground).await?;
-    tokio::time::sleep(lasts).await;
+/// Measures for a given time.
+async fn measure(test_bed: &TestBed, clusters: &Clusters, measured_for: Duration) -> anyhow::Result<Interval> {
+    let before = UsageSample::collect(test_bed).await?;
+    tokio::time::sleep(measured_for).await;
     let longest = clusters.longest_wait();
-    Ok(Account::take(ground).await?.since(&before, longest))
+    Ok(UsageSample::collect(test_bed).await?.since(&before, longest))
 }
 
-/// Kills servers and has them join and leave, while bursts go on.
-async fn upset(
+/// Applies the disturbances in order while bursts continue.
+async fn disturb(
     plan: &Plan,
-    ground: &mut Ground,
+    test_bed: &mut TestBed,
     clusters: &Clusters,
-    note: &mut impl FnMut(Upset) -> std::io::Result<()>,
+    record_disturbance: &mut impl FnMut(Disturbance) -> std::io::Result<()>,
 ) -> anyhow::Result<()> {
-    ground.kill(0).await?;
-    let begun = Begun::take(ground).await?;
-    ground.restart(0)?;
+    // Each phase starts from a settled fleet: the previous measurement has waited for that.
+    test_bed.kill(0).await?;
+    let start = StartMark::record(test_bed).await?;
+    test_bed.restart(0)?;
     let what = "the only replica killed and started again";
-    note(after(what, plan, ground, clusters, &begun, Counts::Since).await?)?;
-    if plan.upsets == Upsets::Restart {
+    record_disturbance(measure_recovery(what, plan, test_bed, clusters, &start, SnapshotFilter::Since).await?)?;
+    if plan.disturbances == Disturbances::Restart {
         return Ok(());
     }
-    ground.join(plan)?;
-    let begun = share(ground).await?;
+    test_bed.join(plan)?;
+    let start = rebalance(test_bed).await?;
     let what = "a second replica joined, and every connection was cut";
-    note(after(what, plan, ground, clusters, &begun, Counts::Since).await?)?;
-    ground.kill(0).await?;
-    let begun = Begun::take(ground).await?;
-    note(after("one of two replicas killed", plan, ground, clusters, &begun, Counts::Any).await?)?;
-    ground.restart(0)?;
-    let begun = share(ground).await?;
-    until_owned(plan, ground, clusters, &begun, Counts::Since).await?;
+    record_disturbance(measure_recovery(what, plan, test_bed, clusters, &start, SnapshotFilter::Since).await?)?;
+    test_bed.kill(0).await?;
+    let start = StartMark::record(test_bed).await?;
+    record_disturbance(
+        measure_recovery("one of two replicas killed", plan, test_bed, clusters, &start, SnapshotFilter::Any).await?,
+    )?;
+    test_bed.restart(0)?;
+    let start = rebalance(test_bed).await?;
+    wait_until_owned(plan, test_bed, clusters, &start, SnapshotFilter::Since).await?;
     tokio::time::sleep(plan.period / 2).await;
-    let begun = Begun::take(ground).await?;
-    ground.leave(1).await?;
-    note(after("one of two replicas asked to leave", plan, ground, clusters, &begun, Counts::Any).await?)?;
+    let start = StartMark::record(test_bed).await?;
+    test_bed.leave(1).await?;
+    record_disturbance(
+        measure_recovery("one of two replicas asked to leave", plan, test_bed, clusters, &start, SnapshotFilter::Any)
+            .await?,
+    )?;
     Ok(())
 }
 
-/// Cuts every connection as soon as every server is there, so that each gets its share of the agents.
-async fn share(ground: &Ground) -> anyhow::Result<Begun> {
-    ground.ready().await?;
-    let begun = Begun::take(ground).await?;
-    ground.share();
-    Ok(begun)
+/// Cuts every connection once every server is ready, so that agents are spread evenly.
+async fn rebalance(test_bed: &TestBed) -> anyhow::Result<StartMark> {
+    test_bed.ready().await?;
+    let start = StartMark::record(test_bed).await?;
+    test_bed.rebalance();
+    Ok(start)
 }
 
-/// Waits until every cluster is decided for again and a round of bursts is over.
-async fn after(
+/// Waits until every cluster has an owner again and a round of bursts is over.
+async fn measure_recovery(
     what: &'static str,
     plan: &Plan,
-    ground: &Ground,
+    test_bed: &TestBed,
     clusters: &Clusters,
-    begun: &Begun,
-    counts: Counts,
-) -> anyhow::Result<Upset> {
-    let owned_again = until_owned(plan, ground, clusters, begun, counts).await?;
+    start: &StartMark,
+    filter: SnapshotFilter,
+) -> anyhow::Result<Disturbance> {
+    let recovery = wait_until_owned(plan, test_bed, clusters, start, filter).await?;
     tokio::time::sleep(plan.period).await;
-    let spell = Account::take(ground).await?.since(&begun.account, clusters.longest_wait());
-    Ok(Upset { what, owned_again, spell })
+    let interval = UsageSample::collect(test_bed).await?.since(&start.usage, clusters.longest_wait());
+    Ok(Disturbance { what, recovery, interval })
 }
 
-/// Waits until every cluster is decided for. How long it took, servers of our own tell by this machine's clock; by that of
-/// another machine, what matters is when they show it.
-async fn until_owned(
+/// Waits until every cluster has an owner. Own servers report the moment by this machine's clock;
+/// for an external server the moment of observation counts.
+async fn wait_until_owned(
     plan: &Plan,
-    ground: &Ground,
+    test_bed: &TestBed,
     clusters: &Clusters,
-    begun: &Begun,
-    counts: Counts,
-) -> anyhow::Result<Intake> {
+    start: &StartMark,
+    filter: SnapshotFilter,
+) -> anyhow::Result<Recovery> {
     loop {
-        let mut owned = believed(ground).await;
-        owned.retain(|_, since| counts == Counts::Any || *since >= begun.clock);
+        let mut owned = synced_clusters(test_bed).await;
+        owned.retain(|_, since| filter == SnapshotFilter::Any || *since >= start.clock);
         if owned.len() >= plan.clusters {
-            let last = owned.into_values().max().filter(|_| ground.is_ours());
-            let told = last.map(|last| Duration::from_millis(last.millis_since(begun.clock).max(0).unsigned_abs()));
-            let took = told.unwrap_or_else(|| begun.at.elapsed());
-            let meanwhile = Account::take(ground).await?.since(&begun.account, clusters.longest_wait());
-            return Ok(Intake { took, meanwhile });
+            let last = owned.into_values().max().filter(|_| test_bed.is_ours());
+            let by_server =
+                last.map(|last| Duration::from_millis(last.millis_since(start.clock).max(0).unsigned_abs()));
+            let took = by_server.unwrap_or_else(|| start.at.elapsed());
+            let meanwhile = UsageSample::collect(test_bed).await?.since(&start.usage, clusters.longest_wait());
+            return Ok(Recovery { took, meanwhile });
         }
-        if begun.at.elapsed() > OWNED {
-            let (waited, owned) = (OWNED.as_secs(), owned.len());
-            return Err(anyhow!("after {waited} s somebody decides for {owned} of {} clusters", plan.clusters));
+        if start.at.elapsed() > OWNED_TIMEOUT {
+            let (waited, owned) = (OWNED_TIMEOUT.as_secs(), owned.len());
+            return Err(anyhow!(
+                "after {waited} s replicas hold synced leases of only {owned} of {} clusters",
+                plan.clusters
+            ));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Clusters whose snapshot some replica believes, and when it came. A replica that does not answer believes none.
-async fn believed(ground: &Ground) -> BTreeMap<String, Timestamp> {
-    let mut believed: BTreeMap<String, Timestamp> = BTreeMap::new();
-    for page in ground.pages() {
+/// Clusters whose snapshot a replica has accepted, and when. A replica that does not answer is
+/// skipped.
+async fn synced_clusters(test_bed: &TestBed) -> BTreeMap<String, Timestamp> {
+    let mut synced_clusters: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for page in test_bed.pages() {
         if let Ok(metrics) = Metrics::read(page).await {
             for (cluster, since) in metrics.synced() {
-                let known = believed.entry(cluster.to_owned()).or_insert(since);
+                let known = synced_clusters.entry(cluster.to_owned()).or_insert(since);
                 *known = since.max(*known);
             }
         }
     }
-    believed
+    synced_clusters
 }
 
-/// Waits until every pod of a burst runs, or until there has been time enough.
+/// Waits until every pod of a burst runs, within a limit.
 async fn settle(clusters: &Clusters, report: &mut Report) {
-    let deadline = Instant::now() + SETTLE;
+    let deadline = Instant::now() + SETTLE_TIMEOUT;
     loop {
-        (report.pods_made, report.waiting) = clusters.pods();
+        (report.pods_created, report.waiting) = clusters.pods();
         if report.waiting == 0 || Instant::now() > deadline {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -1,38 +1,41 @@
-//! The decision log: what every plan was made from, so that anybody can make it again.
+//! The decision log: the input of every plan, so that it can be replayed.
 //!
-//! The engine is a pure function, so a decision can be repeated bit for bit from its input alone. A copy of the input for
-//! each decision would be a copy of the cluster a minute; instead the log of a cluster is cut into segments, and a segment
-//! holds one whole input, then for each decision what has changed since the one before ([`delta`]). What all decisions
-//! share, catalogues and policies, is kept once under its hash ([`content`]).
+//! The engine is a pure function, so a decision can be repeated bit for bit from its input. A copy
+//! of the input per decision would be a copy of the cluster per minute; instead a cluster's log
+//! consists of segments, and a segment holds one complete input, then per decision the difference
+//! from the previous one ([`delta`]). Catalogues and policies, which decisions share, are stored
+//! once by hash ([`content`]).
 //!
-//! An event is written in the transaction of its decision, and the next one builds on it only when that transaction is
-//! known to have ended well; otherwise a new segment begins. So there are no holes, whatever fails, and a segment is never
-//! added to by two processes: its number is that of the decision that began it.
+//! An event is written in the transaction of its decision, and the next event builds on it only
+//! after that transaction is known to have succeeded; otherwise a new segment begins. So the log
+//! has no gaps, and no two processes append to one segment: its number is that of the decision that
+//! began it.
 //!
 //! ```text
 //! DecisionInput ─► records ─► delta from the decision before ─► chunk ┐
-//!   │        └──────► digest of the input                     ├─► Store::record, one transaction
+//!   │        └──────► digest of the input                     ├─► Store::record_decision, one transaction
 //!   └─ catalogues, policy ─► blobs by hash; plan ─► digest ───┘
 //!
 //! decision row ─► its segment up to its sequence ─► records ─► input ─► decide::plan ─► the same digests?
 //! ```
 //!
-//! Not in the log: why an empty or interrupted machine was chosen. No plan is made for those; their reasons stand in words
-//! in the decision's row.
+//! Not in the log: why an empty or interrupted instance was removed. No plan is made for those; the
+//! decision row holds the reasons as text.
 //!
-//! Reading order: [`records`] (an input as a list), [`delta`], [`tail`] (where the next event goes), [`replay`] (back),
-//! [`every`], [`difference`] and [`alternative`] (what people ask of it); [`codec`] and [`content`] are the form of the bytes.
+//! Reading order: [`records`] (an input as a list), [`delta`], [`writer`] (the next event),
+//! [`replay`] (back), [`replay_all`], [`diff`] and [`what_if`] (commands on top); [`codec`] and
+//! [`content`] define the bytes.
 
-pub(crate) mod alternative;
+mod catalogue_cache;
 mod codec;
 mod content;
 mod delta;
-pub(crate) mod difference;
-pub(crate) mod every;
+pub(crate) mod diff;
 mod records;
 pub(crate) mod replay;
-mod shelf;
-mod tail;
+pub(crate) mod replay_all;
+pub(crate) mod what_if;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -46,32 +49,33 @@ use tracing::warn;
 use crate::store::lease::Lease;
 use crate::store::log::{Blob, BlobHash, Entry};
 use crate::store::{Store, StoreError};
-use shelf::Shelf;
-use tail::Tail;
+use catalogue_cache::CatalogueCache;
+use writer::SegmentWriter;
 
-/// The engine that decides here, as decisions name it.
+/// Engine version, as decisions record it.
 pub(crate) const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
-/// A content that was written so long ago is written again, in milliseconds: twice a day, far more often than the store lets
-/// go of what is not used.
+/// A blob is rewritten after this time, in milliseconds: twice a day, far more often than the store
+/// prunes unused blobs.
 const CONTENT_MS: i64 = 12 * 3_600_000;
 
-/// The writing end, for all clusters of a process.
+/// Writer of the decision log, for all clusters of a process.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionLog {
-    /// Where the log of each cluster goes on. Held across a write, so that events of one cluster follow each other.
-    tails: Mutex<BTreeMap<ClusterId, Arc<tokio::sync::Mutex<Tail>>>>,
-    /// What is known of catalogues.
-    shelf: Shelf,
-    /// Contents that are known to be in the store, and when they were written last.
+    /// Segment writer of each cluster. Locked across a store write, so that events of one cluster
+    /// stay ordered.
+    writers: Mutex<BTreeMap<ClusterId, Arc<tokio::sync::Mutex<SegmentWriter>>>>,
+    /// Hashes of catalogues.
+    cache: CatalogueCache,
+    /// Blobs known to be stored, with the time of their last write.
     kept: Mutex<BTreeMap<BlobHash, i64>>,
 }
 
 impl DecisionLog {
-    /// Writes `entry` with everything that it takes to make `decision` again.
+    /// Writes `entry` with the replay data of `decision`.
     ///
     /// # Errors
-    /// As [`Store::record`].
+    /// As [`Store::record_decision`].
     pub(crate) async fn record(
         &self,
         store: &dyn Store,
@@ -79,40 +83,41 @@ impl DecisionLog {
         decision: &Decision,
         mut entry: Entry,
     ) -> Result<(), StoreError> {
-        let Some(basis) = &decision.basis else { return store.record(lease, &entry).await };
-        let tail = self.tail(&decision.cluster);
-        let mut tail = tail.lock().await;
-        // Whether this write succeeds is not known before it has: until then the log does not go on from it.
-        let before = std::mem::take(&mut *tail);
-        let next = match before.next(lease.epoch, decision, basis, &self.shelf) {
+        let Some(basis) = &decision.basis else { return store.record_decision(lease, &entry).await };
+        let writer = self.writer(&decision.cluster);
+        let mut writer = writer.lock().await;
+        // The writer stays reset until the store write is known to have succeeded: after a failure
+        // the next decision begins a new segment.
+        let before = std::mem::take(&mut *writer);
+        let next = match before.next(lease.epoch, decision, basis, &self.cache) {
             Ok(next) => next,
-            Err(ambiguous) => {
-                warn!(decision = decision.id.0, %ambiguous, "a decision is recorded without what it takes to replay it");
-                return store.record(lease, &entry).await;
+            Err(collision) => {
+                warn!(decision = decision.id.0, %collision, "recorded decision without replay data");
+                return store.record_decision(lease, &entry).await;
             }
         };
         entry.decision.replay = Some(next.replay);
         entry.chunks.push(next.chunk);
         entry.blobs.extend(self.missing(next.contents, decision.at.0));
-        store.record(lease, &entry).await?;
-        self.note(&entry.blobs, decision.at.0);
-        *tail = next.tail;
+        store.record_decision(lease, &entry).await?;
+        self.mark_stored(&entry.blobs, decision.at.0);
+        *writer = next.writer;
         Ok(())
     }
 
-    fn tail(&self, cluster: &ClusterId) -> Arc<tokio::sync::Mutex<Tail>> {
-        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(tails.entry(cluster.clone()).or_default())
+    fn writer(&self, cluster: &ClusterId) -> Arc<tokio::sync::Mutex<SegmentWriter>> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(writers.entry(cluster.clone()).or_default())
     }
 
-    /// The contents that may not be in the store.
-    fn missing(&self, contents: Vec<tail::Content>, now_ms: i64) -> Vec<Blob> {
+    /// Blobs that may be missing in the store.
+    fn missing(&self, contents: Vec<writer::SharedContent>, now_ms: i64) -> Vec<Blob> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_kept = |hash: &BlobHash| kept.get(hash).is_some_and(|at| now_ms.saturating_sub(*at) < CONTENT_MS);
-        contents.iter().filter(|content| !is_kept(&content.hash())).map(tail::Content::blob).collect()
+        contents.iter().filter(|content| !is_kept(&content.hash())).map(writer::SharedContent::blob).collect()
     }
 
-    fn note(&self, blobs: &[Blob], now_ms: i64) {
+    fn mark_stored(&self, blobs: &[Blob], now_ms: i64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(blobs.iter().map(|blob| (blob.hash, now_ms)));
         kept.retain(|_, at| now_ms.saturating_sub(*at) < CONTENT_MS);

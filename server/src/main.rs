@@ -1,4 +1,4 @@
-//! The one binary: everything it does is a subcommand of [`fleetwright::cli`].
+//! The `fleetwright` binary; every function is a subcommand of [`fleetwright::cli`].
 
 use std::process::ExitCode;
 

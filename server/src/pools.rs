@@ -1,9 +1,10 @@
-//! NodePools of a connected cluster: the manifests that its agent sends, read by the code that reads manifest files.
+//! Compiles the NodePools of a connected cluster from the manifests that its agent sends, with the
+//! code that reads manifest files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use engine::cluster::around::MANAGED;
+use engine::cluster::external_autoscalers::MANAGED;
 use engine::cluster::{
     Budget, BudgetLimit, BudgetWindow, ClassRecord, ConsolidationPolicy, DisruptionPolicy, DisruptionReason, PoolMeta,
     PoolRecord,
@@ -12,49 +13,50 @@ use engine::model::offering::SharedCatalogue;
 use engine::model::{Catalogue, Labels, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
 use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
-use manifests::{Cursor, InputError, Options, Problems, Site, Source};
+use manifests::{Cursor, InputError, ObjectLocation, Options, Problems, Source};
 use serde_json::Value;
 use tracing::warn;
 
-use crate::session::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools};
+use crate::session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
 
-/// A reader for clusters of `region` that buy from `catalogue` (the built-in one when `None`).
-pub(crate) fn reader(region: String, catalogue: Option<Source>) -> ReadPools {
+/// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
+pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
     let options = Options { region: Some(region), allow_no_zones: true, catalogue, ..Options::default() };
-    let (shelf, readings) = (Shelf::default(), Readings::default());
-    ReadPools::new(move |manifests| {
-        let wording = wording(manifests);
-        if let Some(known) = readings.known(&wording) {
-            return said(manifests, &known);
+    let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
+    PoolReader::new(move |manifests| {
+        let fingerprint = fingerprint(manifests);
+        if let Some(known) = cache.known(&fingerprint) {
+            return to_read_manifests(manifests, &known);
         }
-        let mut reading = read(manifests, &options);
-        for pool in &mut reading.pools {
-            pool.catalogue = shelf.share(&pool.catalogue);
+        let mut compiled = read(manifests, &options);
+        for pool in &mut compiled.pools {
+            pool.catalogue = catalogues.deduplicate(&pool.catalogue);
         }
-        readings.keep(wording, &reading);
-        said(manifests, &reading)
+        cache.keep(fingerprint, &compiled);
+        to_read_manifests(manifests, &compiled)
     })
 }
 
-/// What the manifests of a cluster come to.
+/// Compiled manifests of a cluster.
 #[derive(Debug, Clone)]
-struct Reading {
+struct CompiledPools {
     pools: Vec<NodePool>,
     refused: Vec<InputError>,
 }
 
-/// Readings of the clusters of this moment, by what their manifests say. Reading takes a tenth of a second, most of it for the
-/// catalogue; a server that restarts reads a thousand clusters' at once, and most of a fleet's clusters say the same.
+/// Compiled pools by fingerprint of their manifests. Compiling takes a tenth of a second, mostly
+/// for the catalogue; a restarted server compiles a thousand clusters at once, and most clusters of
+/// a fleet have equal manifests.
 #[derive(Debug, Default)]
-struct Readings(Mutex<Kept>);
+struct CompileCache(Mutex<CacheEntries>);
 
-/// Readings without their catalogues, which live as long as a cluster uses them.
-type Kept = BTreeMap<Wording, (Reading, Vec<Weak<Catalogue>>)>;
+/// Compiled pools without their catalogues, which are held weakly.
+type CacheEntries = BTreeMap<Fingerprint, (CompiledPools, Vec<Weak<Catalogue>>)>;
 
-/// Manifests without what tells one cluster's object from another's.
-type Wording = Vec<(String, Vec<u8>)>;
+/// Manifests without the fields that identify one cluster's objects.
+type Fingerprint = Vec<(String, Vec<u8>)>;
 
-fn wording(manifests: &Manifests) -> Wording {
+fn fingerprint(manifests: &Manifests) -> Fingerprint {
     let plain = |manifest: &Manifest| {
         let Ok(mut object) = serde_json::from_slice::<Value>(&manifest.json) else { return manifest.json.clone() };
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -64,48 +66,48 @@ fn wording(manifests: &Manifests) -> Wording {
         }
         object.to_string().into_bytes()
     };
-    manifests.iter().map(|((kind, name), manifest)| (title(*kind, name), plain(manifest))).collect()
+    manifests.iter().map(|((kind, name), manifest)| (source_name(*kind, name), plain(manifest))).collect()
 }
 
-impl Readings {
-    /// Nothing, when one of its catalogues is used by nobody any more.
-    fn known(&self, wording: &Wording) -> Option<Reading> {
-        let readings = self.lock();
-        let (reading, catalogues) = readings.get(wording)?;
-        let mut reading = reading.clone();
-        for (pool, catalogue) in reading.pools.iter_mut().zip(catalogues) {
+impl CompileCache {
+    /// Cached pools; `None` when one of their catalogues was dropped.
+    fn known(&self, fingerprint: &Fingerprint) -> Option<CompiledPools> {
+        let cache = self.lock();
+        let (compiled, catalogues) = cache.get(fingerprint)?;
+        let mut compiled = compiled.clone();
+        for (pool, catalogue) in compiled.pools.iter_mut().zip(catalogues) {
             pool.catalogue = catalogue.upgrade()?;
         }
-        Some(reading)
+        Some(compiled)
     }
 
-    /// Keeps everything but the catalogues, which live as long as a cluster uses them.
-    fn keep(&self, wording: Wording, reading: &Reading) {
-        let mut kept = reading.clone();
-        let let_go = |pool: &mut NodePool| Arc::downgrade(&std::mem::take(&mut pool.catalogue));
-        let catalogues = kept.pools.iter_mut().map(let_go).collect();
-        let mut readings = self.lock();
-        readings.retain(|_, (_, catalogues)| catalogues.iter().all(|catalogue| catalogue.strong_count() > 0));
+    /// Stores the pools with weak references to their catalogues, which live as long as a cluster
+    /// uses them.
+    fn keep(&self, fingerprint: Fingerprint, compiled: &CompiledPools) {
+        let mut kept = compiled.clone();
+        let downgrade = |pool: &mut NodePool| Arc::downgrade(&std::mem::take(&mut pool.catalogue));
+        let catalogues = kept.pools.iter_mut().map(downgrade).collect();
+        let mut cache = self.lock();
+        cache.retain(|_, (_, catalogues)| catalogues.iter().all(|catalogue| catalogue.strong_count() > 0));
         if !kept.pools.is_empty() {
-            readings.insert(wording, (kept, catalogues));
+            cache.insert(fingerprint, (kept, catalogues));
         }
     }
 
-    /// Every change leaves a whole map, so a panic elsewhere spoils nothing.
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    /// Every change leaves a valid map, so a poisoned lock holds valid data.
+    fn lock(&self) -> MutexGuard<'_, CacheEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The catalogues that clusters use at the moment. A catalogue takes megabytes, and clusters whose NodeClasses say the same
-/// have the same one.
+/// Catalogues in use. A catalogue takes megabytes, and clusters with equal NodeClasses share one.
 #[derive(Debug, Default)]
-struct Shelf(Mutex<Vec<Weak<Catalogue>>>);
+struct CatalogueCache(Mutex<Vec<Weak<Catalogue>>>);
 
-impl Shelf {
-    /// The catalogue that equals this one, if there is one already.
-    fn share(&self, catalogue: &SharedCatalogue) -> SharedCatalogue {
-        // Every change is one step, so a panic elsewhere does not spoil it.
+impl CatalogueCache {
+    /// Returns the cached catalogue that equals this one, or caches this one.
+    fn deduplicate(&self, catalogue: &SharedCatalogue) -> SharedCatalogue {
+        // Every change is atomic, so a poisoned lock holds valid data.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|kept| kept.strong_count() > 0);
         let same =
@@ -117,8 +119,9 @@ impl Shelf {
     }
 }
 
-/// Manifests with errors are left out, and their pools take no part, so that one bad object does not stop a cluster.
-fn read(manifests: &Manifests, options: &Options) -> Reading {
+/// Omits manifests with errors, and their pools, so that one invalid object does not stop a
+/// cluster.
+fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
     let mut refused: Vec<InputError> = Vec::new();
     let pools = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
@@ -126,7 +129,7 @@ fn read(manifests: &Manifests, options: &Options) -> Reading {
         match manifests::read(&sources, options) {
             Ok(captured) => break captured.input.pools,
             Err(errors) => {
-                errors.iter().for_each(|error| warn!(%error, "a manifest of a cluster cannot be used"));
+                errors.iter().for_each(|error| warn!(%error, "rejected cluster manifest"));
                 let known = bad.len();
                 refused.extend(errors);
                 if refused.iter().map(|error| &error.source).collect::<BTreeSet<_>>().len() == known {
@@ -135,13 +138,13 @@ fn read(manifests: &Manifests, options: &Options) -> Reading {
             }
         }
     };
-    Reading { pools, refused }
+    CompiledPools { pools, refused }
 }
 
-/// What the control loop hears of it.
-fn said(manifests: &Manifests, Reading { pools, refused }: &Reading) -> ReadManifests {
+/// Result for the control loop.
+fn to_read_manifests(manifests: &Manifests, CompiledPools { pools, refused }: &CompiledPools) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
-    ReadManifests {
+    DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
             .map(|((_, name), _)| record(name, pools, refused, manifests))
@@ -150,7 +153,7 @@ fn said(manifests: &Manifests, Reading { pools, refused }: &Reading) -> ReadMani
     }
 }
 
-/// The finalizer that keeps an EC2NodeClass until its nodes are gone (Karpenter's AWS provider: termination).
+/// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
 const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 
 fn class(name: &Text, manifest: &Manifest, refused: &[InputError]) -> ClassRecord {
@@ -160,8 +163,8 @@ fn class(name: &Text, manifest: &Manifest, refused: &[InputError]) -> ClassRecor
         name: name.clone(),
         generation: metadata["generation"].as_i64().unwrap_or(0),
         deleting: !metadata["deletionTimestamp"].is_null(),
-        held: finalizers.iter().any(|finalizer| finalizer == CLASS_FINALIZER),
-        invalid: refusal(ManifestKind::Ec2NodeClass, name, refused),
+        has_finalizer: finalizers.iter().any(|finalizer| finalizer == CLASS_FINALIZER),
+        invalid: rejection(ManifestKind::Ec2NodeClass, name, refused),
     }
 }
 
@@ -176,7 +179,7 @@ fn meta(name: &Text, manifest: Option<&Manifest>, refused: &[InputError]) -> Poo
             Some("false") => Some(false),
             _ => None,
         },
-        invalid: refusal(ManifestKind::NodePool, name, refused),
+        invalid: rejection(ManifestKind::NodePool, name, refused),
     }
 }
 
@@ -185,25 +188,27 @@ fn metadata(manifest: &Manifest) -> Value {
     object["metadata"].clone()
 }
 
-/// Whether another controller buys for the NodePool: its NodeClass is of a foreign API group (EKS Auto Mode). Its status and its nodes
-/// are that controller's.
+/// Whether another controller manages the NodePool: its NodeClass has a foreign API group (EKS Auto
+/// Mode).
 fn is_foreign(manifest: &Manifest) -> bool {
     let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
     let group = object["spec"]["template"]["spec"]["nodeClassRef"]["group"].as_str();
     group.is_some_and(|group| group != "karpenter.k8s.aws")
 }
 
-/// What is wrong with the specification of one object.
-fn refusal(kind: ManifestKind, name: &Text, refused: &[InputError]) -> Option<Text> {
-    let own = title(kind, name);
+/// Validation error of one object.
+fn rejection(kind: ManifestKind, name: &Text, refused: &[InputError]) -> Option<Text> {
+    let own = source_name(kind, name);
     refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))
 }
 
 fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
-    manifests.iter().map(|((kind, name), manifest)| Source { name: title(*kind, name), bytes: manifest.json.clone() })
+    manifests
+        .iter()
+        .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
 }
 
-fn title(kind: ManifestKind, name: &str) -> String {
+fn source_name(kind: ManifestKind, name: &str) -> String {
     let kind = match kind {
         ManifestKind::Ec2NodeClass => "EC2NodeClass",
         ManifestKind::NodeOverlay => "NodeOverlay",
@@ -218,16 +223,16 @@ fn record(name: &Text, pools: &[NodePool], refused: &[InputError], manifests: &M
         None => unusable(name, refused),
     };
     let manifest = manifests.get(&(ManifestKind::NodePool, name.clone()));
-    let life = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
+    let disruption = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
-    PoolRecord { pool, life, revision, meta: meta(name, manifest, refused) }
+    PoolRecord { pool, disruption, revision, meta: meta(name, manifest, refused) }
 }
 
-/// A pool that is shown with the reason why it is not used.
+/// A pool that is shown with the reason why it is unusable.
 fn unusable(name: &Text, refused: &[InputError]) -> NodePool {
-    let own = title(ManifestKind::NodePool, name);
+    let own = source_name(ManifestKind::NodePool, name);
     let error = refused.iter().find(|error| error.source == own).or(refused.first());
     let why = error.map_or_else(|| "its manifest holds no NodePool of that name".to_owned(), ToString::to_string);
     NodePool {
@@ -247,22 +252,22 @@ fn unusable(name: &Text, refused: &[InputError]) -> NodePool {
     }
 }
 
-/// What the NodePool says about the end of its nodes; `None` when it cannot be read.
+/// Disruption policy of the NodePool; `None` when it is unreadable.
 fn life(name: &Text, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let value = serde_json::from_slice(&manifest.json).ok()?;
     let problems = Problems::default();
-    let site = Site { source: name.clone(), document: 0, object: None, problems: &problems };
+    let site = ObjectLocation { source: name.clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
     Some(DisruptionPolicy {
-        consolidate_after_ms: finite(read.disruption.consolidate_after),
+        consolidate_after_ms: to_millis(read.disruption.consolidate_after),
         policy: policy(&read.disruption),
         budgets: read.disruption.budgets.iter().map(budget).collect(),
-        expire_after_ms: finite(read.expire_after),
+        expire_after_ms: to_millis(read.expire_after),
         termination_grace_period_ms: read.termination_grace_period_ms,
     })
 }
 
-fn finite(lifetime: Lifetime) -> Option<i64> {
+fn to_millis(lifetime: Lifetime) -> Option<i64> {
     match lifetime {
         Lifetime::Millis(millis) => Some(millis),
         Lifetime::Never => None,
@@ -328,30 +333,30 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_and_what_it_says_about_the_end_of_its_nodes_are_read() {
+    fn a_pool_and_its_disruption_policy_are_read() {
         let read = reader("us-east-1".to_owned(), None).read(&Manifests::from([pool("general", "In"), class()])).pools;
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
-        assert_eq!(read[0].life.consolidate_after_ms, Some(30_000));
-        assert_eq!(read[0].life.policy, ConsolidationPolicy::WhenEmpty);
-        assert_eq!(read[0].life.budgets[0].limit, BudgetLimit::Nodes(2));
+        assert_eq!(read[0].disruption.consolidate_after_ms, Some(30_000));
+        assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
+        assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");
     }
 
     #[test]
-    fn clusters_whose_classes_say_the_same_share_one_catalogue_while_one_of_them_is_there() {
+    fn clusters_with_equal_classes_share_one_catalogue_while_in_use() {
         let reader = reader("us-east-1".to_owned(), None);
         let read = || reader.read(&Manifests::from([pool("general", "In"), class()])).pools.remove(0).pool.catalogue;
         let (one, other) = (read(), read());
         assert!(Arc::ptr_eq(&one, &other));
         let left = Arc::downgrade(&one);
         drop((one, other));
-        assert!(left.upgrade().is_none(), "nobody keeps what nobody uses");
+        assert!(left.upgrade().is_none(), "an unused catalogue is dropped");
     }
 
     #[test]
-    fn objects_that_say_the_same_are_read_once_and_each_keeps_what_is_its_own() {
+    fn equal_objects_are_compiled_once_and_keep_their_own_metadata() {
         let reader = reader("us-east-1".to_owned(), None);
         let of = |uid: &str, operator: &str| {
             let (key, mut pool) = pool("general", operator);
@@ -360,19 +365,19 @@ mod tests {
             pool.json = json.to_string().into_bytes();
             Manifests::from([(key, pool), class()])
         };
-        assert_eq!(wording(&of("a", "In")), wording(&of("b", "In")));
-        assert_ne!(wording(&of("a", "In")), wording(&of("a", "NotIn")));
+        assert_eq!(fingerprint(&of("a", "In")), fingerprint(&of("b", "In")));
+        assert_ne!(fingerprint(&of("a", "In")), fingerprint(&of("a", "NotIn")));
         let (one, other, third) =
             (reader.read(&of("a", "In")), reader.read(&of("b", "In")), reader.read(&of("c", "NotIn")));
         let facts =
-            |read: &ReadManifests| (read.pools[0].meta.uid.to_string(), read.pools[0].pool.requirements.clone());
+            |read: &DecodedManifests| (read.pools[0].meta.uid.to_string(), read.pools[0].pool.requirements.clone());
         assert_eq!((facts(&one).0, facts(&other).0), ("a".to_owned(), "b".to_owned()));
         assert_eq!(facts(&one).1, facts(&other).1);
         assert_ne!(facts(&one).1, facts(&third).1);
     }
 
     #[test]
-    fn a_pool_of_a_foreign_node_class_is_left_to_its_controller() {
+    fn a_pool_of_a_foreign_node_class_is_skipped() {
         let (key, mut auto) = pool("auto", "In");
         let mut json: Value = serde_json::from_slice(&auto.json).unwrap();
         json["spec"]["template"]["spec"]["nodeClassRef"] =
@@ -384,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_pool_is_shown_with_its_reason_and_stops_no_other() {
+    fn an_invalid_pool_is_shown_with_its_reason_and_stops_no_other() {
         let manifests = Manifests::from([pool("good", "In"), pool("odd", "Near"), class()]);
         let read = reader("us-east-1".to_owned(), None).read(&manifests).pools;
         let names: Vec<&str> = read.iter().map(|record| record.pool.name.as_ref()).collect();

@@ -1,7 +1,7 @@
-//! Processes of this program, started by simulations that want real ones: a simulated cloud, and servers that may be killed.
+//! Processes of this program for simulations: a simulated cloud, and servers that may be killed.
 //!
-//! Each ends with the process that started it, whichever way that ends: they are killed when they are dropped, and the cloud
-//! also when its standard input closes.
+//! Each exits with the process that started it: they are killed on drop, and the cloud also exits
+//! when its standard input closes.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
@@ -11,25 +11,25 @@ use anyhow::{Context, anyhow};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-/// How long a server may take to end when it is told to.
+/// Limit for a server's exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The simulated cloud's process.
-pub(crate) struct Cloud {
-    /// Where it is reached.
+pub(crate) struct CloudProcess {
+    /// Its gRPC address.
     pub(crate) address: String,
     process: Child,
     _input: Option<ChildStdin>,
 }
 
 fn program() -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("cannot tell which program this is")?);
+    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this executable")?);
     command.kill_on_drop(true);
     Ok(command)
 }
 
-impl Cloud {
-    /// Starts one with these flags of `fleetwright simulated-cloud`.
+impl CloudProcess {
+    /// Starts a simulated cloud with these flags of `fleetwright simulated-cloud`.
     ///
     /// # Errors
     /// When it does not start.
@@ -40,29 +40,30 @@ impl Cloud {
         let mut process = command.spawn().context("cannot start the simulated cloud")?;
         let stdout = process.stdout.take().ok_or_else(|| anyhow!("the simulated cloud has no standard output"))?;
         let address = BufReader::new(stdout).lines().next_line().await?;
-        let address = address.ok_or_else(|| anyhow!("the simulated cloud ended before it told its address"))?;
+        let address = address.ok_or_else(|| anyhow!("the simulated cloud exited before it printed its address"))?;
         Ok(Self { address, _input: process.stdin.take(), process })
     }
 
-    /// Its process.
+    /// Process id.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.process.id()
     }
 }
 
-/// A server's process, and where it is found whichever process it is.
-pub(crate) struct Server {
-    /// Where agents connect.
+/// A server process; its addresses survive restarts.
+pub(crate) struct ServerProcess {
+    /// gRPC address for agents.
     pub(crate) grpc: SocketAddr,
-    /// Where its page is.
+    /// HTTP address.
     pub(crate) http: SocketAddr,
     flags: Vec<String>,
     database_url: String,
     process: Child,
 }
 
-impl Server {
-    /// Starts a server on `database_url` with these flags of `fleetwright serve`. Its ports stay the same over every restart.
+impl ServerProcess {
+    /// Starts a server on `database_url` with these flags of `fleetwright serve`. Restarts keep its
+    /// ports.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -72,37 +73,37 @@ impl Server {
         Ok(Self { grpc, http, flags, database_url: database_url.to_owned(), process })
     }
 
-    /// Its process, while it runs.
+    /// Process id, while it runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Ends the process at once (SIGKILL): it hears nothing of it and puts nothing in order.
+    /// Kills the process (SIGKILL), so that it cannot clean up.
     ///
     /// # Errors
-    /// When it had ended by itself.
+    /// When it had already exited.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         if let Some(ended) = self.process.try_wait()? {
-            return Err(anyhow!("the server ended by itself before it was killed: {ended}"));
+            return Err(anyhow!("the server exited before it was killed: {ended}"));
         }
         self.process.kill().await.context("cannot kill the server")
     }
 
-    /// Asks the process to end (SIGTERM) and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     ///
     /// # Errors
-    /// When it does not end.
-    pub(crate) async fn ask_to_end(&mut self) -> anyhow::Result<()> {
-        let pid = self.pid().ok_or_else(|| anyhow!("the server has ended by itself"))?;
-        // The shell's own `kill`: a bare machine has no program of that name.
-        let told = Command::new("sh").args(["-c", "kill -15 \"$0\"", &pid.to_string()]).status().await;
-        told.context("cannot tell the server to end")?;
+    /// When it does not exit in time.
+    pub(crate) async fn terminate(&mut self) -> anyhow::Result<()> {
+        let pid = self.pid().ok_or_else(|| anyhow!("the server has already exited"))?;
+        // The shell's builtin `kill`: a minimal machine has no such program.
+        let signalled = Command::new("sh").args(["-c", "kill -15 \"$0\"", &pid.to_string()]).status().await;
+        signalled.context("cannot send SIGTERM to the server")?;
         let ended = tokio::time::timeout(GRACE, self.process.wait()).await;
-        ended.map_err(|_| anyhow!("the server did not end within {} s", GRACE.as_secs()))??;
+        ended.map_err(|_| anyhow!("the server did not exit within {} s after SIGTERM", GRACE.as_secs()))??;
         Ok(())
     }
 
-    /// Starts the process again.
+    /// Restarts the process.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -111,7 +112,8 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the process for good: the books are drawn, so a kill is as good as a word.
+    /// Kills the process for good: the results are computed already, so an orderly shutdown adds
+    /// nothing.
     pub(crate) async fn stop(mut self) {
         let _ended_already = tokio::time::timeout(GRACE, self.process.kill()).await;
     }
@@ -129,7 +131,7 @@ fn spawn(database_url: &str, grpc: SocketAddr, http: SocketAddr, flags: &[String
     command.spawn().context("cannot start the server")
 }
 
-/// Flags of a server that no rail holds back: for loads that are meant to be wild.
+/// Flags that disable every guardrail limit, for artificial loads.
 pub(crate) fn without_bounds() -> Vec<String> {
     const BOUNDS: [&str; 10] = [
         "launches-per-cluster",

@@ -1,6 +1,6 @@
-//! A plan as people and programs read it. Nothing here looks at the clock or the machine: same plan, same bytes.
+//! Renders a plan. The output depends on the plan only: same plan, same bytes.
 //!
-//! [`document`] is the contract (JSON, and the same as YAML); [`table`] is for a person at three in the morning.
+//! [`document`] is the stable format (JSON and YAML); [`table`] is for operators.
 
 pub(crate) mod document;
 pub(crate) mod table;
@@ -10,15 +10,15 @@ use engine::input::PlanningInput;
 use engine::model::Pod;
 use engine::plan::{Plan, PlanReport};
 
-/// What is rendered: the plan, the input that its indices point into, the reasons, and all notes.
+/// A plan with the input that its indices reference, the report, and all notes.
 pub(crate) struct Rendering<'r> {
-    /// What the plan was made from.
+    /// Planning input.
     pub(crate) input: &'r PlanningInput,
     /// The plan.
     pub(crate) plan: &'r Plan,
-    /// Its reasons and costs.
+    /// Reasons and costs.
     pub(crate) report: &'r PlanReport,
-    /// Notes of reading and of planning, sorted.
+    /// Notes of compilation and planning, sorted.
     pub(crate) notes: &'r [String],
 }
 

@@ -1,7 +1,8 @@
-//! Whether the servers that share a store run by the same settings, and under names of their own.
+//! Compares the settings of the replicas on one store, and detects duplicate owner names.
 //!
-//! Each tells the store which settings it runs by, and hears of those that live beside it. Settings that differ are said in the
-//! log and in a metric; nothing is refused, since a roll-out of a new setting has both for a while.
+//! Each replica registers its settings and reads those of the other live replicas. Differences are
+//! logged and exported as a metric; nothing is refused, since a roll-out has both values for a
+//! while.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,21 +13,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::store::Store;
-use crate::store::replicas::{ReplicaRow, TOLD_EVERY};
+use crate::store::replicas::{REPLICA_HEARTBEAT, ReplicaRow};
 
-/// What was found, for the metrics.
+/// Result of the last comparison, for the metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Replicas {
     others: AtomicUsize,
     differing: AtomicUsize,
-    namesakes: AtomicUsize,
+    same_owner: AtomicUsize,
 }
 
 impl Replicas {
-    fn set(&self, found: &Found) {
+    fn set(&self, found: &Comparison) {
         self.others.store(found.others, Ordering::Relaxed);
         self.differing.store(found.differing.len(), Ordering::Relaxed);
-        self.namesakes.store(found.namesakes, Ordering::Relaxed);
+        self.same_owner.store(found.same_owner, Ordering::Relaxed);
     }
 
     /// The gauges, in Prometheus' text format.
@@ -41,7 +42,7 @@ impl Replicas {
             (
                 "fleetwright_replicas_of_the_same_owner",
                 "Servers beside this one that take leases under its lease.owner; anything above 0 is a fault.",
-                &self.namesakes,
+                &self.same_owner,
             ),
         ];
         let mut text = String::new();
@@ -53,21 +54,21 @@ impl Replicas {
     }
 }
 
-/// What a server finds out about the others.
+/// Comparison with the other replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Found {
+struct Comparison {
     others: usize,
-    /// Keys whose values differ, by owner of the other one.
+    /// Keys with different values, by owner of the other replica.
     differing: BTreeMap<String, Vec<String>>,
-    /// Others with the name of this one.
-    namesakes: usize,
+    /// Other replicas with the owner name of this one.
+    same_owner: usize,
 }
 
-fn compare(own: &ReplicaRow, others: &[ReplicaRow]) -> Found {
-    let mut found = Found { others: others.len(), ..Found::default() };
+fn compare(own: &ReplicaRow, others: &[ReplicaRow]) -> Comparison {
+    let mut found = Comparison { others: others.len(), ..Comparison::default() };
     for other in others {
-        found.namesakes += usize::from(other.owner == own.owner);
-        // A key that one of them does not know is of another release, which a roll-out brings.
+        found.same_owner += usize::from(other.owner == own.owner);
+        // A key unknown to one of them belongs to another release, as during a roll-out.
         let both = own.settings.iter().filter_map(|(key, value)| Some((key, value, other.settings.get(key)?)));
         let differ: Vec<String> = both.filter(|(_, own, other)| own != other).map(|(key, ..)| key.clone()).collect();
         if !differ.is_empty() {
@@ -77,52 +78,43 @@ fn compare(own: &ReplicaRow, others: &[ReplicaRow]) -> Found {
     found
 }
 
-/// Says what has changed since `before`.
-fn say(found: &Found, before: &Found, own: &ReplicaRow) {
+/// Logs the changes since `before`.
+fn log_changes(found: &Comparison, before: &Comparison, own: &ReplicaRow) {
     for (replica, keys) in &found.differing {
         if before.differing.get(replica) != Some(keys) {
             let keys = keys.join(", ");
-            warn!(
-                replica,
-                keys,
-                "another server of this database runs by other settings: which guardrails hold, what is bought and what is kept \
-                 depends on which of them decides; give all of them the same values (a roll-out has both for a while)"
-            );
+            warn!(replica, keys, "replica settings differ; configure equal values on all replicas");
         }
     }
     if found.differing.is_empty() && !before.differing.is_empty() {
-        info!("all servers of this database run by the same settings again");
+        info!("settings of all replicas match again");
     }
-    if found.namesakes > before.namesakes {
-        error!(
-            owner = own.owner,
-            "another server takes leases under the same lease.owner at the same time: each takes the other's leases and decides \
-             beside it; give every server a lease.owner of its own, or none"
-        );
+    if found.same_owner > before.same_owner {
+        error!(owner = own.owner, "duplicate lease.owner; set a unique lease.owner on every server");
     }
 }
 
-/// Tells and hears once a minute until `stop`.
+/// Registers this replica and compares, once a minute until `stop`.
 ///
 /// # Errors
-/// Never: a store that does not answer is told a minute later.
+/// Never: a failed comparison is repeated a minute later.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     own: ReplicaRow,
     replicas: Arc<Replicas>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let mut before = Found::default();
-    let mut due = tokio::time::interval(TOLD_EVERY);
+    let mut before = Comparison::default();
+    let mut due = tokio::time::interval(REPLICA_HEARTBEAT);
     while stop.run_until_cancelled(due.tick()).await.is_some() {
-        match store.tell_replica(&own).await {
+        match store.register_replica(&own).await {
             Ok(others) => {
                 let found = compare(&own, &others);
-                say(&found, &before, &own);
+                log_changes(&found, &before, &own);
                 replicas.set(&found);
                 before = found;
             }
-            Err(error) => warn!(%error, "whether other servers run by the same settings is not known"),
+            Err(error) => warn!(%error, "could not compare settings with other replicas"),
         }
     }
     Ok(())
@@ -141,25 +133,25 @@ mod tests {
     fn keys_that_differ_are_named_and_those_of_another_release_are_not() {
         let own = row("a", &[("rails.freeze", "1"), ("cloud.region", "2"), ("store.keep-log", "3")]);
         let same = row("b", &[("rails.freeze", "1"), ("cloud.region", "2"), ("store.keep-log", "3")]);
-        assert_eq!(compare(&own, std::slice::from_ref(&same)), Found { others: 1, ..Found::default() });
+        assert_eq!(compare(&own, std::slice::from_ref(&same)), Comparison { others: 1, ..Comparison::default() });
         let other = row("c", &[("rails.freeze", "9"), ("cloud.region", "2"), ("rails.new", "7")]);
         let found = compare(&own, &[same, other]);
         assert_eq!(found.differing, [("c".to_owned(), vec!["rails.freeze".to_owned()])].into());
-        assert_eq!((found.others, found.namesakes), (2, 0));
+        assert_eq!((found.others, found.same_owner), (2, 0));
     }
 
     #[test]
-    fn a_server_of_the_same_name_is_found_whatever_it_runs_by() {
+    fn a_replica_with_the_same_owner_is_found_whatever_its_settings() {
         let own = row("a", &[("rails.freeze", "1")]);
         let other = ReplicaRow { instance: "a-2".to_owned(), ..own.clone() };
-        assert_eq!(compare(&own, &[other]), Found { others: 1, namesakes: 1, ..Found::default() });
+        assert_eq!(compare(&own, &[other]), Comparison { others: 1, same_owner: 1, ..Comparison::default() });
     }
 
     #[test]
-    fn the_metrics_count_what_was_found() {
+    fn the_metrics_show_the_comparison() {
         let replicas = Replicas::default();
         let differing = [("b".to_owned(), vec!["cloud.region".to_owned()])].into();
-        replicas.set(&Found { others: 3, differing, namesakes: 1 });
+        replicas.set(&Comparison { others: 3, differing, same_owner: 1 });
         let values: Vec<String> =
             replicas.render().lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
         assert_eq!(

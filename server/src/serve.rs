@@ -1,4 +1,4 @@
-//! The server: sockets, the control loop between them, and an orderly end.
+//! Assembly of the server: listeners, control loop, and ordered shutdown.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,125 +25,131 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::auth::authorizer::Authorizer;
+use crate::auth::connections::ConnectionLimits;
+use crate::auth::middleware::{self, AuthLayer};
+use crate::auth::tls::{Certificates, Incoming};
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
-use crate::control_loop::{ControlLoop, Heartbeat, Latencies, Place};
-use crate::fleet::Fleet;
-use crate::fleet::news::{self, Topic};
+use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
+use crate::fleet::FleetApi;
+use crate::fleet::change_feed::{self, Topic};
 use crate::replicas::{self, Replicas};
-use crate::session::{self, Ledger, Sessions};
+use crate::session::{self, SessionMemory, Sessions};
 use crate::store::lease::Scope;
 use crate::store::log::Retention;
-use crate::store::own::OwnServer;
+use crate::store::postgres_local::LocalPostgres;
 use crate::store::replicas::ReplicaRow;
-use crate::store::{Store, housekeeping, opening};
-use crate::trust::book::Book;
-use crate::trust::connections::ConnectionLimits;
-use crate::trust::gate::{self, GateLayer};
-use crate::trust::tls::{Certificates, Incoming};
-use crate::web::{Pages, Shown};
-use crate::{clock, measure, pools, views, web};
+use crate::store::{Store, connect, retention};
+use crate::web::{Pages, WebState};
+use crate::{clock, histogram, pools, views, web};
 
-/// Events of sessions that wait for the control loop; more of them hold the agents up.
+/// Buffered session events; when it is full, agents get backpressure.
 const EVENTS_WAITING: usize = 1024;
 
-/// Threads that answer HTTP: two, so that a page that is being written does not keep a health check waiting.
+/// Threads for HTTP: two, so that a large response does not delay a health check.
 const PAGE_THREADS: usize = 2;
 
-/// Everything that a server is made of beside its sockets.
-pub(crate) struct Parts<C = ClockedCloud> {
-    /// Where to listen.
+/// Components of a server.
+pub(crate) struct ServerComponents<C = ClockedCloud> {
+    /// Address of the gRPC listener.
     pub(crate) grpc: SocketAddr,
-    /// Where to listen.
+    /// Address of the HTTP listener.
     pub(crate) http: SocketAddr,
-    /// Who is let in.
-    pub(crate) book: Arc<Book>,
-    /// What connections are encrypted by.
+    /// Authorizes agents and clients.
+    pub(crate) authorizer: Arc<Authorizer>,
+    /// TLS certificates; `None` disables TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
-    /// What survives.
+    /// Durable state.
     pub(crate) store: Arc<dyn Store>,
-    /// The PostgreSQL below it, when it is this server's own.
-    pub(crate) own: Option<OwnServer>,
-    /// How long the store keeps things.
+    /// The local PostgreSQL behind the store, if any.
+    pub(crate) own: Option<LocalPostgres>,
+    /// Retention of the store.
     pub(crate) retention: Retention,
-    /// Where machines come from.
+    /// Cloud provider.
     pub(crate) cloud: Arc<C>,
-    /// Who decides.
+    /// Settings of the controllers.
     pub(crate) settings: control::Settings,
-    /// Ownership of clusters.
+    /// Leases on clusters.
     pub(crate) lease: LeaseConfig,
-    /// What agents may make this server remember.
-    pub(crate) ledger: Ledger,
-    /// The account's region that machines are bought in, as replicas lease it.
+    /// Memory accounting for objects of agents.
+    pub(crate) session_memory: SessionMemory,
+    /// Lease scope of the account and region.
     pub(crate) scope: Scope,
-    /// The region's name.
+    /// Name of the cloud region.
     pub(crate) region: String,
-    /// Machine types in place of the built-in ones.
+    /// Catalogue that overrides the built-in one.
     pub(crate) catalogue: Option<Source>,
     /// Digests of the settings that all replicas of one database should share.
     pub(crate) shared: BTreeMap<String, String>,
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
-    /// Where agents connect.
+    /// Address of the gRPC listener.
     pub(crate) grpc: SocketAddr,
-    /// Where the page is.
+    /// Address of the HTTP listener.
     pub(crate) http: SocketAddr,
     sessions: Sessions,
-    /// Ends the deciding, and tells that it has ended.
+    /// Stops the control loop, and is cancelled when it has ended.
     deciding: (CancellationToken, CancellationToken),
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
-    /// Pages and health are answered by threads of their own, which no cluster's work keeps busy.
+    /// Pages and health checks run on threads of their own, so that no cluster's work delays them.
     _pages: PageThreads,
-    own: Option<OwnServer>,
+    own: Option<LocalPostgres>,
 }
 
-/// Runs the server that `starting` brings up until the process is asked to stop, and lets its agents go for `grace` then.
+/// Runs the server from `starting` until a shutdown signal; open connections then have `grace` to
+/// end.
 ///
 /// # Errors
-/// What could not be opened, or what broke.
+/// A component could not start or failed.
 pub(crate) async fn until_stopped(
     starting: impl Future<Output = anyhow::Result<Server>>,
     grace: Duration,
 ) -> anyhow::Result<()> {
-    let stop = agent::asked_to_stop();
+    let stop = agent::shutdown_signal();
     tokio::pin!(stop);
     let mut server = tokio::select! {
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
-    info!("agents connect to grpc://{}; live page at http://{}/", server.grpc, server.http);
+    info!("serving grpc://{}; dashboard http://{}/", server.grpc, server.http);
     let ended = tokio::select! {
         () = &mut stop => Ok(()),
         ended = server.broken() => ended,
     };
-    info!("stopping");
+    info!("shutting down");
     server.stop(grace).await;
     ended
 }
 
-/// A server by `config` that buys from `cloud`.
+/// Starts a server with `config` and `cloud`.
 ///
 /// # Errors
-/// What could not be opened.
+/// A component could not start.
 pub(crate) async fn start<C: CloudProvider + 'static>(
     config: Config,
     catalogue: Option<Source>,
     cloud: C,
 ) -> anyhow::Result<Server> {
-    Server::start(parts(config, catalogue, cloud).await?).await
+    Server::start(components(config, catalogue, cloud).await?).await
 }
 
-async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<Parts<C>> {
-    let (store, own) = opening::open(&config).await?;
+async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<ServerComponents<C>> {
+    // Invalid certificates or an invalid trust file stop the start before a listener opens.
+    let (store, own) = connect::open_store(&config).await?;
     let certificates = config.listen.tls.map(Certificates::read).transpose().map_err(|why| anyhow!(why))?;
     let certificates = certificates.map(Arc::new);
-    let book = config.listen.trust.map_or_else(|| Ok(Book::open()), Book::read).map_err(|why| anyhow!(why))?;
-    Ok(Parts {
+    let authorizer = config
+        .listen
+        .trust
+        .map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)
+        .map_err(|why| anyhow!(why))?;
+    Ok(ServerComponents {
         grpc: config.listen.grpc,
         http: config.listen.http,
-        book: Arc::new(book.with_authorities(certificates.clone())),
+        authorizer: Arc::new(authorizer.with_authorities(certificates.clone())),
         certificates,
         store,
         own,
@@ -165,12 +171,12 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
             batch_max_ms: milliseconds(config.control.batch_max),
             plan_pods: usize::try_from(config.control.plan_pods).unwrap_or(usize::MAX),
             open_together_ms: milliseconds(config.control.open_together),
-            rails: config.rails,
+            guardrails: config.guardrails,
             collect: GarbageCollectionSettings {
                 after_ms: collect_after(&config.control),
                 ..GarbageCollectionSettings::default()
             },
-            hold_after_foreign_scale_up_ms: milliseconds(config.control.hold_after_foreign_scale_up),
+            hold_after_external_scale_up_ms: milliseconds(config.control.hold_after_external_scale_up),
             class_facts: match config.cloud.provider {
                 Provider::Simulated => ClassFacts::Simulated,
                 Provider::Ec2 => ClassFacts::Unresolved,
@@ -179,31 +185,32 @@ async fn parts<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow
         },
         scope: region_of(&config.cloud, &config.lease),
         lease: config.lease,
-        ledger: config.ledger,
+        session_memory: config.session_memory,
         region: config.cloud.region,
         catalogue,
         shared: config.shared,
     })
 }
 
-/// What replicas that buy from one cloud share. A simulated cloud that runs in this process sells to nobody else.
+/// Scope that replicas on the same cloud share. A simulated cloud in this process is used by no
+/// other replica.
 fn region_of(cloud: &CloudConfig, lease: &LeaseConfig) -> Scope {
-    let alone = cloud.provider == Provider::Simulated && cloud.address.is_none();
-    let account = if alone { &lease.owner } else { &cloud.account };
+    let private = cloud.provider == Provider::Simulated && cloud.address.is_none();
+    let account = if private { &lease.owner } else { &cloud.account };
     Scope::Region { account: account.clone(), region: cloud.region.clone() }
 }
 
-/// What every controller of this program has in common.
+/// Settings that every controller of this binary shares.
 pub(crate) fn settings() -> control::Settings {
     let now = clock::now().0.unsigned_abs();
-    // Every state is made with keys of its own from the system's source of chance.
-    let chance = RandomState::new().hash_one(now);
+    // Each `RandomState` has random keys from the operating system.
+    let random = RandomState::new().hash_one(now);
     control::Settings {
         policy: policy(),
-        // A process makes fewer than 4096 numbers a millisecond, so numbers grow from process to process; two that start in
-        // the same millisecond begin apart.
-        first_number: now.saturating_mul(4096) | (chance & 4095),
-        identity: chance,
+        // A process issues fewer than 4096 numbers per millisecond, so numbers grow across
+        // restarts; two processes that start in the same millisecond have random offsets.
+        first_number: now.saturating_mul(4096) | (random & 4095),
+        identity: random,
         ..control::Settings::default()
     }
 }
@@ -212,7 +219,7 @@ pub(crate) fn policy() -> Policy {
     Policy { well_known_labels: manifests::karpenter::well_known_labels(), ..Policy::default() }
 }
 
-/// How long something must be odd before it is garbage; `None` when nothing is to be collected.
+/// Garbage collection delay; `None` when garbage collection is disabled.
 fn collect_after(config: &ControlConfig) -> Option<i64> {
     Some(milliseconds(config.collect_after)).filter(|after| *after > 0)
 }
@@ -221,72 +228,72 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Logs and counts packings that failed their own check: faults of the scheduler that somebody should hear of.
-fn note_failed_checks(failed: &FailedChecks) {
+/// Logs and counts plans that failed the plan verifier, which is a scheduler bug.
+fn report_failed_checks(failed: &FailedChecks) {
     let Some(first) = failed.violations.first() else { return };
-    measure::PLANS_FAILING_CHECK.add(u64::from(failed.count));
+    histogram::PLANS_FAILING_CHECK.add(u64::from(failed.count));
     warn!(
-        packings = failed.count,
+        plans = failed.count,
         pods_left_out = failed.left_out.len(),
         violation = %first,
-        "a packing failed its own check"
+        "plan failed the plan verifier"
     );
 }
 
-/// The planner of the control loop: the one of `fleetwright plan`.
+/// Planner of the control loop; the same as in `fleetwright plan`.
 pub(crate) fn plan(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     match engine::decide::plan_with(input, memo) {
         Ok(decision) => {
-            note_failed_checks(&decision.failed_checks);
+            report_failed_checks(&decision.failed_checks);
             Ok((decision.plan, decision.report))
         }
         Err(violations) => {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            Err(format!("the plan failed its own check: {}", violations.join("; ")))
+            Err(format!("the plan failed the plan verifier: {}", violations.join("; ")))
         }
     }
 }
 
 impl Server {
-    /// Opens the sockets and starts every task.
+    /// Opens the listeners and starts every task.
     ///
     /// # Errors
-    /// The address that could not be listened on.
-    pub(crate) async fn start<C: CloudProvider + 'static>(parts: Parts<C>) -> anyhow::Result<Self> {
-        let grpc_listener = listen(parts.grpc).await?;
-        let http_listener = listen(parts.http).await?;
+    /// A listener or thread could not start, or the store failed.
+    pub(crate) async fn start<C: CloudProvider + 'static>(components: ServerComponents<C>) -> anyhow::Result<Self> {
+        let grpc_listener = listen(components.grpc).await?;
+        let http_listener = listen(components.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
-        let [agents, readers] = ConnectionLimits::of_this_process();
-        let grpc_incoming = Incoming::new(grpc_listener, parts.certificates.clone(), agents);
+        let [grpc_limits, http_limits] = ConnectionLimits::of_this_process();
+        let grpc_incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
-        let (events, heard) = mpsc::channel(EVENTS_WAITING);
-        let read_pools = pools::reader(parts.region, parts.catalogue);
-        // Before any agent can be heard, the control loop knows what is frozen.
-        let frozen = news::read_freezes(&*parts.store).await?;
-        events.send(frozen).await.context("the control loop does not listen")?;
-        let session_settings = session::Settings { ledger: parts.ledger, ..session::Settings::default() };
-        let sessions = Sessions::new(session_settings, read_pools, events.clone(), Arc::clone(&parts.book));
-        let fleet = Fleet::new(views.clone(), Arc::clone(&parts.store));
+        let (events, session_events) = mpsc::channel(EVENTS_WAITING);
+        let pool_reader = pools::reader(components.region, components.catalogue);
+        // The control loop knows the freezes before any agent connects.
+        let frozen = change_feed::read_freezes(&*components.store).await?;
+        events.send(frozen).await.context("the control loop has ended")?;
+        let settings = session::Settings { session_memory: components.session_memory, ..session::Settings::default() };
+        let sessions = Sessions::new(settings, pool_reader, events.clone(), Arc::clone(&components.authorizer));
+        let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store));
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
-        // Twice in the time after which something odd is garbage, so that it is seen twice by then.
-        let listing = parts.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
+        // Half the garbage collection delay, so that an orphan is observed twice within it.
+        let listing = components.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
         let latencies = Arc::new(Latencies::default());
         let heartbeat = Arc::new(Heartbeat::default());
-        let region = parts.scope.key();
-        let owner = parts.lease.owner.clone();
-        let instance = format!("{owner}/{:x}", parts.settings.identity);
-        let replica = ReplicaRow { instance, owner, settings: parts.shared };
+        let region = components.scope.key();
+        let owner = components.lease.owner.clone();
+        let instance = format!("{owner}/{:x}", components.settings.identity);
+        let replica = ReplicaRow { instance, owner, settings: components.shared };
         let replicas = Arc::new(Replicas::default());
         let control = ControlLoop {
-            controller: RegionController::new(parts.settings),
+            controller: RegionController::new(components.settings),
             planner: plan,
-            place: Place::Apart,
+            planning: PlanningMode::Threads,
             sessions: sessions.clone(),
-            store: Arc::clone(&parts.store),
-            cloud: parts.cloud,
-            lease: parts.lease,
-            region: parts.scope,
+            store: Arc::clone(&components.store),
+            cloud: components.cloud,
+            lease: components.lease,
+            region: components.scope,
             publisher,
             listing,
             latencies: Arc::clone(&latencies),
@@ -294,44 +301,49 @@ impl Server {
         };
         let mut tasks = JoinSet::new();
         let (stop_deciding, decided) = deciding.clone();
-        let (runtime, (tell, told)) = (Handle::current(), oneshot::channel());
-        // The loop's long steps would keep a worker of the runtime, and what that worker drives, from going on.
+        let (runtime, (result_sender, result)) = (Handle::current(), oneshot::channel());
+        // A thread of its own: long planning steps would block a runtime worker and its I/O.
         std::thread::Builder::new().name("decisions".to_owned()).spawn(move || {
             let _ended = decided.drop_guard();
-            // Nobody listens once the server has been dropped.
-            let _heard = tell.send(runtime.block_on(control.run(heard, stop_deciding)));
+            // The receiver is gone once the server has been dropped.
+            let _sent = result_sender.send(runtime.block_on(control.run(session_events, stop_deciding)));
         })?;
-        tasks.spawn(async move { told.await.context("the control loop panicked")? });
+        tasks.spawn(async move { result.await.context("the control loop panicked")? });
         let offerings = Topic::Offerings { region };
         for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }]
         {
-            tasks.spawn(news::follow(topic, Arc::clone(&parts.store), events.clone(), stop.clone()));
+            tasks.spawn(change_feed::follow(topic, Arc::clone(&components.store), events.clone(), stop.clone()));
         }
         drop(events);
-        tasks.spawn(replicas::run(Arc::clone(&parts.store), replica, Arc::clone(&replicas), stop.clone()));
-        let first = housekeeping::first_wait(RandomState::new().hash_one(std::process::id()));
-        tasks.spawn(housekeeping::run(Arc::clone(&parts.store), parts.retention, first, stop.clone()));
-        tasks.spawn(Arc::clone(&parts.book).follow(stop.clone()));
-        tasks.spawn(serve_grpc(grpc_incoming, sessions.clone(), fleet, Arc::clone(&parts.book), stop.clone()));
+        tasks.spawn(replicas::run(Arc::clone(&components.store), replica, Arc::clone(&replicas), stop.clone()));
+        let first = retention::first_wait(RandomState::new().hash_one(std::process::id()));
+        tasks.spawn(retention::run(Arc::clone(&components.store), components.retention, first, stop.clone()));
+        tasks.spawn(Arc::clone(&components.authorizer).watch_files(stop.clone()));
+        tasks.spawn(serve_grpc(
+            grpc_incoming,
+            sessions.clone(),
+            fleet,
+            Arc::clone(&components.authorizer),
+            stop.clone(),
+        ));
         let pages = PageThreads::start()?;
-        let shown = Pages { views, store: parts.store, latencies, heartbeat, replicas };
-        let listener = (http_listener.into_std()?, readers);
-        let serving = pages
-            .0
-            .as_ref()
-            .map(|pages| pages.spawn(serve_http(listener, parts.certificates, shown, parts.book, stop.clone())));
+        let page_data = Pages { views, store: components.store, latencies, heartbeat, replicas };
+        let listener = (http_listener.into_std()?, http_limits);
+        let serving = pages.0.as_ref().map(|pages| {
+            pages.spawn(serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone()))
+        });
         tasks.spawn(async move { serving.context("no threads for HTTP")?.await.context("the HTTP server failed")? });
-        Ok(Self { grpc, http, sessions, deciding, stop, tasks, _pages: pages, own: parts.own })
+        Ok(Self { grpc, http, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
 
-    /// Completes when a task ends that should not have.
+    /// Completes when a task has failed.
     ///
     /// # Errors
-    /// Always: what broke.
+    /// Always: the failure.
     pub(crate) async fn broken(&mut self) -> anyhow::Result<()> {
         let ended = tokio::select! {
             ended = self.tasks.join_next() => ended,
-            fault = self.sessions.broken() => return Err(anyhow!(fault)),
+            fault = self.sessions.task_failed() => return Err(anyhow!(fault)),
         };
         match ended {
             Some(Ok(Err(error))) => Err(error),
@@ -340,13 +352,14 @@ impl Server {
         }
     }
 
-    /// Ends everything: the loop first, which gives its leases back, then sessions (agents go to whoever
-    /// takes the leases), then connections, for at most `grace`.
+    /// Shuts down in order: the control loop first, which releases its leases, then sessions
+    /// (agents reconnect to the new lease holders), then connections. Each step takes at most
+    /// `grace`.
     pub(crate) async fn stop(mut self, grace: Duration) {
         let (stop_deciding, decided) = &self.deciding;
         stop_deciding.cancel();
         if tokio::time::timeout(grace, decided.cancelled()).await.is_err() {
-            warn!("the control loop did not end; its leases run out by themselves");
+            warn!("control loop did not end within grace; leases will expire");
         }
         self.stop.cancel();
         let ending = async {
@@ -354,11 +367,11 @@ impl Server {
             while self.tasks.join_next().await.is_some() {}
         };
         if tokio::time::timeout(grace, ending).await.is_err() {
-            warn!("connections were still open after {} s and are cut", grace.as_secs());
+            warn!(grace_s = grace.as_secs(), "closing connections that are still open");
         }
         drop(self.tasks);
-        if let Some(Err(error)) = self.own.as_mut().map(OwnServer::stop) {
-            warn!(%error, "the server's own PostgreSQL goes on running");
+        if let Some(Err(error)) = self.own.as_mut().map(LocalPostgres::stop) {
+            warn!(%error, "cannot stop local PostgreSQL; it keeps running");
         }
     }
 }
@@ -370,19 +383,19 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 async fn serve_grpc(
     incoming: Incoming,
     sessions: Sessions,
-    fleet: Fleet,
-    book: Arc<Book>,
+    fleet: FleetApi,
+    authorizer: Arc<Authorizer>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<AgentServiceServer<Sessions>>().await;
-    health.set_serving::<FleetServiceServer<Fleet>>().await;
+    health.set_serving::<FleetServiceServer<FleetApi>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     session::service::transport()
-        .layer(GateLayer(book))
+        .layer(AuthLayer(authorizer))
         .add_service(sessions.service())
         .add_service(FleetServiceServer::new(fleet))
         .add_service(health_service)
@@ -392,7 +405,7 @@ async fn serve_grpc(
         .context("the gRPC server failed")
 }
 
-/// Threads that answer HTTP.
+/// Threads for HTTP.
 struct PageThreads(Option<Runtime>);
 
 impl PageThreads {
@@ -404,7 +417,7 @@ impl PageThreads {
 }
 
 impl Drop for PageThreads {
-    /// A runtime may not be waited for by a task of another.
+    /// A runtime must not be awaited from a task of another runtime.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -415,13 +428,14 @@ impl Drop for PageThreads {
 async fn serve_http(
     (listener, limits): (std::net::TcpListener, ConnectionLimits),
     certificates: Option<Arc<Certificates>>,
-    shown: Pages,
-    book: Arc<Book>,
+    pages: Pages,
+    authorizer: Arc<Authorizer>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let incoming = Incoming::new(TcpListener::from_std(listener)?, certificates, limits);
-    let pages = web::router(Shown::new(shown)).layer(axum::middleware::from_fn_with_state(book, gate::before_pages));
-    web::listener::serve(incoming, pages, stop).await;
+    let router = web::router(WebState::new(pages))
+        .layer(axum::middleware::from_fn_with_state(authorizer, middleware::authorize_page));
+    web::listener::serve(incoming, router, stop).await;
     Ok(())
 }
 

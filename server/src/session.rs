@@ -1,24 +1,26 @@
-//! SESSIONS: the server's side of the conversation with each cluster's agent.
+//! Server side of the agent protocol: one session per cluster.
 //!
-//! A [`Session`] is a state machine without I/O, one for each cluster; it outlives streams, because instructions do. Messages
-//! and moments go in, [`Output`]s come out. Proto types stop here: [`decode`] makes the engine's values of them, and
-//! [`encode`] goes the other way for instructions.
+//! A [`Session`] is a state machine without I/O, one per cluster. It outlives streams because
+//! instructions do. Its inputs are messages and timestamps; its results are [`Output`]s. Proto
+//! types end here: [`decode`] converts messages to engine values, [`encode`] converts instructions
+//! to messages.
 //!
-//! Reading order: [`state`] (the state machine), [`assembly`] (snapshots in parts), [`outbox`] (instructions until they are
-//! answered), [`decode`] and [`encode`] (the doors), [`intern`] (what many clusters share), [`account`] (how
-//! much each makes the server remember), [`service`] (gRPC around it).
+//! Reading order: [`state`] (the state machine), [`assembly`] (chunked snapshots), [`outbox`]
+//! (unacknowledged instructions), [`decode`] and [`encode`] (conversion), [`intern`] (pod shapes
+//! shared between clusters), [`memory`] (memory limits per cluster), [`service`] (the gRPC
+//! service).
 
-pub mod account;
 pub mod assembly;
 pub mod decode;
 pub mod encode;
 pub mod intern;
+pub mod memory;
 pub mod outbox;
 pub mod service;
 pub mod state;
 
-pub use account::Ledger;
-pub use decode::pools::{Manifest, ManifestKind, Manifests, ReadManifests, ReadPools};
+pub use decode::pools::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
 pub use intern::Interner;
+pub use memory::SessionMemory;
 pub use service::Sessions;
-pub use state::{Greeting, Output, Session, SessionEvent, Settings};
+pub use state::{AgentHello, Output, Session, SessionEvent, Settings};

@@ -1,11 +1,12 @@
-//! `fleetwright simulated-cloud`: the simulated cloud as a process of its own, so that its book outlives every server.
+//! `fleetwright simulated-cloud`: the simulated cloud as a separate process, so that its ledger
+//! outlives every server.
 //!
-//! A call takes time on its way there and on its way back ([`Latency`]). Once it is on its way it is carried out, whether or
-//! not its caller is still there to hear the answer, as a real network would have it.
+//! Each call has a request delay and a response delay ([`Latency`]). Once received it is executed
+//! even if the caller disconnects, as in a real network.
 //!
-//! Reading order: [`serve`], [`service`] (the calls), [`log`] (what they leave behind).
+//! Reading order: [`serve`], [`service`] (the calls), [`call_log`] (their records).
 
-mod log;
+mod call_log;
 mod service;
 
 use std::sync::Arc;
@@ -20,22 +21,22 @@ use tonic::transport::Server;
 
 use service::Service;
 
-/// How often the cloud looks whether something has happened by itself.
+/// Interval of time steps.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long calls take, in milliseconds: least and most; chance picks.
+/// Call delays, in milliseconds: minimum and maximum of a random value.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
-    /// From sending to taking effect.
+    /// From sending to execution.
     pub(crate) arrival_ms: (i64, i64),
-    /// From taking effect to the answer.
+    /// From execution to the response.
     pub(crate) answer_ms: (i64, i64),
 }
 
 /// Serves `cloud` on `listener` until `stop`.
 ///
 /// # Errors
-/// When the server breaks.
+/// When the server fails.
 pub(crate) async fn serve(
     listener: TcpListener,
     cloud: ClockedCloud,
@@ -55,12 +56,12 @@ pub(crate) async fn serve(
     }
 }
 
-/// Lets the cloud's time pass, for ever.
+/// Advances the cloud's time, until cancelled.
 async fn tick(service: &Service) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
-        service.let_time_pass();
+        service.advance_time();
     }
 }
 

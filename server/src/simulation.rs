@@ -1,30 +1,33 @@
-//! The whole system by seed: real engine, controller, executor, sessions and agents' links, simulated clusters, cloud and
-//! store, several server processes, one virtual clock — and faults.
+//! Deterministic simulation of the whole system: real engine, controller, executor, sessions and
+//! agent links; simulated clusters, cloud and store; several server processes; a virtual clock; and
+//! injected faults.
 //!
-//! Equal seeds give equal runs. Each step goes to the next moment at which anything happens, lets it happen, and asks the
-//! [`invariants`]. When the faults are over the system is given time to come to rest, and then nothing may be left behind.
+//! Equal seeds give equal runs. Each step advances the clock to the next event, handles it and
+//! checks the [`invariants`]. After the last fault the system gets time to come to rest, and then
+//! nothing may be left over.
 //!
-//! What must never be, and what would break it, is a table in the README beside the files of this room.
+//! The README beside these files lists every invariant with the guard whose absence breaks it.
 //!
-//! Reading order: [`setup`] (what a run is made of), [`fault`] (what goes wrong), [`guard`] and `scene` (what keeps it from
-//! going wrong, and runs in which that is needed), `stage` (what happens next, and wires),
-//! `process` (a server), `site` (a cluster and its agent), `outside` and `port` (store and cloud), `clockwork` (virtual
-//! time), [`invariants`], [`report`], [`many`] (seed after seed, and shrinking).
+//! Reading order: [`setup`] (what a run consists of), [`fault`] (injected faults), [`guard`] and
+//! `scenario` (what prevents violations, and runs that need it), `event_queue` (pending events and
+//! connections), `process` (a server), `sim_cluster` (a cluster and its agent), `environment` and
+//! `faulty_client` (store and cloud), `virtual_time`, [`invariants`], [`report`], [`seeds`] (many
+//! seeds, and shrinking).
 
-mod clockwork;
+mod environment;
+mod event_queue;
 pub(crate) mod fault;
+mod faulty_client;
 pub(crate) mod guard;
+mod inject;
 pub(crate) mod invariants;
-pub(crate) mod many;
-mod outside;
-mod port;
 mod process;
 pub(crate) mod report;
-mod scene;
+mod scenario;
+pub(crate) mod seeds;
 pub(crate) mod setup;
-mod site;
-mod stage;
-mod strike;
+mod sim_cluster;
+mod virtual_time;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,243 +35,258 @@ use std::sync::Arc;
 use cloud::provider::CloudEvent;
 use engine::model::Timestamp;
 
-use clockwork::Clockwork;
+use environment::{Environment, ProcessId};
+use event_queue::{AgentMessage, EventQueue, ProcessMessage, SimEvent};
 use fault::Fault;
-use invariants::{Memory, Violation};
-use outside::{Incarnation, Outside};
-use process::{Blueprint, Process};
+use invariants::{CheckHistory, Violation};
+use process::{Process, ProcessConfig};
 use report::Report;
-use setup::{Caps, Setup};
-use site::Site;
-use stage::{ForAgent, ForProcess, Happening, Stage};
+use setup::{RateBounds, Setup};
+use sim_cluster::SimCluster;
+use virtual_time::VirtualClock;
 
-/// Between a cloud's telling and a server's asking, in milliseconds. A server asks every quarter of a second.
-const FETCH_MS: i64 = 250;
-/// Steps at one and the same moment after which a run is taken to be stuck.
+/// Delay from a cloud event to the server's poll, in milliseconds. A server polls every quarter of
+/// a second.
+const CLOUD_POLL_MS: i64 = 250;
+/// Number of steps at one moment that counts as stuck.
 const STUCK: u32 = 20_000;
-/// Between two looks at what holds only over time, in milliseconds.
-const LOOK_MS: i64 = 5_000;
+/// Interval of the checks for invariants over time, in milliseconds.
+const CHECK_INTERVAL_MS: i64 = 5_000;
 
-/// A run.
+/// One seeded run.
 pub(crate) struct Simulation {
     seed: u64,
-    stage: Stage,
-    blueprint: Blueprint,
+    events: EventQueue,
+    process_config: ProcessConfig,
     processes: Vec<Process>,
-    sites: Vec<Site>,
-    memory: Memory,
+    sim_clusters: Vec<SimCluster>,
+    history: CheckHistory,
     violations: BTreeSet<Violation>,
     steps: u64,
-    looked: Timestamp,
-    /// Whether what the cloud's listing shows has to be remembered for later.
-    lists_lag: bool,
-    /// From then on nothing goes wrong any more.
-    calm_from: Timestamp,
-    /// How many machines may come and go within a while, if that is looked at.
-    caps: Option<Caps>,
-    /// How long empty nodes may stand without one that leaves, in milliseconds, if that is looked at.
+    last_checked: Timestamp,
+    /// Whether past listings are kept, for stale lists.
+    needs_listing_history: bool,
+    /// When the last fault has ended.
+    faults_end: Timestamp,
+    /// Bounds on instances launched and removed within a window, if checked.
+    rate_bounds: Option<RateBounds>,
+    /// How long empty nodes may exist while none is removed, in milliseconds, if checked.
     empty_for_ms: Option<i64>,
-    /// By then everything must be at rest.
+    /// By this moment the system must be at rest.
     end: Timestamp,
 }
 
 impl Simulation {
-    /// A run that has not begun.
+    /// Sets up a run.
     pub(crate) fn new(setup: Setup, trace: bool) -> Self {
-        let outside = Arc::new(Outside::new(setup.seed, Clockwork::new(), setup.cloud));
-        let mut stage = Stage::new(setup.seed, outside, trace);
+        // Events at the same moment happen in the order of these calls.
+        let environment = Arc::new(Environment::new(setup.seed, VirtualClock::new(), setup.cloud));
+        let mut events = EventQueue::new(setup.seed, environment, trace);
         for process in 0..setup.processes {
-            stage.after(0, Happening::Start { process });
+            events.schedule_after(0, SimEvent::StartProcess { process });
         }
-        for site in 0..setup.sites.len() {
-            stage.after(0, Happening::Awake { site });
+        for sim_cluster in 0..setup.sim_clusters.len() {
+            events.schedule_after(0, SimEvent::StartAgent { sim_cluster });
         }
-        stage.after(strike::WORD_MS, Happening::Look);
-        for (at_ms, site, workload, replicas) in setup.script {
-            stage.after(at_ms, Happening::Scale { site, workload, replicas });
+        events.schedule_after(inject::OPERATOR_INTERVAL_MS, SimEvent::ReviewQuarantines);
+        for (at_ms, sim_cluster, workload, replicas) in setup.scale_events {
+            events.schedule_after(at_ms, SimEvent::Scale { sim_cluster, workload, replicas });
         }
         for timed in &setup.faults {
-            stage.after(timed.at_ms, Happening::Fault(timed.fault));
+            events.schedule_after(timed.at_ms, SimEvent::Fault(timed.fault));
         }
         Self {
             seed: setup.seed,
-            stage,
-            blueprint: setup.blueprint,
+            events,
+            process_config: setup.process_config,
             processes: (0..setup.processes).map(Process::new).collect(),
-            sites: setup.sites,
-            memory: Memory::default(),
+            sim_clusters: setup.sim_clusters,
+            history: CheckHistory::default(),
             violations: BTreeSet::new(),
             steps: 0,
-            looked: Timestamp(0),
-            lists_lag: setup.faults.iter().any(|timed| matches!(timed.fault, Fault::StaleLists { .. })),
-            calm_from: Timestamp(setup.calm_from_ms),
-            caps: setup.caps,
+            last_checked: Timestamp(0),
+            needs_listing_history: setup.faults.iter().any(|timed| matches!(timed.fault, Fault::StaleLists { .. })),
+            faults_end: Timestamp(setup.faults_end_ms),
+            rate_bounds: setup.rate_bounds,
             empty_for_ms: setup.empty_for_ms,
-            end: Timestamp(setup.calm_from_ms.saturating_add(setup.rest_within_ms)),
+            end: Timestamp(setup.faults_end_ms.saturating_add(setup.rest_within_ms)),
         }
     }
 
-    /// Runs until everything is at rest after the last fault, until it should have been, or until an invariant breaks.
+    /// Runs until the system is at rest after the last fault, until the deadline for that, or until
+    /// an invariant breaks.
     pub(crate) fn run(mut self) -> Report {
         let mut at_once = 0;
-        let mut rested = false;
+        let mut at_rest = false;
         while let Some(next) = self.next_moment().filter(|next| *next <= self.end) {
-            at_once = if next <= self.stage.now() { at_once + 1 } else { 0 };
-            self.stage.outside.clockwork.set(next.max(self.stage.now()));
+            at_once = if next <= self.events.now() { at_once + 1 } else { 0 };
+            // Time first, then the step, then its check: a violation names the step that caused it.
+            self.events.environment.clock_source.set(next.max(self.events.now()));
             if at_once > STUCK {
                 self.violations.insert(Violation::Stuck { at: next });
             }
             self.step();
-            let looks = self.stage.now().millis_since(self.looked) >= LOOK_MS;
-            self.check(looks);
+            let checks_due = self.events.now().millis_since(self.last_checked) >= CHECK_INTERVAL_MS;
+            self.check(checks_due);
             if !self.violations.is_empty() {
                 break;
             }
-            if looks {
-                self.looked = self.stage.now();
-                if self.lists_lag {
-                    self.stage.outside.remember_listing();
+            if checks_due {
+                self.last_checked = self.events.now();
+                if self.needs_listing_history {
+                    self.events.environment.remember_listing();
                 }
-                rested = self.looked >= self.calm_from && self.unrest().is_empty();
-                if rested {
+                at_rest = self.last_checked >= self.faults_end && self.violations_at_rest().is_empty();
+                if at_rest {
                     break;
                 }
             }
         }
-        if !rested && self.violations.is_empty() {
-            self.violations.extend(self.unrest());
+        if !at_rest && self.violations.is_empty() {
+            self.violations.extend(self.violations_at_rest());
         }
         self.report()
     }
 
     fn next_moment(&self) -> Option<Timestamp> {
-        let clusters = self.sites.iter().filter_map(|site| site.cluster.next_event());
+        let clusters = self.sim_clusters.iter().filter_map(|sim_cluster| sim_cluster.cluster.next_event());
         let processes = self.processes.iter().filter_map(Process::next_wakeup);
-        let rest = [self.stage.next_moment(), self.stage.outside.cloud().next_event()];
+        let rest = [self.events.next_event_at(), self.events.environment.cloud().next_event()];
         rest.into_iter().flatten().chain(clusters).chain(processes).min()
     }
 
     fn step(&mut self) {
         let before = self.steps;
-        while let Some((number, happening)) = self.stage.pop() {
+        while let Some((number, event)) = self.events.pop_due() {
             if self.steps - before > u64::from(STUCK) {
-                self.violations.insert(Violation::Stuck { at: self.stage.now() });
+                self.violations.insert(Violation::Stuck { at: self.events.now() });
                 return;
             }
             self.steps += 1;
-            self.happen(number, happening);
+            self.handle_event(number, event);
         }
-        let now = self.stage.now();
-        let told = self.stage.outside.cloud().tick(now);
-        for event in told {
-            self.cloud_says(&event);
+        let now = self.events.now();
+        let cloud_events = self.events.environment.cloud().tick(now);
+        for event in cloud_events {
+            self.deliver_cloud_event(&event);
         }
-        for site in &mut self.sites {
-            site.live(&mut self.stage);
+        for sim_cluster in &mut self.sim_clusters {
+            sim_cluster.advance(&mut self.events);
         }
         for at in 0..self.processes.len() {
-            if self.processes[at].next_wakeup().is_some_and(|due| due <= now) && self.takes_step(at) {
+            if self.processes[at].next_wakeup().is_some_and(|due| due <= now) && self.survives_step(at) {
                 self.steps += 1;
-                self.processes[at].time_passed(&mut self.stage);
+                self.processes[at].time_passed(&mut self.events);
             }
         }
     }
 
-    fn happen(&mut self, number: u64, happening: Happening) {
-        match happening {
-            Happening::Fault(fault) => self.strike(fault),
-            Happening::Scale { site, workload, replicas } => {
-                let now = self.stage.now();
-                self.stage.tell(|| format!("{} of cluster {site} gets {replicas} replicas", workload.name));
-                self.sites[site].cluster.scale(&workload, replicas, now);
+    fn handle_event(&mut self, number: u64, event: SimEvent) {
+        match event {
+            SimEvent::Fault(fault) => self.inject(fault),
+            SimEvent::Scale { sim_cluster, workload, replicas } => {
+                let now = self.events.now();
+                self.events.trace(|| format!("{} of cluster {sim_cluster} gets {replicas} replicas", workload.name));
+                self.sim_clusters[sim_cluster].cluster.scale(&workload, replicas, now);
             }
-            Happening::Start { process } => {
+            SimEvent::StartProcess { process } => {
                 if self.processes[process].server.is_none() {
-                    self.stage.tell(|| format!("server {process} starts"));
-                    self.processes[process].start(&self.blueprint, &mut self.stage);
+                    self.events.trace(|| format!("server {process} starts"));
+                    self.processes[process].start(&self.process_config, &mut self.events);
                 }
             }
-            Happening::ToProcess { to, what } => self.reach(number, to, what),
-            Happening::Awake { site } => self.sites[site].start(&mut self.stage),
-            Happening::Sees { site } => self.sites[site].turn_blind(false, &mut self.stage),
-            Happening::Relists { site, lacks } => self.sites[site].relist(lacks, false, &mut self.stage),
-            Happening::Reports { site } => self.sites[site].silence(false, &mut self.stage),
-            Happening::Thaw { freeze } => self.thaw(freeze),
-            Happening::Look => self.look(),
-            Happening::Vouch { site } => self.vouch(site),
-            Happening::Joins { site } => self.sites[site].cluster.let_join(true),
-            Happening::ToAgent { site, life, what } => {
-                if self.sites[site].life != life {
+            SimEvent::DeliverToProcess { to, what } => self.deliver(number, to, what),
+            SimEvent::StartAgent { sim_cluster } => self.sim_clusters[sim_cluster].start(&mut self.events),
+            SimEvent::EndEmptySnapshot { sim_cluster } => {
+                self.sim_clusters[sim_cluster].set_empty_view(false, &mut self.events)
+            }
+            SimEvent::EndRelist { sim_cluster, gap } => {
+                self.sim_clusters[sim_cluster].relist(gap, false, &mut self.events)
+            }
+            SimEvent::EndPartition { sim_cluster } => {
+                self.sim_clusters[sim_cluster].set_partitioned(false, &mut self.events)
+            }
+            SimEvent::Thaw { freeze } => self.thaw(freeze),
+            SimEvent::ReviewQuarantines => self.review_quarantines(),
+            SimEvent::RepeatRelease { sim_cluster } => self.repeat_release(sim_cluster),
+            SimEvent::EndJoinFailure { sim_cluster } => self.sim_clusters[sim_cluster].cluster.set_kubelets_join(true),
+            SimEvent::DeliverToAgent { sim_cluster, generation, what } => {
+                // A message to an earlier generation died with it.
+                if self.sim_clusters[sim_cluster].generation != generation {
                     return;
                 }
-                if matches!(what, ForAgent::Connect) {
-                    return self.connect(site);
+                if matches!(what, AgentMessage::Connect) {
+                    return self.connect(sim_cluster);
                 }
-                self.sites[site].take(what, &mut self.stage);
+                self.sim_clusters[sim_cluster].handle_message(what, &mut self.events);
             }
         }
     }
 
-    fn reach(&mut self, number: u64, to: Incarnation, what: ForProcess) {
-        let lives = |process: &Process| process.me() == to && process.server.is_some();
-        if !lives(&self.processes[to.process]) {
+    fn deliver(&mut self, number: u64, to: ProcessId, what: ProcessMessage) {
+        let is_running = |process: &Process| process.id() == to && process.server.is_some();
+        if !is_running(&self.processes[to.process]) {
             return;
         }
-        let moves = self.processes[to.process].paused_until <= self.stage.now() && self.takes_step(to.process);
-        if moves {
-            self.processes[to.process].take(what, &mut self.stage);
-        } else if lives(&self.processes[to.process]) {
-            // Whoever wakes up looks at the answer before the clock.
-            let late = i64::from(matches!(what, ForProcess::GiveUp { .. }));
+        let can_step = self.processes[to.process].paused_until <= self.events.now() && self.survives_step(to.process);
+        if can_step {
+            self.processes[to.process].handle_message(what, &mut self.events);
+        } else if is_running(&self.processes[to.process]) {
+            // After a pause, an answer precedes its timeout.
+            let late = i64::from(matches!(what, ProcessMessage::Timeout { .. }));
             let until = Timestamp(self.processes[to.process].paused_until.0.saturating_add(late));
-            self.stage.put_off(until, number, Happening::ToProcess { to, what });
+            self.events.postpone(until, number, SimEvent::DeliverToProcess { to, what });
         }
     }
 
-    /// Whether a process lives on, and moves, to take its next step.
-    fn takes_step(&mut self, at: usize) -> bool {
-        if let Some(away_ms) = count_down(&mut self.processes[at].dies) {
+    /// Applies a due kill or pause; returns whether the process takes its next step.
+    fn survives_step(&mut self, at: usize) -> bool {
+        if let Some(away_ms) = count_down(&mut self.processes[at].kill_after) {
             self.kill(at, away_ms);
             return false;
         }
-        if let Some(for_ms) = count_down(&mut self.processes[at].halts) {
+        if let Some(for_ms) = count_down(&mut self.processes[at].pause_after) {
             self.pause(at, for_ms);
             return false;
         }
         true
     }
 
-    /// The agent of `site` asks some process for a conversation; which one changes from try to try.
-    fn connect(&mut self, site: usize) {
-        let now = self.stage.now();
+    /// Connects the agent of `sim_cluster` to a process; each attempt goes to the next one.
+    fn connect(&mut self, sim_cluster: usize) {
+        let now = self.events.now();
         let ready = |process: &Process| process.server.as_ref().is_some_and(|server| server.is_ready());
         let alive = |process: &Process| ready(process) && process.paused_until <= now;
-        let reached: Vec<Option<Incarnation>> =
-            self.processes.iter().map(|process| alive(process).then(|| process.me())).collect();
-        let turn =
-            |attempt: u64| usize::try_from(attempt.wrapping_add(site as u64) % reached.len() as u64).unwrap_or(0);
-        self.sites[site].connect(|attempt| reached.get(turn(attempt)).copied().flatten(), &mut self.stage);
+        let reached: Vec<Option<ProcessId>> =
+            self.processes.iter().map(|process| alive(process).then(|| process.id())).collect();
+        let process_for = |attempt: u64| {
+            usize::try_from(attempt.wrapping_add(sim_cluster as u64) % reached.len() as u64).unwrap_or(0)
+        };
+        self.sim_clusters[sim_cluster]
+            .connect(|attempt| reached.get(process_for(attempt)).copied().flatten(), &mut self.events);
     }
 
-    fn cloud_says(&mut self, event: &CloudEvent) {
-        let now = self.stage.now();
+    fn deliver_cloud_event(&mut self, event: &CloudEvent) {
+        let now = self.events.now();
         if let CloudEvent::Terminated(instance) = event {
-            self.stage.tell(|| format!("{} for {} is gone", instance.provider_id, instance.claim));
-            if let Some(site) = self.sites.iter_mut().find(|site| site.name == instance.cluster) {
-                site.cluster.machine_gone(&instance.provider_id, now);
+            self.events.trace(|| format!("{} for {} has terminated", instance.provider_id, instance.claim));
+            if let Some(sim_cluster) =
+                self.sim_clusters.iter_mut().find(|sim_cluster| sim_cluster.name == instance.cluster)
+            {
+                sim_cluster.cluster.mark_machine_gone(&instance.provider_id, now);
             }
         }
         for process in &self.processes {
             let Some(server) = &process.server else { continue };
-            if !server.port.is_told() {
-                self.stage.send_process(FETCH_MS, process.me(), ForProcess::Fetch);
+            if !server.cloud_client.has_events() {
+                self.events.send_process(CLOUD_POLL_MS, process.id(), ProcessMessage::PollCloud);
             }
-            server.port.tell(event.clone());
+            server.cloud_client.push_event(event.clone());
         }
     }
 }
 
-/// One step less; what is due, when none is left.
+/// Counts one step down; returns the value when none is left.
 fn count_down(due: &mut Option<(u32, i64)>) -> Option<i64> {
     let (steps, size) = due.as_mut()?;
     if *steps > 0 {

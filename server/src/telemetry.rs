@@ -1,4 +1,4 @@
-//! Logs on standard error and, where there is a collector, traces to it. Set up once.
+//! Logging to standard error and, where a collector is configured, tracing to it.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-use crate::visible::VisibleLines;
+use crate::escape::EscapingLineWriter;
 
-/// Names a collector, as OpenTelemetry defines it.
+/// Environment variable of the collector endpoint (OpenTelemetry).
 pub(crate) const COLLECTOR_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Our name to a collector, and the one module whose spans are sent: the transport's own would breed themselves.
+/// Service name, and the only module whose spans are exported: spans of the transport would produce
+/// further spans.
 const NAME: &str = "fleetwright";
 
-/// How long spans that still wait may take to leave at the end.
-const LAST_SPANS: Duration = Duration::from_secs(2);
+/// Timeout of the final flush.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Spans on their way to a collector. Those that still wait leave when it is dropped, which must happen while the runtime
-/// that it was made in is still there.
+/// Span exporter. Dropping it flushes pending spans, which must happen before the runtime ends.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Traces(Option<SdkTracerProvider>);
@@ -35,8 +35,8 @@ pub(crate) struct Traces(Option<SdkTracerProvider>);
 impl Drop for Traces {
     fn drop(&mut self) {
         let Some(provider) = &self.0 else { return };
-        if let Err(error) = provider.shutdown_with_timeout(LAST_SPANS) {
-            warn!(%error, "the last traces did not reach the collector");
+        if let Err(error) = provider.shutdown_with_timeout(FLUSH_TIMEOUT) {
+            warn!(%error, "could not flush traces to collector");
         }
     }
 }
@@ -44,20 +44,20 @@ impl Drop for Traces {
 /// Starts logging. A second call in one process changes nothing.
 ///
 /// # Errors
-/// The filter in words, when it cannot be read.
-pub(crate) fn log(filter: &str, json: bool) -> Result<(), String> {
-    start(lines(filter, json)?);
+/// The filter, when it is invalid.
+pub(crate) fn init_logging(filter: &str, json: bool) -> Result<(), String> {
+    install(log_layer(filter, json)?);
     Ok(())
 }
 
-/// Starts logging, and sends traces to a `collector` if there is one. A runtime must be there.
+/// Starts logging, and exports traces to `collector` if given. Requires a runtime.
 ///
 /// # Errors
-/// The filter or the collector in words, when one cannot be used.
-pub(crate) fn log_and_trace(filter: &str, json: bool, collector: Option<&str>) -> Result<Traces, String> {
-    let lines = lines(filter, json)?;
+/// The filter or the collector, when it is invalid.
+pub(crate) fn init_logging_and_tracing(filter: &str, json: bool, collector: Option<&str>) -> Result<Traces, String> {
+    let lines = log_layer(filter, json)?;
     let Some(collector) = collector else {
-        start(lines);
+        install(lines);
         return Ok(Traces(None));
     };
     let provider = provider(collector)?;
@@ -68,23 +68,23 @@ pub(crate) fn log_and_trace(filter: &str, json: bool, collector: Option<&str>) -
         .with_tracked_inactivity(false)
         .with_filter(Targets::new().with_target(NAME, LevelFilter::INFO));
     global::set_tracer_provider(provider.clone());
-    start(vec![lines, spans.boxed()]);
+    install(vec![lines, spans.boxed()]);
     Ok(Traces(Some(provider)))
 }
 
-fn lines(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, String> {
+fn log_layer(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, String> {
     let filter =
         EnvFilter::try_new(filter).map_err(|error| format!("log.filter = {filter:?} cannot be read: {error}"))?;
     let lines = tracing_subscriber::fmt::layer();
     Ok(if json {
         lines.with_writer(std::io::stderr).json().with_filter(filter).boxed()
     } else {
-        lines.with_writer(|| VisibleLines(std::io::stderr())).with_ansi(false).with_filter(filter).boxed()
+        lines.with_writer(|| EscapingLineWriter(std::io::stderr())).with_ansi(false).with_filter(filter).boxed()
     })
 }
 
-fn start(layers: impl Layer<Registry> + Send + Sync) {
-    // The only failure is that somebody has set logging up already, which is then in force.
+fn install(layers: impl Layer<Registry> + Send + Sync) {
+    // Fails only when logging is already initialized, and that configuration stays in force.
     let _already_started = tracing_subscriber::registry().with(layers).try_init();
 }
 

@@ -1,7 +1,7 @@
-//! What people see of the fleet: the latest view of every cluster, published by the control loop and read by everybody
-//! else. Readers share it; a slow one misses views, never the latest.
+//! Latest view of every cluster, published by the control loop for the dashboard and the API.
+//! Readers share it; a slow reader skips views, never the latest.
 
-mod sentence;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use engine::control::{ClusterId, Decision};
 use engine::model::{MicroUsd, Timestamp};
 use tokio::sync::watch;
 
-pub(crate) use sentence::{reasons, summary};
+pub(crate) use summary::{reasons, summary};
 
-/// Decisions that a view of the fleet shows, over all clusters.
+/// Maximum decisions in a fleet view, over all clusters.
 pub(crate) const DECISIONS_SHOWN: usize = 100;
 
-/// The fleet at one moment.
+/// View of the fleet at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FleetView {
-    /// When it was taken.
+    /// Time of the latest change.
     pub(crate) taken_at: Timestamp,
-    /// Clusters by name.
+    /// Views by cluster name.
     pub(crate) clusters: BTreeMap<ClusterId, Arc<ClusterView>>,
 }
 
 impl FleetView {
-    /// What all machines cost per hour.
+    /// Total price of all instances, per hour.
     pub(crate) fn cost(&self) -> MicroUsd {
         MicroUsd(self.clusters.values().map(|cluster| cluster.cost.0).sum())
     }
 
-    /// The last decisions of all clusters, latest first.
+    /// Latest decisions of all clusters, newest first.
     pub(crate) fn decisions(&self) -> Vec<&Decision> {
         let mut decisions: Vec<&Decision> =
             self.clusters.values().flat_map(|cluster| cluster.decisions.iter().map(AsRef::as_ref)).collect();
@@ -41,10 +41,10 @@ impl FleetView {
     }
 }
 
-/// The publishing end.
+/// Publishing end.
 pub(crate) type Publisher = watch::Sender<Arc<FleetView>>;
 
-/// The reading end.
+/// Reading end.
 pub(crate) type Views = watch::Receiver<Arc<FleetView>>;
 
 /// Both ends, with an empty fleet.

@@ -1,5 +1,4 @@
-//! The live page and what stands beside it over HTTP: JSON, server-sent events, health, metrics. It reads views and
-//! changes nothing.
+//! HTTP API: dashboard, JSON, server-sent events, health and metrics. Read-only.
 
 mod json;
 pub(crate) mod listener;
@@ -21,53 +20,54 @@ use tokio_stream::wrappers::WatchStream;
 use tracing::warn;
 
 use crate::control_loop::{Heartbeat, Latencies};
-use crate::measure::PLANS_FAILING_CHECK;
-use crate::pace;
+use crate::histogram::PLANS_FAILING_CHECK;
 use crate::replicas::Replicas;
 use crate::store::{Store, StoreError};
+use crate::throttle;
 use crate::views::{FleetView, Views};
 
-/// Between two summaries of the fleet that pages are sent, at least. Each is written once, whoever reads it.
+/// Minimum interval between fleet summaries sent to the dashboard. Each is serialized once for all
+/// readers.
 const PAGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long decisions take beyond their batch window, as a metric; and how long orders do.
+/// Metrics: latency of decisions after their batch window, and of the resulting instructions.
 pub(crate) const DECIDED: &str = "fleetwright_decision_latency_seconds";
 pub(crate) const ORDERED: &str = "fleetwright_order_latency_seconds";
 
-/// Only what this server serves is loaded, nothing is embedded elsewhere, no form goes anywhere.
+/// Only resources of this server are loaded; framing and forms are disabled.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What pages are made of.
+/// Data sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
-    /// The fleet.
+    /// Latest view of the fleet.
     pub(crate) views: Views,
-    /// Asked by `/readyz`.
+    /// Checked by `/readyz`.
     pub(crate) store: Arc<dyn Store>,
-    /// How quick decisions are.
+    /// Latencies of decisions.
     pub(crate) latencies: Arc<Latencies>,
-    /// Asked by `/healthz`.
+    /// Checked by `/healthz`.
     pub(crate) heartbeat: Arc<Heartbeat>,
-    /// What lives beside this server.
+    /// Other replicas on the same database.
     pub(crate) replicas: Arc<Replicas>,
 }
 
-/// What the handlers look at.
+/// State of the request handlers.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct WebState {
     pages: Pages,
-    /// The latest summary of the fleet.
+    /// Latest summary of the fleet, as JSON.
     summaries: watch::Receiver<Arc<str>>,
 }
 
-impl Shown {
-    /// Pages of these, with a task that writes summaries of the fleet for all readers.
+impl WebState {
+    /// Starts the task that serializes the fleet summaries for all readers.
     pub(crate) fn new(pages: Pages) -> Self {
         let views = pages.views.clone();
         let (sender, summaries) = watch::channel(summary(&views.borrow()));
         tokio::spawn(async move {
-            let mut views = std::pin::pin!(pace::views(views, PAGE_INTERVAL));
+            let mut views = std::pin::pin!(throttle::throttle_views(views, PAGE_INTERVAL));
             while let Some(view) = views.next().await {
                 if sender.send(summary(&view)).is_err() {
                     return;
@@ -82,8 +82,8 @@ fn summary(view: &FleetView) -> Arc<str> {
     serde_json::to_string(&json::without_machines(view)).unwrap_or_default().into()
 }
 
-/// Every route.
-pub(crate) fn router(shown: Shown) -> Router {
+/// Router with every route.
+pub(crate) fn router(state: WebState) -> Router {
     Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", include_str!("web/page/index.html")) }))
         .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", include_str!("web/page/page.js")) }))
@@ -94,7 +94,7 @@ pub(crate) fn router(shown: Shown) -> Router {
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(shown)
+        .with_state(state)
 }
 
 fn asset(content_type: &'static str, body: &'static str) -> Response {
@@ -108,9 +108,10 @@ fn asset(content_type: &'static str, body: &'static str) -> Response {
     (headers, body).into_response()
 }
 
-async fn fleet(State(shown): State<Shown>) -> Response {
-    let view = shown.pages.views.borrow().clone();
-    // That of a thousand clusters is tens of megabytes: others are answered meanwhile.
+async fn fleet(State(state): State<WebState>) -> Response {
+    let view = state.pages.views.borrow().clone();
+    // The view of a thousand clusters has tens of megabytes, so it is serialized on a blocking
+    // thread.
     let text = tokio::task::spawn_blocking(move || serde_json::to_vec(&json::fleet(&view)));
     match text.await.map_err(anyhow::Error::from).and_then(|text| Ok(text?)) {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
@@ -118,52 +119,53 @@ async fn fleet(State(shown): State<Shown>) -> Response {
     }
 }
 
-async fn cluster(State(shown): State<Shown>, Path(name): Path<String>) -> Response {
-    let view = shown.pages.views.borrow().clone();
+async fn cluster(State(state): State<WebState>, Path(name): Path<String>) -> Response {
+    let view = state.pages.views.borrow().clone();
     match view.clusters.get(name.as_str()) {
         Some(cluster) => axum::Json(json::cluster(cluster)).into_response(),
-        None => (StatusCode::NOT_FOUND, "this server decides for no cluster of that name\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "unknown cluster on this server\n").into_response(),
     }
 }
 
-async fn events(State(shown): State<Shown>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let events = WatchStream::new(shown.summaries).map(|text| Ok(Event::default().data(text)));
+async fn events(State(state): State<WebState>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let events = WatchStream::new(state.summaries).map(|text| Ok(Event::default().data(text)));
     Sse::new(events).keep_alive(KeepAlive::default())
 }
 
-/// Whether the process does its work. One that does not is better started anew; a store that is away is no reason to.
-async fn health(State(shown): State<Shown>) -> Response {
-    match shown.pages.heartbeat.fault() {
+/// Liveness. Fails when the process makes no progress and should be restarted; an unavailable store
+/// is no reason for that.
+async fn health(State(state): State<WebState>) -> Response {
+    match state.pages.heartbeat.stall_reason() {
         None => "ok\n".into_response(),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }
 
-async fn ready(State(shown): State<Shown>) -> Response {
-    readiness(shown.pages.store.ping().await)
+async fn ready(State(state): State<WebState>) -> Response {
+    readiness(state.pages.store.ping().await)
 }
 
-/// Anybody may ask, so what the store says about its fault is for the log.
+/// The response is public, so the store's error goes to the log only.
 fn readiness(ping: Result<(), StoreError>) -> Response {
     match ping {
         Ok(()) => "ok\n".into_response(),
         Err(error) => {
-            warn!(%error, "not ready: the store does not answer");
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready: the store does not answer\n").into_response()
+            warn!(%error, "not ready: store unavailable");
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready: store unavailable\n").into_response()
         }
     }
 }
 
-async fn metrics(State(shown): State<Shown>) -> Response {
-    let view = shown.pages.views.borrow().clone();
+async fn metrics(State(state): State<WebState>) -> Response {
+    let view = state.pages.views.borrow().clone();
     let mut text = metrics::render(&view);
-    let Latencies { decided, ordered, spent } = &*shown.pages.latencies;
-    text.push_str(&decided.render(DECIDED, "From the end of a batch window to the decision to buy for its pods."));
-    let help = "From the end of a batch window to the order for a NodeClaim, the decision being in the store.";
+    let Latencies { decided, ordered, step_times } = &*state.pages.latencies;
+    text.push_str(&decided.render(DECIDED, "Time from the end of a batch window to the decision for its pods."));
+    let help = "Time from the end of a batch window to the instruction for a NodeClaim, with the decision persisted.";
     text.push_str(&ordered.render(ORDERED, help));
-    text.push_str(&spent.render());
-    text.push_str(&shown.pages.replicas.render());
-    let help = "Packings that failed the program's own check; pods may have been left out of the plan.";
+    text.push_str(&step_times.render());
+    text.push_str(&state.pages.replicas.render());
+    let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
@@ -175,12 +177,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whether_the_server_is_ready_is_told_without_what_the_store_says() {
+    async fn readiness_does_not_reveal_the_error_of_the_store() {
         assert_eq!(readiness(Ok(())).status(), StatusCode::OK);
         let fault = StoreError::Server { what: "answer", why: "10.0.0.7 refuses user fleetwright".to_owned() };
         let answer = readiness(Err(fault));
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         let text = to_bytes(answer.into_body(), 1_000).await.unwrap();
-        assert_eq!(text, "not ready: the store does not answer\n");
+        assert_eq!(text, "not ready: store unavailable\n");
     }
 }

@@ -1,21 +1,21 @@
-//! Attacks on a server of our own, on this machine's loopback: what a hostile peer does on purpose, for a bounded time, and
-//! whether others notice it.
+//! Attacks on a local test server over loopback, for a bounded time, with bounds on the effect on
+//! other clients.
 //!
-//! `cargo run --release -p e2e --bin attack -- connections` prints a line for each kind of attacker and ends with 1 when a
-//! bound is passed. Attackers are processes of their own at low priority, because on one machine they would otherwise take the
-//! time that the server needs, which a stranger on another machine cannot.
+//! `cargo run --release -p e2e --bin attack -- connections` prints a line for each kind of attacker
+//! and exits with 1 when a bound is exceeded. Attackers are separate processes at low priority: on
+//! one machine they would otherwise take the server's CPU time, which a remote attacker cannot.
 
 mod agent;
 pub mod connections;
-mod ground;
 mod health;
 mod hostile;
 mod metrics;
 pub mod planning;
+mod test_bed;
 
 use std::process::ExitCode;
 
-/// What is asked for, from the words after the program's name.
+/// Runs the subcommand in the program's arguments.
 #[must_use]
 pub fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -41,7 +41,7 @@ fn number(words: &[&str], flag: &str, default: u64) -> u64 {
     word(words, flag).and_then(|word| word.parse().ok()).unwrap_or(default)
 }
 
-/// The word after `flag`.
+/// The value of `flag`.
 fn word<'w>(words: &[&'w str], flag: &str) -> Option<&'w str> {
     words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1)).copied()
 }

@@ -1,42 +1,44 @@
-//! A real Kubernetes API server, kube-scheduler and controller-manager, with nodes that exist only in a simulated cloud.
+//! A real Kubernetes API server, kube-scheduler and controller-manager, with nodes that exist only
+//! in a simulated cloud.
 //!
-//! Reading order: [`suite`] (what runs, and what is said where it cannot), [`control_plane`] and `program` (where a control
-//! plane comes from), [`machine`] and [`kubelets`] (who plays the nodes), [`cluster`] (what a scenario does and sees),
-//! [`world`] (Fleetwright around the cluster), [`book`] (the judge).
+//! Reading order: [`suite`] (scenarios, and when they are skipped), [`control_plane`] and
+//! `go_build` (the source of the control plane), [`machine`] and [`kubelets`] (fake kubelets),
+//! [`cluster`] (operations of a scenario), [`environment`] (Fleetwright around the cluster),
+//! [`ledger`] (the simulated cloud's ground truth).
 
-mod assets;
 pub mod audit;
-pub mod authority;
-pub mod book;
+mod binaries;
+pub mod certificate_authority;
+mod cleanup;
 pub mod cluster;
 pub mod control_plane;
 pub mod deploy;
-mod empty;
-mod joiner;
+pub mod environment;
+pub mod expected_placements;
+mod go_build;
 pub mod kubelets;
+pub mod launch_latency;
+pub mod ledger;
 pub mod machine;
-pub mod plan;
+mod node_joiner;
 pub mod process;
-mod program;
 mod source;
 pub mod suite;
 pub mod tokens;
-pub mod waits;
-pub mod world;
 
 use jiff::Timestamp;
 
-/// Why there is no control plane on this machine. Not a failure of what is tested, and not a success either.
+/// This machine has no control plane: neither a failure nor a success of the tests.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Missing(pub String);
+pub struct Unavailable(pub String);
 
-/// As Kubernetes writes a moment.
+/// The present time in Kubernetes' format.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// As Kubernetes writes a moment of a Lease.
+/// The present time in the format of Leases (MicroTime).
 fn now_micros() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

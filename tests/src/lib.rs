@@ -1,13 +1,14 @@
-//! A world for tests: the real program as a process of its own, folders that vanish, and deadlines instead of sleeps.
+//! Support for tests of whole processes: the real programs, temporary folders, and deadlines
+//! instead of sleeps.
 
 pub mod attack;
-mod board;
-mod folder;
 pub mod kubernetes;
 pub mod postgres;
 mod process;
+mod proxy;
+mod temp_dir;
 
-pub use board::Board;
-pub use folder::Folder;
 pub use postgres::Postgres;
-pub use process::{Ended, Program, Running, Signal};
+pub use process::{ExitResult, Program, RunningProcess, Signal};
+pub use proxy::TcpProxy;
+pub use temp_dir::TempDir;

@@ -1,22 +1,22 @@
-//! A PostgreSQL for tests of processes, asked beside them by `psql`.
+//! A temporary PostgreSQL for tests of processes, queried by `psql`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fleetwright::store::own::{self, OwnServer};
+use fleetwright::store::postgres_local::{self, LocalPostgres};
 
-/// The PostgreSQL of this machine; where there is none, `test` is told to have been skipped.
+/// This machine's PostgreSQL; without one, reports `test` as skipped.
 ///
 /// # Panics
-/// When there is none and the variable `CI` says that somebody relies on the answer.
+/// Without one when the variable `CI` requires the test to run.
 #[must_use]
-pub fn installed(test: &str) -> Option<own::Binaries> {
-    let found = own::find();
+pub fn installed(test: &str) -> Option<postgres_local::Binaries> {
+    let found = postgres_local::find();
     if found.is_none() {
         let relied_on = std::env::var("CI").is_ok_and(|ci| !["", "false", "0"].contains(&ci.as_str()));
         assert!(!relied_on, "{test} must run under CI, and no PostgreSQL is installed: apt-get install postgresql");
-        // Written past the test harness, which shows what a passing test prints only when asked.
+        // Written directly to standard error: the test harness hides the output of passing tests.
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no PostgreSQL is installed on this machine");
     }
     found
@@ -25,19 +25,19 @@ pub fn installed(test: &str) -> Option<own::Binaries> {
 /// A throw-away server, which ends with this value.
 #[derive(Debug)]
 pub struct Postgres {
-    server: OwnServer,
+    server: LocalPostgres,
     psql: PathBuf,
 }
 
 impl Postgres {
-    /// Starts one from this machine's binaries; where there are none, `test` is told to have been skipped.
+    /// Starts one from this machine's binaries; without them, reports `test` as skipped.
     ///
     /// # Panics
-    /// When a PostgreSQL that is installed does not start.
+    /// When an installed PostgreSQL does not start.
     #[must_use]
     pub fn start(test: &str) -> Option<Self> {
         let binaries = installed(test)?;
-        let server = OwnServer::throwaway().expect("a PostgreSQL that is installed starts")?;
+        let server = LocalPostgres::temporary().expect("a PostgreSQL that is installed starts")?;
         let debian = PathBuf::from(format!("/usr/lib/postgresql/{}/bin/psql", binaries.major));
         let psql = if debian.is_file() { debian } else { PathBuf::from("psql") };
         Some(Self { server, psql })
@@ -49,12 +49,12 @@ impl Postgres {
         self.server.url()
     }
 
-    /// Runs a statement and returns what it answers: a line for each row, columns between bars.
+    /// Runs a statement and returns its result: a line for each row, columns separated by bars.
     ///
     /// # Panics
-    /// When there is no `psql`, or when it fails.
+    /// When `psql` is missing or fails.
     #[must_use]
-    pub fn ask(&self, statement: &str) -> String {
+    pub fn query(&self, statement: &str) -> String {
         let mut psql = Command::new(&self.psql);
         let ran = psql.args(["-v", "ON_ERROR_STOP=1", "-qAtc", statement, &self.url()]).output();
         let ran = ran.unwrap_or_else(|error| panic!("{}: {error}", self.psql.display()));

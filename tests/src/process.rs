@@ -15,7 +15,7 @@ pub struct Program {
 
 /// How a process ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ExitResult {
     /// Exit status; -1 when a signal ended it.
     pub status: i32,
     /// Everything on standard output.
@@ -26,10 +26,10 @@ pub struct Ended {
 
 /// A process that runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     child: Child,
-    errors: mpsc::Receiver<String>,
-    told: Option<mpsc::Receiver<String>>,
+    stderr_lines: mpsc::Receiver<String>,
+    stdout_lines: Option<mpsc::Receiver<String>>,
 }
 
 /// What a process is sent.
@@ -37,11 +37,11 @@ pub struct Running {
 pub enum Signal {
     /// It ends without hearing of it.
     Kill,
-    /// It is asked to end.
+    /// SIGTERM.
     Terminate,
-    /// It stands still.
+    /// SIGSTOP.
     Stop,
-    /// It goes on.
+    /// SIGCONT.
     Continue,
 }
 
@@ -61,7 +61,7 @@ impl Program {
     #[must_use]
     pub fn new(path: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(path);
-        // A server under test keeps nothing on this machine unless its test says where.
+        // A server under test stores nothing on this machine unless its test configures it.
         command.args(arguments).env_clear().env("FLEETWRIGHT_STORE_MEMORY", "true");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { command, input: Vec::new() }
@@ -95,17 +95,17 @@ impl Program {
     /// # Panics
     /// When it cannot be started, or has not ended after `deadline`.
     #[must_use]
-    pub fn run(mut self, deadline: Duration) -> Ended {
+    pub fn run(mut self, deadline: Duration) -> ExitResult {
         let mut child = self.command.spawn().expect("the program starts");
         let stdin = child.stdin.take();
         let input = self.input;
         thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
-        let stdout = collect(child.stdout.take());
-        let stderr = collect(child.stderr.take());
-        let status = wait(&mut child, deadline);
+        let stdout = spawn_reader(child.stdout.take());
+        let stderr = spawn_reader(child.stderr.take());
+        let status = wait_for_exit(&mut child, deadline);
         let text =
             |bytes: thread::JoinHandle<Vec<u8>>| String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned();
-        Ended { status: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+        ExitResult { status: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
     }
 
     /// Starts it and leaves it running.
@@ -113,35 +113,35 @@ impl Program {
     /// # Panics
     /// When it cannot be started.
     #[must_use]
-    pub fn start(mut self) -> Running {
+    pub fn start(mut self) -> RunningProcess {
         let mut child = self.command.stdout(Stdio::null()).spawn().expect("the program starts");
-        let errors = lines(child.stderr.take().expect("standard error is piped"));
-        Running { child, errors, told: None }
+        let stderr_lines = spawn_line_reader(child.stderr.take().expect("standard error is piped"));
+        RunningProcess { child, stderr_lines, stdout_lines: None }
     }
 
-    /// Starts it, leaves it running, and hears what it tells on standard output.
+    /// Starts it and captures its standard output.
     ///
     /// # Panics
     /// When it cannot be started.
     #[must_use]
-    pub fn start_telling(mut self) -> Running {
+    pub fn start_with_stdout(mut self) -> RunningProcess {
         let mut child = self.command.spawn().expect("the program starts");
-        let errors = lines(child.stderr.take().expect("standard error is piped"));
-        let told = lines(child.stdout.take().expect("standard output is piped"));
-        Running { child, errors, told: Some(told) }
+        let stderr_lines = spawn_line_reader(child.stderr.take().expect("standard error is piped"));
+        let stdout_lines = spawn_line_reader(child.stdout.take().expect("standard output is piped"));
+        RunningProcess { child, stderr_lines, stdout_lines: Some(stdout_lines) }
     }
 }
 
-impl Running {
-    /// Reads standard error until a line has all of `words`, and returns that line.
+impl RunningProcess {
+    /// Reads standard error until a line contains all of `words`, and returns that line.
     ///
     /// # Panics
-    /// When no such line has come after `deadline`; everything that was read is told.
+    /// When there is no such line after `deadline`; the message contains every line read.
     #[must_use]
-    pub fn line_with(&self, words: &[&str], deadline: Duration) -> String {
+    pub fn wait_for_line(&self, words: &[&str], deadline: Duration) -> String {
         let end = Instant::now() + deadline;
         let mut read = Vec::new();
-        while let Ok(line) = self.errors.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Ok(line) = self.stderr_lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             if words.iter().all(|word| line.contains(word)) {
                 return line;
             }
@@ -150,20 +150,21 @@ impl Running {
         panic!("no line with {words:?} among:\n{}", read.join("\n"));
     }
 
-    /// The next line on standard output, of a process that was [started telling](Program::start_telling).
+    /// The next line on standard output of a process started with
+    /// [`start_with_stdout`](Program::start_with_stdout).
     ///
     /// # Panics
-    /// When no line has come after `deadline`, or nobody listens.
+    /// When there is no line after `deadline`, or standard output is not captured.
     #[must_use]
-    pub fn told(&self, deadline: Duration) -> String {
-        let told = self.told.as_ref().expect("somebody listens to standard output");
-        told.recv_timeout(deadline).unwrap_or_else(|error| panic!("nothing on standard output: {error}"))
+    pub fn next_stdout_line(&self, deadline: Duration) -> String {
+        let stdout_lines = self.stdout_lines.as_ref().expect("standard output is captured");
+        stdout_lines.recv_timeout(deadline).unwrap_or_else(|error| panic!("nothing on standard output: {error}"))
     }
 
-    /// Lines of standard error that have come and were not read yet.
+    /// Lines of standard error that were not read yet.
     #[must_use]
-    pub fn read_lines(&self) -> Vec<String> {
-        self.errors.try_iter().collect()
+    pub fn take_stderr_lines(&self) -> Vec<String> {
+        self.stderr_lines.try_iter().collect()
     }
 
     /// Its number.
@@ -175,7 +176,7 @@ impl Running {
     /// Sends a signal.
     ///
     /// # Panics
-    /// When the process takes none, because it has ended.
+    /// When the process has exited.
     pub fn signal(&self, signal: Signal) {
         // The shell's own `kill`: a bare machine has no program of that name.
         let command = format!("kill {} \"$0\"", signal.flag());
@@ -183,34 +184,34 @@ impl Running {
         assert!(sent.is_ok_and(|status| status.success()), "the process takes signals");
     }
 
-    /// Whether it still runs.
+    /// Whether it runs.
     ///
     /// # Panics
-    /// When the system does not say.
+    /// When its status cannot be read.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Asks it to end (SIGTERM) and waits.
+    /// Sends SIGTERM and waits for the exit.
     ///
     /// # Panics
-    /// When it has not ended after `deadline`.
+    /// When it has not exited after `deadline`.
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> i32 {
         self.signal(Signal::Terminate);
-        wait(&mut self.child, deadline).code().unwrap_or(-1)
+        wait_for_exit(&mut self.child, deadline).code().unwrap_or(-1)
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let _ended_already = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-fn collect<R: Read + Send + 'static>(stream: Option<R>) -> thread::JoinHandle<Vec<u8>> {
+fn spawn_reader<R: Read + Send + 'static>(stream: Option<R>) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
@@ -220,17 +221,17 @@ fn collect<R: Read + Send + 'static>(stream: Option<R>) -> thread::JoinHandle<Ve
     })
 }
 
-fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+fn spawn_line_reader(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let _nobody_listens = sender.send(line);
+            let _no_receiver = sender.send(line);
         }
     });
     receiver
 }
 
-fn wait(child: &mut Child, deadline: Duration) -> ExitStatus {
+fn wait_for_exit(child: &mut Child, deadline: Duration) -> ExitStatus {
     let end = Instant::now() + deadline;
     loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {

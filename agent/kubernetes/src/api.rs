@@ -1,8 +1,9 @@
-//! Requests to the API server: paths in, JSON out. Nothing is tried twice here; whoever asks knows what a refusal means.
+//! Requests to the API server: paths in, JSON out. Nothing is retried here; the caller knows what
+//! an error means.
 
 use std::time::Duration;
 
-use agent::in_full;
+use agent::error_chain;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -11,11 +12,11 @@ use kube::client::Body;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 
-/// An answer that does not come in this time is not coming: the API server itself ends ordinary requests after 60 s, and what is
-/// asked here takes milliseconds.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of a response: the API server ends ordinary requests after 60 s, and the agent's
+/// requests take milliseconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The name under which the agent's writes appear in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "fleetwright-agent";
@@ -38,22 +39,23 @@ impl Api {
     /// # Errors
     /// [`ApiError`] as for every request.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.ask(Method::GET, path, None).await
+        self.request(Method::GET, path, None).await
     }
 
-    /// Creates an object below the path of its kind.
+    /// Creates an object under the path of its kind.
     ///
     /// # Errors
-    /// [`Kind::AlreadyExists`] where there is one of that name, and as for every request.
+    /// [`ErrorKind::AlreadyExists`] when an object of that name exists, and as for every request.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
         let path = format!("{path}?fieldManager={FIELD_MANAGER}");
-        self.ask(Method::POST, &path, Some(("application/json", object))).await
+        self.request(Method::POST, &path, Some(("application/json", object))).await
     }
 
-    /// Changes an object by a JSON merge patch. A patch that holds `metadata.resourceVersion` succeeds only on that version.
+    /// Changes an object by a JSON merge patch. A patch with `metadata.resourceVersion` succeeds
+    /// only on that version.
     ///
     /// # Errors
-    /// [`Kind::Conflict`] when the version is another, and as for every request.
+    /// [`ErrorKind::Conflict`] when the version differs, and as for every request.
     pub async fn patch(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
         self.patch_as(FIELD_MANAGER, path, patch).await
     }
@@ -64,7 +66,7 @@ impl Api {
     /// As [`patch`](Self::patch).
     pub async fn patch_as(&self, manager: &str, path: &str, patch: &Value) -> Result<Value, ApiError> {
         let path = format!("{path}?fieldManager={manager}");
-        self.ask(Method::PATCH, &path, Some(("application/merge-patch+json", patch))).await
+        self.request(Method::PATCH, &path, Some(("application/merge-patch+json", patch))).await
     }
 
     /// Posts to a subresource, such as a pod's `eviction`.
@@ -72,7 +74,7 @@ impl Api {
     /// # Errors
     /// [`ApiError`] as for every request.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
-        self.ask(Method::POST, path, Some(("application/json", body))).await
+        self.request(Method::POST, path, Some(("application/json", body))).await
     }
 
     /// Deletes an object.
@@ -80,10 +82,10 @@ impl Api {
     /// # Errors
     /// [`ApiError`] as for every request.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, ApiError> {
-        self.ask(Method::DELETE, path, Some(("application/json", options))).await
+        self.request(Method::DELETE, path, Some(("application/json", options))).await
     }
 
-    /// Whether the API server says that it is ready to answer for everything that it holds.
+    /// Whether the API server reports `/readyz`.
     pub async fn is_ready(&self) -> bool {
         matches!(self.send(Method::GET, "/readyz", None).await, Ok(answer) if answer.status().is_success())
     }
@@ -94,10 +96,10 @@ impl Api {
     /// [`ApiError`] as for every request.
     pub async fn stream(&self, path: &str) -> Result<Response<Body>, ApiError> {
         let answer = self.send(Method::GET, path, None).await?;
-        if answer.status().is_success() { Ok(answer) } else { Err(refusal(&Method::GET, path, answer).await) }
+        if answer.status().is_success() { Ok(answer) } else { Err(response_error(&Method::GET, path, answer).await) }
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn request<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -105,13 +107,14 @@ impl Api {
     ) -> Result<T, ApiError> {
         let answer = self.send(method.clone(), path, body).await?;
         if !answer.status().is_success() {
-            return Err(refusal(&method, path, answer).await);
+            return Err(response_error(&method, path, answer).await);
         }
-        let failed = |reason: String| ApiError::unreachable(tried(&method, path), reason);
-        let collected = tokio::time::timeout(ANSWER_TIMEOUT, answer.into_body().collect()).await;
-        let bytes = collected.map_err(|_| failed(no_answer()))?.map_err(|error| failed(error.to_string()))?.to_bytes();
+        let failed = |reason: String| ApiError::unreachable(operation(&method, path), reason);
+        let collected = tokio::time::timeout(RESPONSE_TIMEOUT, answer.into_body().collect()).await;
+        let bytes =
+            collected.map_err(|_| failed(timeout_message()))?.map_err(|error| failed(error.to_string()))?.to_bytes();
         serde_json::from_slice(&bytes).map_err(|error| ApiError {
-            kind: Kind::Invalid,
+            kind: ErrorKind::Invalid,
             ..failed(format!("the answer is not what this kind of object looks like: {error}"))
         })
     }
@@ -125,28 +128,28 @@ impl Api {
             }
             None => Body::empty(),
         };
-        let failed = |reason: String| ApiError::unreachable(tried(&method, path), reason);
+        let failed = |reason: String| ApiError::unreachable(operation(&method, path), reason);
         let request = request.body(body).map_err(|error| failed(error.to_string()))?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, self.client.send(request)).await {
-            Ok(answer) => answer.map_err(|error| failed(in_full(&error))),
-            Err(_) => Err(failed(no_answer())),
+        match tokio::time::timeout(RESPONSE_TIMEOUT, self.client.send(request)).await {
+            Ok(answer) => answer.map_err(|error| failed(error_chain(&error))),
+            Err(_) => Err(failed(timeout_message())),
         }
     }
 }
 
-fn no_answer() -> String {
-    format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())
+fn timeout_message() -> String {
+    format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs())
 }
 
-async fn refusal(method: &Method, path: &str, answer: Response<Body>) -> ApiError {
+async fn response_error(method: &Method, path: &str, answer: Response<Body>) -> ApiError {
     let code: StatusCode = answer.status();
     let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let collected = tokio::time::timeout(ANSWER_TIMEOUT, answer.into_body().collect()).await;
+    let collected = tokio::time::timeout(RESPONSE_TIMEOUT, answer.into_body().collect()).await;
     let body = collected.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
-    ApiError::refused(tried(method, path), code, &body, retry_after)
+    ApiError::from_response(operation(method, path), code, &body, retry_after)
 }
 
-/// The request for people: without its parameters.
-fn tried(method: &Method, path: &str) -> String {
+/// The request for error messages: without query parameters.
+fn operation(method: &Method, path: &str) -> String {
     format!("{method} {}", path.split('?').next().unwrap_or(path))
 }

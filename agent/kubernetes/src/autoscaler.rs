@@ -1,9 +1,10 @@
-//! Other autoscalers in the cluster.
+//! Detects other autoscalers in the cluster.
 //!
-//! Cluster Autoscaler is known by the Lease of its leader election. Karpenter is looked for more widely, because each NodeClaim that is
-//! made beside a live one is bought twice: its Lease may lie in any namespace, or there is none when leader election is off. It is at
-//! work when its Lease is renewed, when a Deployment of its name is above 0 replicas, or when it wrote to a NodePool, NodeClaim or
-//! EC2NodeClass a short while ago. A person who knows better says so in the agent's configuration.
+//! Cluster Autoscaler is detected by its leader election Lease. For Karpenter there are three
+//! signals, because a NodeClaim beside an active Karpenter is launched twice, its Lease may be in
+//! any namespace, and without leader election there is none: a Lease that is renewed, a Deployment
+//! of its name with more than 0 replicas, or a recent write to a NodePool, NodeClaim or
+//! EC2NodeClass. The operator overrides the detection in the agent's configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +14,18 @@ use serde::Deserialize;
 use tracing::{info, warn};
 
 use crate::api::Api;
-use crate::error::{ApiError, gone_is_fine};
-use crate::moment::{millis, now_ms};
-use crate::picture::Picture;
+use crate::error::{ApiError, ok_if_not_found};
+use crate::object_cache::ObjectCache;
 use crate::resource::{DEPLOYMENT, LEASE};
+use crate::timestamps::{now_ms, parse_millis};
 
-/// Autoscalers are looked for this often: one that starts is noticed before it buys, for its own batching takes longer.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Detection interval: an autoscaler that starts is detected before it launches, because its own
+/// batching takes longer.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A write of Karpenter's shows for this long that it is at work, in milliseconds: it writes to its pools every few minutes at most.
-const WROTE_MS: i64 = 15 * 60_000;
+/// How long a write of Karpenter proves that it is active, in milliseconds: it writes to its pools
+/// every few minutes.
+const WRITE_EVIDENCE_MS: i64 = 15 * 60_000;
 
 /// Karpenter.
 const KARPENTER: &str = "karpenter";
@@ -74,63 +77,70 @@ struct DeploymentSpecJson {
     replicas: Option<i64>,
 }
 
-/// Looks out for other autoscalers, for ever. With `karpenter_absent` a person has said that there is no Karpenter.
-pub(crate) async fn look_out(api: Api, picture: Arc<Picture>, karpenter_absent: bool) {
-    let mut overruled = false;
+/// Detects other autoscalers for ever. With `karpenter_absent` the operator states that there is no
+/// Karpenter.
+pub(crate) async fn watch_autoscalers(api: Api, cache: Arc<ObjectCache>, karpenter_absent: bool) {
+    let mut overridden = false;
     loop {
         let (name, namespace, lease) = CLUSTER_AUTOSCALER;
-        match gone_is_fine(api.get::<LeaseJson>(&LEASE.one(namespace, lease)).await) {
-            Ok(found) => picture.autoscaler(record(name, &found.into_iter().collect::<Vec<_>>(), &[], 0, now_ms())),
-            // What was known stays: an API server that does not answer says nothing about who is at work.
-            Err(error) => warn!(autoscaler = name, %error, "cannot see whether another autoscaler is at work"),
+        match ok_if_not_found(api.get::<LeaseJson>(&LEASE.one(namespace, lease)).await) {
+            Ok(found) => cache.update_autoscaler(autoscaler_record(
+                name,
+                &found.into_iter().collect::<Vec<_>>(),
+                &[],
+                0,
+                now_ms(),
+            )),
+            // The last result is kept: a failed request proves nothing.
+            Err(error) => warn!(autoscaler = name, %error, "cannot detect autoscaler"),
         }
-        match karpenter(&api, &picture).await {
+        match detect_karpenter(&api, &cache).await {
             Ok(found) if karpenter_absent && found.live => {
-                if !overruled {
+                if !overridden {
                     let evidence = &found.evidence;
-                    warn!(evidence, "agent.karpenter-absent overrules that Karpenter looks alive");
+                    warn!(evidence, "active Karpenter ignored: agent.karpenter-absent is set");
                 }
-                overruled = true;
-                picture.autoscaler(v1::AutoscalerRecord { name: found.name, ..v1::AutoscalerRecord::default() });
+                overridden = true;
+                cache.update_autoscaler(v1::AutoscalerRecord { name: found.name, ..v1::AutoscalerRecord::default() });
             }
             Ok(found) => {
-                if overruled {
-                    info!("nothing shows any more that Karpenter is alive");
+                if overridden {
+                    info!("Karpenter no longer active");
                 }
-                overruled = false;
-                picture.autoscaler(found);
+                overridden = false;
+                cache.update_autoscaler(found);
             }
-            Err(error) => warn!(autoscaler = KARPENTER, %error, "cannot see whether another autoscaler is at work"),
+            Err(error) => warn!(autoscaler = KARPENTER, %error, "cannot detect autoscaler"),
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Whether Karpenter is at work, and what shows it. Lists that may be a moment old are asked for, which cost the API server no read of
-/// its store.
-async fn karpenter(api: &Api, picture: &Picture) -> Result<v1::AutoscalerRecord, ApiError> {
+/// Whether Karpenter is active, and the evidence. The lists may be slightly stale
+/// (`resourceVersion=0`), which spares the API server a read from etcd.
+async fn detect_karpenter(api: &Api, cache: &ObjectCache) -> Result<v1::AutoscalerRecord, ApiError> {
     let leases = format!("{}?fieldSelector=metadata.name%3D{KARPENTER_LEASE}&resourceVersion=0", LEASE.all());
     let leases: List<LeaseJson> = api.get(&leases).await?;
     let deployments =
         format!("{}?labelSelector=app.kubernetes.io%2Fname%3D{KARPENTER}&resourceVersion=0", DEPLOYMENT.all());
     let deployments: List<DeploymentJson> = api.get(&deployments).await?;
-    Ok(record(KARPENTER, &leases.items, &deployments.items, picture.karpenter_last_wrote(), now_ms()))
+    Ok(autoscaler_record(KARPENTER, &leases.items, &deployments.items, cache.last_karpenter_write_ms(), now_ms()))
 }
 
-/// What these leases and deployments, and a last write at `wrote`, say of an autoscaler at `now`.
-fn record(
+/// The record of an autoscaler at `now`, from its leases, its deployments and its last write.
+fn autoscaler_record(
     name: &str,
     leases: &[LeaseJson],
     deployments: &[DeploymentJson],
-    wrote: i64,
+    last_write_ms: i64,
     now: i64,
 ) -> v1::AutoscalerRecord {
-    let renewed = |lease: &LeaseJson| millis(lease.spec.renew_time.as_deref());
+    let renewed = |lease: &LeaseJson| parse_millis(lease.spec.renew_time.as_deref());
     let held = |lease: &&LeaseJson| {
         let holder = lease.spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty());
         holder && now < renewed(lease) + lease.spec.lease_duration_seconds.unwrap_or_default() * 1_000
     };
-    // A Deployment that does not say has one replica (Kubernetes: the default).
+    // A Deployment without the field has one replica (Kubernetes: the default).
     let runs = |deployment: &&DeploymentJson| deployment.spec.replicas.unwrap_or(1) > 0;
     let lease = leases
         .iter()
@@ -143,9 +153,10 @@ fn record(
         })
     };
     let write = || {
-        let lately = wrote != 0 && now < wrote + WROTE_MS;
-        lately
-            .then(|| format!("it wrote to a NodePool, NodeClaim or EC2NodeClass within {} minutes", WROTE_MS / 60_000))
+        let lately = last_write_ms != 0 && now < last_write_ms + WRITE_EVIDENCE_MS;
+        lately.then(|| {
+            format!("it wrote to a NodePool, NodeClaim or EC2NodeClass within {} minutes", WRITE_EVIDENCE_MS / 60_000)
+        })
     };
     let evidence = lease.or_else(deployment).or_else(write);
     v1::AutoscalerRecord {
@@ -184,17 +195,19 @@ mod tests {
             [("karpenter-0", RENEWED + 14_999, true), ("karpenter-0", RENEWED + 15_000, false), ("", RENEWED, false)]
         {
             let leases = [lease("kube-system", ""), lease("somewhere", holder)];
-            let seen = record(KARPENTER, &leases, &[], 0, now);
+            let seen = autoscaler_record(KARPENTER, &leases, &[], 0, now);
             assert_eq!((seen.live, seen.renewed_at_ms), (live, RENEWED), "{holder:?} at {now}");
             assert_eq!(seen.evidence.contains("somewhere/karpenter-leader-election"), live);
         }
         let nothing = v1::AutoscalerRecord { name: KARPENTER.into(), ..Default::default() };
-        assert_eq!(record(KARPENTER, &[], &[], 0, RENEWED), nothing);
+        assert_eq!(autoscaler_record(KARPENTER, &[], &[], 0, RENEWED), nothing);
     }
 
     #[test]
     fn a_karpenter_without_leader_election_is_known_by_its_deployment_or_by_what_it_writes() {
-        let by = |deployments: &[DeploymentJson], wrote| record(KARPENTER, &[], deployments, wrote, RENEWED).evidence;
+        let by = |deployments: &[DeploymentJson], last_write_ms| {
+            autoscaler_record(KARPENTER, &[], deployments, last_write_ms, RENEWED).evidence
+        };
         assert_eq!(by(&[deployment(json!(0)), deployment(json!(2))], 0), "Deployment tools/karpenter has 2 replicas");
         assert_eq!(by(&[deployment(json!(null))], 0), "Deployment tools/karpenter has 1 replicas");
         assert_eq!(by(&[deployment(json!(0))], 0), "");

@@ -3,113 +3,114 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Cluster, ClusterError, Done, Identity, Observed};
+use agent::{Cluster, ClusterError, Done, Identity, ListWatch};
 use fleetwright_proto::v1;
 use tokio::task::JoinSet;
 
+use crate::actions;
+use crate::actions::drain::node_pods::NodePods;
+use crate::actions::drain::volumes::Attachments;
+use crate::actions::drain::{self, ServerDrains};
+use crate::actions::event::{EventRecorder, EventSpec};
+use crate::actions::guard::RemovalGuard;
 use crate::api::Api;
 use crate::autoscaler;
 use crate::epoch::EpochStore;
 use crate::error::ApiError;
-use crate::hints::{self, Registrations};
-use crate::obey;
-use crate::obey::drain::roster::Roster;
-use crate::obey::drain::volumes::Attachments;
-use crate::obey::drain::{self, Ordered};
-use crate::obey::event::{Events, Said};
-use crate::obey::guard::Guard;
-use crate::picture::Picture;
+use crate::nomination::{self, PendingRegistrations};
+use crate::object_cache::ObjectCache;
 use crate::watch;
 
-/// A picture that is not complete by then is reported as missing; the next attempt waits again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the first list; the next attempt waits again.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How an agent conducts itself in its cluster.
 #[derive(Debug)]
-pub struct Conduct {
-    /// Whoever this process is, for people who read events.
+pub struct ClusterOptions {
+    /// Identity of this process, as shown in events.
     pub instance: String,
-    /// Whether the API server is asked to stream what is there; otherwise it is asked for lists in pages.
+    /// Whether to use streaming lists; otherwise lists in pages.
     pub streaming_lists: bool,
-    /// A person has said that no Karpenter is at work there.
+    /// The operator states that no Karpenter is active in the cluster.
     pub karpenter_absent: bool,
-    /// What is not done, whatever a server says.
-    pub guard: Guard,
+    /// Limits that no instruction exceeds.
+    pub guard: RemovalGuard,
 }
 
 /// A cluster.
 pub struct Kubernetes {
     api: Api,
     identity: Identity,
-    /// Whoever this process is, for people who read events.
+    /// Identity of this process, as shown in events.
     instance: String,
-    picture: Arc<Picture>,
+    cache: Arc<ObjectCache>,
     epochs: EpochStore,
-    events: Events,
-    registrations: Registrations,
-    ordered: Ordered,
-    guard: Guard,
-    roster: Roster,
+    events: EventRecorder,
+    registrations: PendingRegistrations,
+    server_drains: ServerDrains,
+    guard: RemovalGuard,
+    node_pods: NodePods,
     attachments: Attachments,
     /// The watches; they end with the cluster.
     _watches: JoinSet<()>,
 }
 
 impl Kubernetes {
-    /// Begins to watch a cluster. `epochs` is where the highest epoch is kept.
+    /// Starts to watch a cluster. `epochs` stores the highest epoch.
     #[must_use]
-    pub fn watch(api: Api, identity: Identity, epochs: EpochStore, conduct: Conduct) -> Self {
-        let picture = Arc::new(watch::blank());
-        let mut watches = watch::begin(&api, &picture, conduct.streaming_lists);
-        watches.spawn(autoscaler::look_out(api.clone(), Arc::clone(&picture), conduct.karpenter_absent));
-        Self::of(api, identity, epochs, conduct, picture, watches)
+    pub fn start(api: Api, identity: Identity, epochs: EpochStore, options: ClusterOptions) -> Self {
+        let cache = Arc::new(watch::empty_cache());
+        let mut watches = watch::start_watches(&api, &cache, options.streaming_lists);
+        watches.spawn(autoscaler::watch_autoscalers(api.clone(), Arc::clone(&cache), options.karpenter_absent));
+        Self::new(api, identity, epochs, options, cache, watches)
     }
 
     /// A cluster that these watches show.
-    fn of(
+    fn new(
         api: Api,
         identity: Identity,
         epochs: EpochStore,
-        conduct: Conduct,
-        picture: Arc<Picture>,
+        options: ClusterOptions,
+        cache: Arc<ObjectCache>,
         watches: JoinSet<()>,
     ) -> Self {
         Self {
             api,
             identity,
-            instance: conduct.instance,
-            picture,
+            instance: options.instance,
+            cache,
             epochs,
-            events: Events::default(),
-            registrations: Registrations::default(),
-            ordered: Ordered::default(),
-            guard: conduct.guard,
-            roster: Roster::default(),
+            events: EventRecorder::default(),
+            registrations: PendingRegistrations::default(),
+            server_drains: ServerDrains::default(),
+            guard: options.guard,
+            node_pods: NodePods::default(),
             attachments: Attachments::default(),
             _watches: watches,
         }
     }
 
-    /// A cluster that nobody watches: its picture is what is put into it.
+    /// A cluster without watches: the test fills its cache.
     #[cfg(test)]
-    pub(crate) fn unwatched(api: Api, guard: Guard) -> Self {
+    pub(crate) fn unwatched(api: Api, guard: RemovalGuard) -> Self {
         let epochs = EpochStore::new(api.clone(), "default".to_owned(), "epochs".to_owned());
-        let conduct = Conduct { instance: "test".to_owned(), streaming_lists: true, karpenter_absent: false, guard };
-        Self::of(api, Identity::default(), epochs, conduct, Arc::new(watch::blank()), JoinSet::new())
+        let options =
+            ClusterOptions { instance: "test".to_owned(), streaming_lists: true, karpenter_absent: false, guard };
+        Self::new(api, Identity::default(), epochs, options, Arc::new(watch::empty_cache()), JoinSet::new())
     }
 
-    /// The picture, for what shows the cluster in a test.
+    /// The cache, for tests that fill it.
     #[cfg(test)]
-    pub(crate) fn shared_picture(&self) -> Arc<Picture> {
-        Arc::clone(&self.picture)
+    pub(crate) fn shared_cache(&self) -> Arc<ObjectCache> {
+        Arc::clone(&self.cache)
     }
 
-    /// Goes on with the drains that were under way when the replica that worked before ended. Completes when they do.
-    pub async fn go_on_with_drains(self: Arc<Self>) {
+    /// Resumes the drains that the previous leader left. Completes when they do.
+    pub async fn resume_drains(self: Arc<Self>) {
         let mut drains = JoinSet::new();
-        for (node, note) in self.picture.annotated_nodes(drain::NOTE).await {
+        for (node, annotation) in self.cache.annotated_nodes(drain::DRAIN_ANNOTATION).await {
             let cluster = Arc::clone(&self);
-            drains.spawn(async move { drain::go_on(&cluster, &node, &note).await });
+            drains.spawn(async move { drain::resume_drain(&cluster, &node, &annotation).await });
         }
         while drains.join_next().await.is_some() {}
     }
@@ -118,37 +119,37 @@ impl Kubernetes {
         &self.api
     }
 
-    pub(crate) fn picture(&self) -> &Picture {
-        &self.picture
+    pub(crate) fn cache(&self) -> &ObjectCache {
+        &self.cache
     }
 
-    pub(crate) fn registrations(&self) -> &Registrations {
+    pub(crate) fn registrations(&self) -> &PendingRegistrations {
         &self.registrations
     }
 
-    pub(crate) fn ordered(&self) -> &Ordered {
-        &self.ordered
+    pub(crate) fn server_drains(&self) -> &ServerDrains {
+        &self.server_drains
     }
 
-    pub(crate) fn guard(&self) -> &Guard {
+    pub(crate) fn guard(&self) -> &RemovalGuard {
         &self.guard
     }
 
-    pub(crate) fn roster(&self) -> &Roster {
-        &self.roster
+    pub(crate) fn node_pods(&self) -> &NodePods {
+        &self.node_pods
     }
 
     pub(crate) fn attachments(&self) -> &Attachments {
         &self.attachments
     }
 
-    /// Whether this cluster's scheduler honours placement hints.
-    pub(crate) fn may_hint(&self) -> bool {
-        hints::are_honoured(&self.identity.kubernetes_version)
+    /// Whether this cluster's scheduler honours nominations.
+    pub(crate) fn supports_nomination(&self) -> bool {
+        nomination::is_supported(&self.identity.kubernetes_version)
     }
 
-    pub(crate) async fn say(&self, said: &Said, uid: &str) -> Result<(), ApiError> {
-        self.events.say(&self.api, &self.instance, said, uid).await
+    pub(crate) async fn record_event(&self, spec: &EventSpec, uid: &str) -> Result<(), ApiError> {
+        self.events.record_event(&self.api, &self.instance, spec, uid).await
     }
 }
 
@@ -157,23 +158,23 @@ impl Cluster for Kubernetes {
         self.identity.clone()
     }
 
-    async fn observe(&self) -> Result<Observed, ClusterError> {
-        self.picture.observe(PATIENCE).await
+    async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
+        self.cache.list_and_watch(OBSERVE_TIMEOUT).await
     }
 
-    async fn carry_out(&self, instruction: v1::Instruction) -> Done {
-        obey::obey(self, &instruction).await
+    async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
+        actions::execute_instruction(self, &instruction).await
     }
 
     async fn highest_epoch(&self) -> Result<u64, ClusterError> {
-        self.epochs.read().await.map_err(|error| cannot("read the highest epoch", &error))
+        self.epochs.read_epoch().await.map_err(|error| cluster_error("read the highest epoch", &error))
     }
 
     async fn raise_epoch(&self, epoch: u64) -> Result<(), ClusterError> {
-        self.epochs.raise(epoch).await.map_err(|error| cannot("store the highest epoch", &error))
+        self.epochs.raise_epoch(epoch).await.map_err(|error| cluster_error("store the highest epoch", &error))
     }
 }
 
-fn cannot(tried: &str, error: &ApiError) -> ClusterError {
-    ClusterError { tried: tried.to_owned(), reason: error.to_string() }
+fn cluster_error(operation: &str, error: &ApiError) -> ClusterError {
+    ClusterError { operation: operation.to_owned(), reason: error.to_string() }
 }

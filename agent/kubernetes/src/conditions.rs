@@ -1,8 +1,8 @@
-//! Conditions of an object's status, as Karpenter keeps them: sorted by type, each with the generation that it speaks of, and a
-//! root that sums its dependents up.
+//! Conditions of an object's status in Karpenter's format: sorted by type, each with its observed
+//! generation, and a root condition that aggregates its dependents.
 //!
-//! `lastTransitionTime` moves when the status of a condition changes, and only then: timeouts are measured from it, and a reason
-//! that is worded anew must not start them again.
+//! `lastTransitionTime` changes only with the status of a condition: timeouts are measured from it,
+//! and a new reason must not restart them.
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ pub struct Conditions {
 impl Conditions {
     /// The conditions of `object`, to be changed at `now` (RFC 3339, seconds).
     #[must_use]
-    pub fn of(object: &Value, now: String) -> Self {
+    pub fn from_object(object: &Value, now: String) -> Self {
         let entries = object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         Self { entries, generation, now }
@@ -34,7 +34,7 @@ impl Conditions {
         let mut fields = Map::new();
         fields.insert("reason".to_owned(), json!(reason));
         fields.insert("message".to_owned(), json!(message));
-        self.merge(kind, status, fields)
+        self.set_entry(kind, status, fields)
     }
 
     /// Sets a condition to True, with its own type as the reason.
@@ -42,20 +42,20 @@ impl Conditions {
         self.set(kind, "True", kind, "")
     }
 
-    /// Takes a condition away.
+    /// Removes a condition.
     pub fn remove(&mut self, kind: &str) {
         self.entries.retain(|entry| text(entry, "type") != kind);
     }
 
-    /// Lays entries as the server sends them over what is there. An entry without a status takes its condition away; a condition
-    /// that is not among them stays as it is.
-    pub fn overlay(&mut self, entries: &[Value]) {
+    /// Merges entries of the server into the conditions. An entry without a status removes its
+    /// condition; unnamed conditions stay.
+    pub fn merge_entries(&mut self, entries: &[Value]) {
         for entry in entries {
             let (kind, status) = (text(entry, "type").to_owned(), text(entry, "status").to_owned());
             if status.is_empty() {
                 self.remove(&kind);
             } else {
-                self.merge(&kind, &status, entry.as_object().cloned().unwrap_or_default());
+                self.set_entry(&kind, &status, entry.as_object().cloned().unwrap_or_default());
             }
         }
     }
@@ -67,7 +67,7 @@ impl Conditions {
     }
 
     /// Adds the dependents of a NodeClaim that are missing, and makes `Ready` what they amount to.
-    pub fn sum_up_claim(&mut self) {
+    pub fn aggregate_ready(&mut self) {
         for kind in DEPENDENTS {
             if self.status(kind).is_empty() {
                 self.set(kind, "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation");
@@ -90,7 +90,7 @@ impl Conditions {
         Value::Array(self.entries)
     }
 
-    fn merge(&mut self, kind: &str, status: &str, mut fields: Map<String, Value>) -> bool {
+    fn set_entry(&mut self, kind: &str, status: &str, mut fields: Map<String, Value>) -> bool {
         let known = self.entries.iter().position(|entry| text(entry, "type") == kind);
         let before = known.map(|at| self.entries.remove(at)).unwrap_or_default();
         let kept = text(&before, "status") == status;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn of(object: &Value) -> Conditions {
-        Conditions::of(object, "2026-01-02T00:00:00Z".to_owned())
+        Conditions::from_object(object, "2026-01-02T00:00:00Z".to_owned())
     }
 
     fn launched_yesterday() -> Value {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_stays_keeps_its_moment_and_one_that_changes_gets_this_one() {
+    fn an_unchanged_status_keeps_its_transition_time_and_a_changed_one_gets_the_present() {
         let mut conditions = of(&launched_yesterday());
         assert!(!conditions.set("Launched", "True", "Again", "in other words"));
         assert!(conditions.set("Registered", "Unknown", "NodeNotFound", ""));
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn ready_sums_up_what_it_depends_on() {
         let mut conditions = of(&launched_yesterday());
-        conditions.sum_up_claim();
+        conditions.aggregate_ready();
         assert_eq!(conditions.status("Ready"), "Unknown");
         let ready = conditions.clone().into_value()[2].clone();
         assert_eq!(
@@ -154,11 +154,11 @@ mod tests {
             (&json!("UnhealthyDependents"), &json!("Registered=Unknown, Initialized=Unknown"))
         );
         conditions.set("Registered", "False", "MultipleNodesFound", "");
-        conditions.sum_up_claim();
+        conditions.aggregate_ready();
         assert_eq!(conditions.status("Ready"), "False");
         conditions.set_true("Registered");
         conditions.set_true("Initialized");
-        conditions.sum_up_claim();
+        conditions.aggregate_ready();
         assert_eq!(conditions.status("Ready"), "True");
     }
 
@@ -174,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_does_not_name_stays_and_what_it_empties_goes() {
+    fn unnamed_conditions_stay_and_emptied_ones_are_removed() {
         let mut conditions = of(&launched_yesterday());
         conditions.set_true("Consolidatable");
-        conditions.overlay(&[
+        conditions.merge_entries(&[
             json!({ "type": "Drifted", "status": "True", "reason": "NodePoolDrifted" }),
             json!({ "type": "Consolidatable" }),
         ]);

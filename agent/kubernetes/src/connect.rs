@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use agent::Identity;
 use agent::config::KubernetesConfig;
-use agent::in_full;
+use agent::error_chain;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::fields::text_at;
 use crate::resource::NAMESPACE;
 
-/// Why there is no way to the API server.
+/// Why the API server cannot be contacted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
@@ -25,18 +25,18 @@ pub enum ConnectError {
         /// Why.
         reason: String,
     },
-    /// There is neither a service account nor a kubeconfig.
+    /// Neither a service account nor a kubeconfig exists.
     #[error(
-        "cannot find out how to reach the API server: this is no pod with a service account, and there is no kubeconfig \
-         ({0}). Name one with kubernetes.kubeconfig"
+        "cannot connect to the API server: no service account is mounted and no kubeconfig was found ({0}); \
+         set kubernetes.kubeconfig"
     )]
-    Nothing(String),
+    NoConfiguration(String),
     /// The credentials cannot be used.
     #[error("cannot use the credentials for the API server: {0}")]
     Credentials(String),
 }
 
-/// An API server that can be asked, and the namespace that we live in there.
+/// An API client, and the agent's own namespace.
 pub struct Connected {
     /// The API server.
     pub api: Api,
@@ -44,39 +44,39 @@ pub struct Connected {
     pub namespace: String,
 }
 
-/// Prepares to ask the API server. Nothing is asked yet.
+/// Creates the client. Sends no request.
 ///
 /// # Errors
-/// [`ConnectError`] when settings or files leave no way.
+/// [`ConnectError`] when settings or files do not suffice.
 pub async fn connect(settings: &KubernetesConfig) -> Result<Connected, ConnectError> {
-    let mut config = config(settings).await?;
-    // Whoever asks decides what is tried again: an eviction that a budget refuses is no request that failed.
+    let mut config = load_config(settings).await?;
+    // Callers decide about retries: an eviction that a budget refuses is no failed request.
     config.default_retry = false;
     let namespace = settings.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = Client::try_from(config).map_err(|error| ConnectError::Credentials(in_full(&error)))?;
+    let client = Client::try_from(config).map_err(|error| ConnectError::Credentials(error_chain(&error)))?;
     Ok(Connected { api: Api::new(client), namespace })
 }
 
-async fn config(settings: &KubernetesConfig) -> Result<Config, ConnectError> {
+async fn load_config(settings: &KubernetesConfig) -> Result<Config, ConnectError> {
     let options = KubeConfigOptions { context: settings.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &settings.kubeconfig {
         let refused = |reason: String| ConnectError::Kubeconfig { path: path.clone(), reason };
-        let file = Kubeconfig::read_from(path).map_err(|error| refused(in_full(&error)))?;
-        return Config::from_custom_kubeconfig(file, &options).await.map_err(|error| refused(in_full(&error)));
+        let file = Kubeconfig::read_from(path).map_err(|error| refused(error_chain(&error)))?;
+        return Config::from_custom_kubeconfig(file, &options).await.map_err(|error| refused(error_chain(&error)));
     }
     if settings.context.is_none()
         && let Ok(config) = Config::incluster()
     {
         return Ok(config);
     }
-    Config::from_kubeconfig(&options).await.map_err(|error| ConnectError::Nothing(in_full(&error)))
+    Config::from_kubeconfig(&options).await.map_err(|error| ConnectError::NoConfiguration(error_chain(&error)))
 }
 
-/// Asks the API server who its cluster is.
+/// Reads the identity of the cluster.
 ///
 /// # Errors
-/// [`ApiError`] when it does not answer or the role does not allow it.
-pub async fn identify(api: &Api) -> Result<Identity, ApiError> {
+/// [`ApiError`] when the API server does not answer or the role forbids it.
+pub async fn read_identity(api: &Api) -> Result<Identity, ApiError> {
     let namespace: Value = api.get(&NAMESPACE.one("", "kube-system")).await?;
     let version: Value = api.get("/version").await?;
     Ok(Identity {

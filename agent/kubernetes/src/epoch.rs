@@ -1,19 +1,19 @@
-//! The highest epoch that was obeyed, in an annotation of a Lease object: where it outlives the agent, its node and its namespace's
-//! other objects, and where nobody is told of its changes.
+//! The highest accepted epoch, in an annotation of a Lease object: it outlives the agent, its node
+//! and the other objects of its namespace, and its changes notify no watcher.
 
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::error::{ApiError, Kind, gone_is_fine};
+use crate::error::{ApiError, ErrorKind, ok_if_not_found};
 use crate::resource::LEASE;
 
 /// The annotation.
-const HIGHEST: &str = "fleetwright.dev/highest-epoch";
+const EPOCH_ANNOTATION: &str = "fleetwright.dev/highest-epoch";
 
-/// A Lease that changes under our hands is read again so many times.
-const TRIES: usize = 10;
+/// Attempts for a Lease that changes concurrently.
+const MAX_ATTEMPTS: usize = 10;
 
-/// Where the epoch is kept.
+/// Stores the highest epoch.
 #[derive(Clone)]
 pub struct EpochStore {
     api: Api,
@@ -31,30 +31,32 @@ impl EpochStore {
     /// The highest epoch; 0 when none was stored.
     ///
     /// # Errors
-    /// [`ApiError`] when it cannot be read, [`Kind::Invalid`] when the annotation is not a number: who wrote it is not known, and
-    /// obeying everybody would be the wrong answer.
-    pub async fn read(&self) -> Result<u64, ApiError> {
-        let lease: Option<Value> = gone_is_fine(self.api.get(&self.path()).await)?;
-        lease.map_or(Ok(0), |lease| self.stored(&lease))
+    /// [`ApiError`] when it cannot be read, [`ErrorKind::Invalid`] when the annotation is not a
+    /// number: its author is unknown, and accepting every server would be unsafe.
+    pub async fn read_epoch(&self) -> Result<u64, ApiError> {
+        let lease: Option<Value> = ok_if_not_found(self.api.get(&self.path()).await)?;
+        lease.map_or(Ok(0), |lease| self.parse_epoch(&lease))
     }
 
     /// Stores `epoch` unless a higher one is stored.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and when it cannot be written.
-    pub async fn raise(&self, epoch: u64) -> Result<(), ApiError> {
+    /// As [`read`](Self::read_epoch), and when it cannot be written.
+    pub async fn raise_epoch(&self, epoch: u64) -> Result<(), ApiError> {
         for attempt in 1.. {
-            match self.raise_once(epoch).await {
-                Err(error) if matches!(error.kind, Kind::Conflict | Kind::AlreadyExists) && attempt < TRIES => {}
+            match self.try_raise_epoch(epoch).await {
+                Err(error)
+                    if matches!(error.kind, ErrorKind::Conflict | ErrorKind::AlreadyExists)
+                        && attempt < MAX_ATTEMPTS => {}
                 outcome => return outcome,
             }
         }
         Ok(())
     }
 
-    async fn raise_once(&self, epoch: u64) -> Result<(), ApiError> {
-        let annotations = json!({ HIGHEST: epoch.to_string() });
-        let Some(lease) = gone_is_fine(self.api.get::<Value>(&self.path()).await)? else {
+    async fn try_raise_epoch(&self, epoch: u64) -> Result<(), ApiError> {
+        let annotations = json!({ EPOCH_ANNOTATION: epoch.to_string() });
+        let Some(lease) = ok_if_not_found(self.api.get::<Value>(&self.path()).await)? else {
             let lease = json!({
                 "apiVersion": LEASE.api_version(), "kind": LEASE.kind,
                 "metadata": { "name": self.name, "namespace": self.namespace, "annotations": annotations },
@@ -62,7 +64,7 @@ impl EpochStore {
             });
             return self.api.create(&LEASE.within(&self.namespace), &lease).await.map(drop);
         };
-        if self.stored(&lease)? >= epoch {
+        if self.parse_epoch(&lease)? >= epoch {
             return Ok(());
         }
         let patch = json!({ "metadata": {
@@ -76,13 +78,13 @@ impl EpochStore {
         LEASE.one(&self.namespace, &self.name)
     }
 
-    fn stored(&self, lease: &Value) -> Result<u64, ApiError> {
-        let text = lease.pointer("/metadata/annotations").and_then(|annotations| annotations.get(HIGHEST));
+    fn parse_epoch(&self, lease: &Value) -> Result<u64, ApiError> {
+        let text = lease.pointer("/metadata/annotations").and_then(|annotations| annotations.get(EPOCH_ANNOTATION));
         let Some(text) = text.and_then(Value::as_str) else { return Ok(0) };
         text.parse().map_err(|_| ApiError {
-            kind: Kind::Invalid,
+            kind: ErrorKind::Invalid,
             ..ApiError::unreachable(
-                format!("read {HIGHEST} of Lease {}/{}", self.namespace, self.name),
+                format!("read {EPOCH_ANNOTATION} of Lease {}/{}", self.namespace, self.name),
                 format!("{text:?} is not a number; put back the highest epoch of the server's lease on this cluster"),
             )
         })

@@ -1,4 +1,4 @@
-//! Why the API server did not do what it was asked, and what that means for trying again.
+//! Errors of the API server, and whether a retry can succeed.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 /// What kind of refusal it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// There is no such object or resource (404).
+pub enum ErrorKind {
+    /// The object or resource does not exist (404).
     NotFound,
     /// The object has changed since it was read (409, reason `Conflict`).
     Conflict,
-    /// An object of that name is there (409, reason `AlreadyExists`).
+    /// An object of that name exists (409, reason `AlreadyExists`).
     AlreadyExists,
     /// The resource version is too old (410).
     Gone,
@@ -27,37 +27,37 @@ pub enum Kind {
     Invalid,
     /// The server has a fault or is starting (5xx).
     Server,
-    /// There was no answer.
+    /// No response.
     Unreachable,
 }
 
 /// A request that was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ApiError {
-    /// What was asked, such as `PATCH /api/v1/nodes/a`.
-    pub tried: String,
+    /// The request, such as `PATCH /api/v1/nodes/a`.
+    pub operation: String,
     /// What kind of refusal it is.
-    pub kind: Kind,
-    /// The server's own words, or what the network said.
+    pub kind: ErrorKind,
+    /// Message of the API server or of the network.
     pub message: String,
-    /// How long the server wants to be left alone.
+    /// Wait that the server requests (`Retry-After`).
     pub retry_after: Option<Duration>,
     /// The answer names a PodDisruptionBudget as the cause.
-    pub budget: bool,
+    pub budget_refused: bool,
 }
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.tried, self.message)?;
+        write!(f, "{}: {}", self.operation, self.message)?;
         match self.kind {
-            Kind::Forbidden => f.write_str("; the agent's role must allow it, see deploy/agent/rbac.yaml"),
-            Kind::Unauthorized => f.write_str("; the agent's credentials are not accepted"),
+            ErrorKind::Forbidden => f.write_str("; the agent's role must allow it, see deploy/agent/rbac.yaml"),
+            ErrorKind::Unauthorized => f.write_str("; the agent's credentials are not accepted"),
             _ => Ok(()),
         }
     }
 }
 
-/// What the API server writes into the body of a refusal (`Status` of meta/v1), as far as it matters here.
+/// Body of an error response (`Status` of meta/v1), as far as it is used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Status {
@@ -81,18 +81,24 @@ pub(crate) struct Cause {
 }
 
 impl ApiError {
-    /// There was no answer, for this reason.
-    pub(crate) fn unreachable(tried: String, reason: impl fmt::Display) -> Self {
-        Self { tried, kind: Kind::Unreachable, message: reason.to_string(), retry_after: None, budget: false }
+    /// An error without a response.
+    pub(crate) fn unreachable(operation: String, reason: impl fmt::Display) -> Self {
+        Self {
+            operation,
+            kind: ErrorKind::Unreachable,
+            message: reason.to_string(),
+            retry_after: None,
+            budget_refused: false,
+        }
     }
 
     /// The answer was a refusal: its code, its body, and the seconds of its header `Retry-After`.
-    pub(crate) fn refused(tried: String, code: StatusCode, body: &[u8], retry_after: Option<u64>) -> Self {
+    pub(crate) fn from_response(operation: String, code: StatusCode, body: &[u8], retry_after: Option<u64>) -> Self {
         let status: Status = serde_json::from_slice(body).unwrap_or_default();
-        Self::of_status(tried, code, status, retry_after)
+        Self::from_status(operation, code, status, retry_after)
     }
 
-    pub(crate) fn of_status(tried: String, code: StatusCode, status: Status, retry_after: Option<u64>) -> Self {
+    pub(crate) fn from_status(operation: String, code: StatusCode, status: Status, retry_after: Option<u64>) -> Self {
         let details = status.details.unwrap_or_default();
         let in_body = Some(details.retry_after_seconds).filter(|seconds| *seconds > 0);
         let message = match status.message.as_str() {
@@ -100,43 +106,48 @@ impl ApiError {
             message => message.to_owned(),
         };
         Self {
-            tried,
-            kind: kind(code, &status.reason),
+            operation,
+            kind: error_kind(code, &status.reason),
             message,
             retry_after: retry_after.or(in_body).map(Duration::from_secs),
-            budget: details.causes.iter().any(|cause| cause.reason == "DisruptionBudget"),
+            budget_refused: details.causes.iter().any(|cause| cause.reason == "DisruptionBudget"),
         }
     }
 
-    /// Whether the same request may succeed later without anybody changing anything.
+    /// Whether the same request may succeed later without any other change.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind,
-            Kind::TooMany | Kind::Server | Kind::Unreachable | Kind::Unauthorized | Kind::Conflict | Kind::Gone
+            ErrorKind::TooMany
+                | ErrorKind::Server
+                | ErrorKind::Unreachable
+                | ErrorKind::Unauthorized
+                | ErrorKind::Conflict
+                | ErrorKind::Gone
         )
     }
 }
 
-fn kind(code: StatusCode, reason: &str) -> Kind {
+fn error_kind(code: StatusCode, reason: &str) -> ErrorKind {
     match (code.as_u16(), reason) {
-        (404, _) => Kind::NotFound,
-        (409, "AlreadyExists") => Kind::AlreadyExists,
-        (409, _) => Kind::Conflict,
-        (410, _) => Kind::Gone,
-        (429, _) => Kind::TooMany,
-        (401, _) => Kind::Unauthorized,
-        (403, _) => Kind::Forbidden,
-        (408, _) | (500.., _) => Kind::Server,
-        _ => Kind::Invalid,
+        (404, _) => ErrorKind::NotFound,
+        (409, "AlreadyExists") => ErrorKind::AlreadyExists,
+        (409, _) => ErrorKind::Conflict,
+        (410, _) => ErrorKind::Gone,
+        (429, _) => ErrorKind::TooMany,
+        (401, _) => ErrorKind::Unauthorized,
+        (403, _) => ErrorKind::Forbidden,
+        (408, _) | (500.., _) => ErrorKind::Server,
+        _ => ErrorKind::Invalid,
     }
 }
 
-/// An answer of 404 is as good as done for whoever wanted the object away or changed.
-pub(crate) fn gone_is_fine<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+/// Treats 404 as success, for callers that delete or patch an object.
+pub(crate) fn ok_if_not_found<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind == Kind::NotFound => Ok(None),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -146,26 +157,26 @@ mod tests {
     use super::*;
 
     fn refused(code: u16, body: &str, header: Option<u64>) -> ApiError {
-        ApiError::refused("GET /x".into(), StatusCode::from_u16(code).unwrap(), body.as_bytes(), header)
+        ApiError::from_response("GET /x".into(), StatusCode::from_u16(code).unwrap(), body.as_bytes(), header)
     }
 
     #[test]
-    fn an_eviction_that_a_budget_forbids_is_told_from_a_busy_server() {
+    fn an_eviction_refused_by_a_budget_differs_from_a_busy_server() {
         let body = r#"{"kind":"Status","status":"Failure","message":"Cannot evict pod as it would violate the pod's disruption budget.",
             "reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget","message":"needs 5"}]},"code":429}"#;
         let error = refused(429, body, None);
-        assert!(error.budget && error.kind == Kind::TooMany && error.retry_after.is_none());
+        assert!(error.budget_refused && error.kind == ErrorKind::TooMany && error.retry_after.is_none());
         let busy = refused(429, r#"{"reason":"TooManyRequests","details":{"retryAfterSeconds":3}}"#, None);
-        assert!(!busy.budget);
+        assert!(!busy.budget_refused);
         assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));
         // The header outweighs the body.
         assert_eq!(refused(429, "busy", Some(7)).retry_after, Some(Duration::from_secs(7)));
     }
 
     #[test]
-    fn two_kinds_of_409_are_told_apart() {
-        assert_eq!(refused(409, r#"{"reason":"AlreadyExists"}"#, None).kind, Kind::AlreadyExists);
-        assert_eq!(refused(409, r#"{"reason":"Conflict"}"#, None).kind, Kind::Conflict);
+    fn two_kinds_of_409_are_distinguished() {
+        assert_eq!(refused(409, r#"{"reason":"AlreadyExists"}"#, None).kind, ErrorKind::AlreadyExists);
+        assert_eq!(refused(409, r#"{"reason":"Conflict"}"#, None).kind, ErrorKind::Conflict);
     }
 
     #[test]

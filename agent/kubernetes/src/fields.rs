@@ -1,4 +1,4 @@
-//! Parts of objects that are kept as they came, and parts of instructions as objects have them.
+//! Accessors for untyped objects, and conversions from instruction fields.
 
 use fleetwright_proto::v1;
 use serde_json::{Value, json};

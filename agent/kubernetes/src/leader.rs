@@ -1,8 +1,9 @@
-//! One of two replicas works: leader election by a Lease, as Kubernetes' own controllers do it.
+//! Leader election by a Lease, as in Kubernetes' own controllers: one of two replicas is active.
 //!
-//! Nobody compares clocks. A replica that waits takes the Lease over when it has not seen it change for the Lease's duration; the
-//! one that holds it stops when it has not managed to renew it for two thirds of that, measured on its own clock from the moment at
-//! which the last renewal that succeeded was sent. So the one has stopped before the other begins.
+//! Clocks are not compared. A waiting replica acquires the Lease when it has not observed a change
+//! for the Lease's duration. The holder stops when it has not renewed for two thirds of the
+//! duration, measured on its own clock from the time at which the last successful renewal was sent.
+//! So the holder stops before another replica starts.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::api::Api;
-use crate::error::{ApiError, Kind, gone_is_fine};
+use crate::error::{ApiError, ErrorKind, ok_if_not_found};
 use crate::fields::text_at;
 use crate::resource::LEASE;
 
-/// Who wants which Lease.
+/// A replica and the Lease that it competes for.
 #[derive(Clone)]
 pub struct Candidate {
     /// The API server.
@@ -32,29 +33,29 @@ pub struct Candidate {
 
 /// What a replica that does not hold the Lease may do.
 #[derive(Debug, PartialEq, Eq)]
-enum Chance {
-    /// Make it: there is none.
-    Make,
-    /// Take it.
-    Take,
-    /// Leave it: somebody holds it.
-    Leave,
+enum LeaseAction {
+    /// Create the Lease: it does not exist.
+    Create,
+    /// Acquire the Lease.
+    Acquire,
+    /// Wait: another replica holds it.
+    Wait,
 }
 
-/// What is known of the Lease while somebody else holds it.
+/// Observes the Lease while another replica holds it.
 #[derive(Debug, Default)]
-struct Waiting {
-    /// The version that was seen last, and when it was seen first.
+struct LeaseObserver {
+    /// The last observed version, and when it was first observed.
     seen: Option<(String, Instant)>,
 }
 
-impl Waiting {
+impl LeaseObserver {
     /// What may be done about `lease` at `now`.
-    fn judge(&mut self, lease: Option<&Value>, identity: &str, duration: Duration, now: Instant) -> Chance {
-        let Some(lease) = lease else { return Chance::Make };
+    fn next_action(&mut self, lease: Option<&Value>, identity: &str, duration: Duration, now: Instant) -> LeaseAction {
+        let Some(lease) = lease else { return LeaseAction::Create };
         let holder = text_at(lease, "/spec/holderIdentity");
         if holder.is_empty() || holder == identity {
-            return Chance::Take;
+            return LeaseAction::Acquire;
         }
         let version = text_at(lease, "/metadata/resourceVersion");
         let since = match &self.seen {
@@ -64,68 +65,68 @@ impl Waiting {
                 now
             }
         };
-        // The holder may go by a longer duration than ours.
+        // The holder may have a longer lease duration.
         let theirs = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
         let lasts = duration.max(Duration::from_secs(theirs));
-        if now.duration_since(since) >= lasts { Chance::Take } else { Chance::Leave }
+        if now.duration_since(since) >= lasts { LeaseAction::Acquire } else { LeaseAction::Wait }
     }
 }
 
 impl Candidate {
     /// Waits until this replica holds the Lease.
-    pub async fn acquire(&self) -> Leadership {
-        let mut waiting = Waiting::default();
-        let mut told = false;
+    pub async fn acquire_lease(&self) -> Leadership {
+        let mut observer = LeaseObserver::default();
+        let mut logged = false;
         loop {
             let sent = Instant::now();
-            match self.try_acquire(&mut waiting).await {
+            match self.try_acquire_lease(&mut observer).await {
                 Ok(Some(version)) => {
-                    info!(lease = self.name, identity = self.identity, "this replica works from here on");
+                    info!(lease = self.name, identity = self.identity, "leader lease acquired");
                     return Leadership { candidate: self.clone(), version, renewed: sent };
                 }
-                Ok(None) if !told => {
-                    info!(lease = self.name, identity = self.identity, "another replica works; waiting for its lease");
-                    told = true;
+                Ok(None) if !logged => {
+                    info!(lease = self.name, identity = self.identity, "leader lease held by another replica; waiting");
+                    logged = true;
                 }
                 Ok(None) => {}
-                Err(error) => warn!(lease = self.name, %error, "cannot see who works"),
+                Err(error) => warn!(lease = self.name, %error, "cannot acquire the leader lease; retrying"),
             }
-            tokio::time::sleep(self.pause()).await;
+            tokio::time::sleep(self.retry_period()).await;
         }
     }
 
-    /// The version of the Lease once it is ours.
-    async fn try_acquire(&self, waiting: &mut Waiting) -> Result<Option<String>, ApiError> {
-        let lease: Option<Value> = gone_is_fine(self.api.get(&self.path()).await)?;
-        let written = match waiting.judge(lease.as_ref(), &self.identity, self.duration, Instant::now()) {
-            Chance::Leave => return Ok(None),
-            Chance::Make => self.api.create(&LEASE.within(&self.namespace), &self.first()).await,
-            Chance::Take => self.api.patch(&self.path(), &self.taking(lease.as_ref())).await,
+    /// The version of the Lease once it is acquired.
+    async fn try_acquire_lease(&self, observer: &mut LeaseObserver) -> Result<Option<String>, ApiError> {
+        let lease: Option<Value> = ok_if_not_found(self.api.get(&self.path()).await)?;
+        let written = match observer.next_action(lease.as_ref(), &self.identity, self.duration, Instant::now()) {
+            LeaseAction::Wait => return Ok(None),
+            LeaseAction::Create => self.api.create(&LEASE.within(&self.namespace), &self.new_lease()).await,
+            LeaseAction::Acquire => self.api.patch(&self.path(), &self.acquire_patch(lease.as_ref())).await,
         };
         match written {
             Ok(lease) => Ok(Some(text_at(&lease, "/metadata/resourceVersion").to_owned())),
             // Another replica was faster.
-            Err(error) if matches!(error.kind, Kind::Conflict | Kind::AlreadyExists) => Ok(None),
+            Err(error) if matches!(error.kind, ErrorKind::Conflict | ErrorKind::AlreadyExists) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn first(&self) -> Value {
+    fn new_lease(&self) -> Value {
         json!({
             "apiVersion": LEASE.api_version(), "kind": LEASE.kind,
             "metadata": { "name": self.name, "namespace": self.namespace },
-            "spec": self.held(0),
+            "spec": self.lease_spec(0),
         })
     }
 
-    fn taking(&self, lease: Option<&Value>) -> Value {
+    fn acquire_patch(&self, lease: Option<&Value>) -> Value {
         let of = |pointer: &str| lease.and_then(|lease| lease.pointer(pointer)).cloned();
         let transitions = of("/spec/leaseTransitions").and_then(|count| count.as_u64()).unwrap_or_default();
-        json!({ "metadata": { "resourceVersion": of("/metadata/resourceVersion") }, "spec": self.held(transitions + 1) })
+        json!({ "metadata": { "resourceVersion": of("/metadata/resourceVersion") }, "spec": self.lease_spec(transitions + 1) })
     }
 
-    fn held(&self, transitions: u64) -> Value {
-        let now = moment();
+    fn lease_spec(&self, transitions: u64) -> Value {
+        let now = micro_time();
         json!({
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self.duration.as_secs().max(1),
@@ -140,17 +141,18 @@ impl Candidate {
     }
 
     /// Time between two attempts, and between two renewals (Kubernetes: 2 s for a Lease of 15 s).
-    fn pause(&self) -> Duration {
+    fn retry_period(&self) -> Duration {
         self.duration * 2 / 15
     }
 
-    /// How long one renewal may take (Kubernetes: half of its patience), so that one whose answer is lost is not the last.
-    fn attempt(&self) -> Duration {
-        self.patience() / 2
+    /// Timeout of one renewal (Kubernetes: half of the renew deadline), so that a lost response
+    /// leaves time for another attempt.
+    fn renew_timeout(&self) -> Duration {
+        self.renew_deadline() / 2
     }
 
-    /// How long the Lease may go without a renewal before its holder stops.
-    fn patience(&self) -> Duration {
+    /// How long the Lease may remain without a renewal before its holder stops.
+    fn renew_deadline(&self) -> Duration {
         self.duration * 2 / 3
     }
 }
@@ -158,70 +160,71 @@ impl Candidate {
 /// The Lease, held.
 pub struct Leadership {
     candidate: Candidate,
-    /// Version of the Lease that we wrote last.
+    /// Version of the Lease after this replica's last write.
     version: String,
     /// When the last renewal that succeeded was sent.
     renewed: Instant,
 }
 
 impl Leadership {
-    /// Renews the Lease until that fails for too long or somebody else has it; returns why.
-    pub async fn keep(&mut self) -> String {
+    /// Renews the Lease until that fails for too long or another replica holds it; returns the
+    /// reason.
+    pub async fn hold_lease(&mut self) -> String {
         loop {
-            tokio::time::sleep(self.candidate.pause()).await;
-            let left = self.candidate.patience().saturating_sub(self.renewed.elapsed());
+            tokio::time::sleep(self.candidate.retry_period()).await;
+            let left = self.candidate.renew_deadline().saturating_sub(self.renewed.elapsed());
             let sent = Instant::now();
-            match tokio::time::timeout(left.min(self.candidate.attempt()), self.renew()).await {
+            match tokio::time::timeout(left.min(self.candidate.renew_timeout()), self.renew_lease()).await {
                 Ok(Ok(version)) => (self.version, self.renewed) = (version, sent),
-                Ok(Err(error)) if error.kind == Kind::Conflict => match self.look().await {
+                Ok(Err(error)) if error.kind == ErrorKind::Conflict => match self.verify_holder().await {
                     Ok(()) => {}
                     Err(why) => return why,
                 },
-                Ok(Err(error)) => debug!(lease = self.candidate.name, %error, "cannot renew the lease"),
+                Ok(Err(error)) => debug!(lease = self.candidate.name, %error, "cannot renew the leader lease"),
                 Err(_) => {}
             }
-            if self.renewed.elapsed() >= self.candidate.patience() {
+            if self.renewed.elapsed() >= self.candidate.renew_deadline() {
                 return format!("the lease could not be renewed for {} s", self.renewed.elapsed().as_secs());
             }
         }
     }
 
-    /// Gives the Lease back, so that the other replica need not wait for its end.
-    pub async fn release(self) {
+    /// Releases the Lease, so that another replica need not wait for its expiry.
+    pub async fn release_lease(self) {
         let patch = json!({
             "metadata": { "resourceVersion": self.version },
-            "spec": { "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": moment() },
+            "spec": { "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time() },
         });
         if let Err(error) = self.candidate.api.patch(&self.candidate.path(), &patch).await {
-            debug!(lease = self.candidate.name, %error, "cannot give the lease back; it runs out by itself");
+            debug!(lease = self.candidate.name, %error, "cannot release the leader lease; it will expire");
         }
     }
 
-    async fn renew(&self) -> Result<String, ApiError> {
+    async fn renew_lease(&self) -> Result<String, ApiError> {
         let patch = json!({
             "metadata": { "resourceVersion": self.version },
-            "spec": { "renewTime": moment() },
+            "spec": { "renewTime": micro_time() },
         });
         let lease = self.candidate.api.patch(&self.candidate.path(), &patch).await?;
         Ok(text_at(&lease, "/metadata/resourceVersion").to_owned())
     }
 
-    /// Somebody wrote the Lease: whether it is still ours.
-    async fn look(&mut self) -> Result<(), String> {
+    /// After a conflicting write: whether this replica still holds the Lease.
+    async fn verify_holder(&mut self) -> Result<(), String> {
         match self.candidate.api.get::<Value>(&self.candidate.path()).await {
             Ok(lease) if text_at(&lease, "/spec/holderIdentity") == self.candidate.identity => {
                 text_at(&lease, "/metadata/resourceVersion").clone_into(&mut self.version);
                 Ok(())
             }
             Ok(lease) => Err(format!("{:?} holds the lease", text_at(&lease, "/spec/holderIdentity"))),
-            Err(error) if error.kind == Kind::NotFound => Err("the lease is gone".to_owned()),
+            Err(error) if error.kind == ErrorKind::NotFound => Err("the lease is gone".to_owned()),
             Err(_) => Ok(()),
         }
     }
 }
 
-/// This moment as Leases write it.
-fn moment() -> String {
+/// The present time in the format of Leases (MicroTime).
+fn micro_time() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
@@ -243,40 +246,41 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_it_has_not_changed_for_its_duration_and_not_before() {
-        let (mut waiting, begin) = (Waiting::default(), Instant::now());
+    fn a_lease_is_acquired_when_it_has_not_changed_for_its_duration_and_not_before() {
+        let (mut observer, begin) = (LeaseObserver::default(), Instant::now());
         let mut at = |milliseconds: u64, version: &str| {
             let now = begin + Duration::from_millis(milliseconds);
-            waiting.judge(Some(&lease("other", version)), "me", DURATION, now)
+            observer.next_action(Some(&lease("other", version)), "me", DURATION, now)
         };
-        assert_eq!(at(0, "1"), Chance::Leave);
-        assert_eq!(at(14_999, "1"), Chance::Leave);
+        assert_eq!(at(0, "1"), LeaseAction::Wait);
+        assert_eq!(at(14_999, "1"), LeaseAction::Wait);
         // A renewal begins the count again: 14,999 + 15,000 = 29,999.
-        assert_eq!(at(14_999, "2"), Chance::Leave);
-        assert_eq!(at(29_998, "2"), Chance::Leave);
-        assert_eq!(at(29_999, "2"), Chance::Take);
+        assert_eq!(at(14_999, "2"), LeaseAction::Wait);
+        assert_eq!(at(29_998, "2"), LeaseAction::Wait);
+        assert_eq!(at(29_999, "2"), LeaseAction::Acquire);
     }
 
     #[test]
-    fn a_lease_that_is_free_or_was_ours_is_taken_at_once() {
+    fn a_released_lease_or_our_own_is_acquired_at_once() {
         let now = Instant::now();
-        let judge = |lease: Option<&Value>| Waiting::default().judge(lease, "me", DURATION, now);
-        assert_eq!(judge(None), Chance::Make);
-        assert_eq!(judge(Some(&lease("", "1"))), Chance::Take);
-        assert_eq!(judge(Some(&lease("me", "1"))), Chance::Take);
+        let next_action = |lease: Option<&Value>| LeaseObserver::default().next_action(lease, "me", DURATION, now);
+        assert_eq!(next_action(None), LeaseAction::Create);
+        assert_eq!(next_action(Some(&lease("", "1"))), LeaseAction::Acquire);
+        assert_eq!(next_action(Some(&lease("me", "1"))), LeaseAction::Acquire);
     }
 
     #[test]
-    fn a_holder_that_goes_by_a_longer_duration_is_given_it() {
+    fn a_holder_with_a_longer_duration_is_awaited_for_it() {
         let mut other = lease("other", "1");
         other["spec"]["leaseDurationSeconds"] = json!(60);
-        let (mut waiting, begin) = (Waiting::default(), Instant::now());
-        let mut at = |seconds| waiting.judge(Some(&other), "me", DURATION, begin + Duration::from_secs(seconds));
-        assert_eq!((at(0), at(59), at(60)), (Chance::Leave, Chance::Leave, Chance::Take));
+        let (mut observer, begin) = (LeaseObserver::default(), Instant::now());
+        let mut at = |seconds| observer.next_action(Some(&other), "me", DURATION, begin + Duration::from_secs(seconds));
+        assert_eq!((at(0), at(59), at(60)), (LeaseAction::Wait, LeaseAction::Wait, LeaseAction::Acquire));
     }
 
-    /// A Lease at version 1 that is held on an API server which never answers the renewals named in `lost`, counted from 0.
-    fn held(lost: &'static [usize]) -> Leadership {
+    /// A Lease at version 1, held on an API server that does not answer the renewals in `lost`,
+    /// counted from 0.
+    fn held_lease(lost: &'static [usize]) -> Leadership {
         let renewals = std::sync::atomic::AtomicUsize::new(0);
         let server = tower::service_fn(move |request: Request<Body>| {
             let renewal = request.method() == Method::PATCH;
@@ -285,7 +289,7 @@ mod tests {
                 if renewal && lost.contains(&number) {
                     std::future::pending::<()>().await;
                 }
-                // Somebody else takes it after the third renewal.
+                // Another holder acquires it after the third renewal.
                 let status = if renewal && number == 3 { 409 } else { 200 };
                 let body = if renewal { lease("me", "2") } else { lease("other", "3") };
                 Response::builder().status(status).body(Body::from(body.to_string().into_bytes()))
@@ -299,9 +303,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_renewal_whose_answer_is_lost_is_sent_again_before_the_lease_is_given_up() {
-        assert_eq!(held(&[]).keep().await, "\"other\" holds the lease");
-        // After 2 s the first is sent, and after another 5 s it is given up; the second is sent 2 s later, at 9 s of 10.
-        assert_eq!(held(&[0]).keep().await, "\"other\" holds the lease");
-        assert_eq!(held(&[0, 1]).keep().await, "the lease could not be renewed for 10 s");
+        assert_eq!(held_lease(&[]).hold_lease().await, "\"other\" holds the lease");
+        // The first is sent after 2 s and times out 5 s later; the second is sent 2 s after that,
+        // at 9 s of 10.
+        assert_eq!(held_lease(&[0]).hold_lease().await, "\"other\" holds the lease");
+        assert_eq!(held_lease(&[0, 1]).hold_lease().await, "the lease could not be renewed for 10 s");
     }
 }

@@ -1,30 +1,33 @@
-//! The hands on a real cluster: the agent's port on a Kubernetes API server.
+//! The agent's port on a Kubernetes API server.
 //!
-//! Reading order: [`connect`] (how it is reached), [`leader`] (which replica works), [`watch`] and [`seen`] (what is there, and what
-//! of it leaves the cluster), [`picture`] (what the server is told), [`obey`] (what is done, and how it is made good when it is cut
-//! short), [`hints`] (what kube-scheduler is told), [`epoch`] (what a restarted agent must not forget), [`cluster`] (all of it behind
-//! [`agent::Cluster`]), [`program`] (the program around it). How objects and moments are spelled is in [`fields`] and [`moment`].
+//! Reading order: [`connect`] (client and identity), [`leader`] (leader election), [`watch`] and
+//! [`records`] (which objects are watched, and which fields leave the cluster), [`object_cache`]
+//! (what is sent to the server), [`actions`] (execution of instructions, restartable at any point),
+//! [`nomination`] (`status.nominatedNodeName` for kube-scheduler), [`epoch`] (the stored epoch),
+//! [`cluster`] (the implementation of [`agent::Cluster`]), [`entrypoint`] (the program). [`fields`]
+//! and [`timestamps`] convert values.
 //!
-//! Nothing is decided here. Where two ways lead on, the instruction says which, or Kubernetes and Karpenter do, whose rules are
-//! named beside the constants. The README has the table of every request that is made, which is the role that the agent needs.
+//! Nothing is decided here. Where two behaviours are possible, the instruction selects one, or
+//! Kubernetes and Karpenter do, whose rules are cited at the constants. The README lists every
+//! request, which is the role that the agent needs.
 
+pub mod actions;
 pub mod api;
 mod autoscaler;
 pub mod cluster;
 pub mod conditions;
 pub mod connect;
+pub mod entrypoint;
 pub mod epoch;
 pub mod error;
 mod fields;
-pub mod hints;
 pub mod leader;
-mod moment;
-pub mod obey;
-pub mod picture;
+pub mod nomination;
+pub mod object_cache;
 mod probe;
-pub mod program;
+pub mod records;
 pub mod resource;
-pub mod seen;
+mod timestamps;
 pub mod watch;
 
 pub use cluster::Kubernetes;

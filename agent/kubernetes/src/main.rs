@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    agent_kubernetes::program::main()
+    agent_kubernetes::entrypoint::main()
 }

@@ -1,5 +1,5 @@
-//! What the kubelet asks: `/healthz` is answered as long as the agent's one thread turns, `/readyz` once the API server has told which
-//! cluster this is. Nothing else is said, to nobody.
+//! Probes of the kubelet: `/healthz` succeeds while the agent's one thread runs, `/readyz` once the
+//! cluster's identity was read. No other path exists.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Questions that are answered at one time; more of them wait in the kernel's queue.
-const AT_ONCE: usize = 8;
-/// A question that has not come, and an answer that is not taken, within this time are given up.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest question that is read: the path stands at its beginning.
-const LONGEST: usize = 1_024;
+const MAX_CONNECTIONS: usize = 8;
+/// Timeout of a request and of its response.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum length of a request that is read: the path is at its beginning.
+const MAX_REQUEST_BYTES: usize = 1_024;
 
 /// The answers to probes, until the value is dropped.
 pub(crate) struct Probes {
@@ -29,7 +29,7 @@ impl Probes {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub(crate) fn open(address: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<Self> {
         let listener = std::net::TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .and_then(TcpListener::from_std);
@@ -41,7 +41,7 @@ impl Probes {
     }
 
     /// The agent is ready.
-    pub(crate) fn ready(&self) {
+    pub(crate) fn mark_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
 }
@@ -53,28 +53,28 @@ impl Drop for Probes {
 }
 
 async fn serve(listener: TcpListener, ready: Arc<AtomicBool>) {
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
-    while let Ok(turn) = Arc::clone(&turns).acquire_owned().await {
+    let permit = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    while let Ok(permit) = Arc::clone(&permit).acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely: some are given back within a moment.
+            // Most likely out of file descriptors, some of which are released shortly.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let ready = Arc::clone(&ready);
         tokio::spawn(async move {
-            let _late = tokio::time::timeout(PATIENCE, answer(stream, &ready)).await;
-            drop(turn);
+            let _late = tokio::time::timeout(PROBE_TIMEOUT, answer_probe(stream, &ready)).await;
+            drop(permit);
         });
     }
 }
 
-async fn answer(mut stream: TcpStream, ready: &AtomicBool) -> std::io::Result<()> {
+async fn answer_probe(mut stream: TcpStream, ready: &AtomicBool) -> std::io::Result<()> {
     let mut asked = Vec::new();
-    while !asked.windows(4).any(|end| end == b"\r\n\r\n") && asked.len() < LONGEST {
-        let mut piece = [0; 256];
-        match stream.read(&mut piece).await? {
+    while !asked.windows(4).any(|end| end == b"\r\n\r\n") && asked.len() < MAX_REQUEST_BYTES {
+        let mut chunk = [0; 256];
+        match stream.read(&mut chunk).await? {
             0 => break,
-            count => asked.extend_from_slice(&piece[..count]),
+            count => asked.extend_from_slice(&chunk[..count]),
         }
     }
     let status = status(&asked, ready.load(Ordering::Relaxed));
@@ -108,15 +108,15 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_is_healthy_from_the_start_and_ready_when_it_says_so() {
-        // Nothing else takes a port in the moment between, and the test fails loudly when something does.
+        // The port is unlikely to be taken in between, and the test fails loudly if it is.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let probes = Probes::open(address).unwrap();
+        let probes = Probes::listen(address).unwrap();
         assert_eq!(asked(address, "/healthz").await, "HTTP/1.1 200 OK");
         assert_eq!(asked(address, "/readyz").await, "HTTP/1.1 503 Service Unavailable");
-        probes.ready();
+        probes.mark_ready();
         assert_eq!(asked(address, "/readyz").await, "HTTP/1.1 200 OK");
         assert_eq!(asked(address, "/metrics").await, "HTTP/1.1 404 Not Found");
-        // A connection that asks nothing keeps nobody from being answered.
+        // An idle connection does not block other probes.
         let _silent = TcpStream::connect(address).await.unwrap();
         assert_eq!(asked(address, "/healthz").await, "HTTP/1.1 200 OK");
     }

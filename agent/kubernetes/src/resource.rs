@@ -1,4 +1,4 @@
-//! The kinds of objects that the agent reads or writes, and where the API server keeps them.
+//! The kinds of objects that the agent reads or writes, and their paths on the API server.
 
 use fleetwright_proto::v1;
 

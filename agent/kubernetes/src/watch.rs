@@ -1,17 +1,18 @@
-//! The watches: one task for each kind, which takes the picture of the kind and follows it for ever.
+//! The watches: one task for each kind, which lists the kind and follows it for ever.
 //!
-//! Where the API server streams lists (`sendInitialEvents`) the picture comes through the watch itself, one object at a time;
-//! elsewhere in pages. What ends a watch (its time, the API server's restart, expired credentials, too many requests) is waited
-//! out and the watch goes on where it stood; a place that the API server has forgotten (410) costs another picture. Attempts that
-//! lead to nothing are made further and further apart, also when the API server reports no error.
+//! With streaming lists (`sendInitialEvents`) the list arrives through the watch, one object at a
+//! time; otherwise in pages. After an error (timeout, restart of the API server, expired
+//! credentials, too many requests) the watch resumes at its resource version; an expired version
+//! (410) requires a relist. Attempts without progress back off, also when the API server reports no
+//! error.
 
-mod lines;
+mod decoder;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::in_full;
+use agent::error_chain;
 use agent::link::backoff::Backoff;
 use fleetwright_proto::v1;
 use http_body_util::BodyExt;
@@ -23,121 +24,125 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::api::Api;
-use crate::error::{ApiError, Kind};
-use crate::moment::millis;
-use crate::picture::{Change, Picture};
+use crate::error::{ApiError, ErrorKind};
+use crate::object_cache::{ObjectCache, ObjectChange};
+use crate::records::shape::ShapeInterner;
+use crate::records::{self, Parser, unreadable};
 use crate::resource::{self, Resource};
-use crate::seen::shape::Shared;
-use crate::seen::{self, Read, opaque};
-use lines::{Line, Lines, Word};
+use crate::timestamps::parse_millis;
+use decoder::{EventDecoder, EventKind, WatchEvent};
 
 /// Objects in one page of a list: some 5 MB of pods.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
-/// The API server ends a watch after this long, in seconds, and it goes on where it stood. Watches of one cluster are spread a
-/// little by their kind, so that they do not end together.
+/// Duration of a watch in seconds; it then resumes at its resource version. The durations differ a
+/// little by kind, so that the watches do not end together.
 const WATCH_SECONDS: u64 = 290;
 
-/// A watch that says nothing for this long is begun again where it stood: a live one says where it stands about once a minute.
-const SILENCE: Duration = Duration::from_secs(150);
+/// A watch without any event for this long is restarted: a live one delivers a bookmark about once
+/// a minute.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// A kind that the API server does not know is asked for again after this long: somebody may install it.
-const ABSENT_AGAIN: Duration = Duration::from_secs(30);
+/// Retry interval for a kind that is not installed.
+const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
-/// A kind that was there is believed to be gone when the API server has denied it for this long; one that is starting may
-/// deny what it has.
-const ABSENCE_BELIEVED: Duration = Duration::from_secs(60);
+/// A kind that existed counts as removed when the API server has denied it for this long; one that
+/// is starting may deny kinds that it has.
+const ABSENCE_CONFIRMED: Duration = Duration::from_secs(60);
 
-/// A watch that lived for this long worked, also when it brought nothing: namespaces rarely change. One that ends sooner without
-/// an object (a proxy that cuts the answer off, an API server without room) is begun again after a wait that grows, as after a
-/// failure; otherwise the agent would open thousands of watches a second on an API server that is in trouble already.
-const LIVED: Duration = Duration::from_secs(5);
+/// A watch that lasted this long was healthy, also without events: namespaces rarely change. One
+/// that ends sooner without an object (a proxy that cuts the response, an overloaded API server) is
+/// restarted with backoff, as after an error; otherwise the agent would open thousands of watches a
+/// second on an API server in trouble.
+const MIN_HEALTHY: Duration = Duration::from_secs(5);
 
 /// Longest wait between two attempts, in milliseconds (client-go: reflector back-off, 30 s).
-const LONGEST_WAIT_MS: u64 = 30_000;
+const MAX_RETRY_MS: u64 = 30_000;
 
 /// What a watch shows.
 #[derive(Clone, Copy)]
-enum What {
-    /// Objects for the picture.
-    Objects(v1::ObjectKind, Read),
-    /// Events by which Cluster Autoscaler says that it buys for a pod.
+enum WatchTarget {
+    /// Objects for the cache.
+    Objects(v1::ObjectKind, Parser),
+    /// Events by which Cluster Autoscaler announces a scale-up for a pod.
     ScaleUps,
 }
 
 #[derive(Clone, Copy)]
-struct Watched {
+struct WatchSpec {
     resource: Resource,
     selector: &'static str,
-    what: What,
+    target: WatchTarget,
 }
 
-const fn objects(resource: Resource, kind: v1::ObjectKind, read: Read) -> Watched {
-    Watched { resource, selector: "", what: What::Objects(kind, read) }
+const fn objects(resource: Resource, kind: v1::ObjectKind, read: Parser) -> WatchSpec {
+    WatchSpec { resource, selector: "", target: WatchTarget::Objects(kind, read) }
 }
 
 /// Everything that is watched.
-const WATCHED: [Watched; 15] = [
-    objects(resource::POD, v1::ObjectKind::Pod, seen::pod::read),
-    objects(resource::NODE, v1::ObjectKind::Node, seen::node::read),
-    objects(resource::NODE_CLAIM, v1::ObjectKind::NodeClaim, seen::claim::read),
-    objects(resource::NODE_POOL, v1::ObjectKind::NodePool, seen::manifest::read_pool),
-    objects(resource::NODE_CLASS, v1::ObjectKind::Ec2NodeClass, seen::manifest::read_class),
-    objects(resource::NODE_OVERLAY, v1::ObjectKind::NodeOverlay, seen::manifest::read_overlay),
-    objects(resource::DAEMON_SET, v1::ObjectKind::DaemonSet, seen::pod::read_daemon_set),
-    objects(resource::NAMESPACE, v1::ObjectKind::Namespace, seen::policy::read_namespace),
-    objects(resource::BUDGET, v1::ObjectKind::PodDisruptionBudget, seen::policy::read_budget),
-    objects(resource::PRIORITY_CLASS, v1::ObjectKind::PriorityClass, seen::policy::read_priority_class),
-    objects(resource::CLAIM, v1::ObjectKind::PersistentVolumeClaim, seen::storage::read_volume_claim),
-    objects(resource::VOLUME, v1::ObjectKind::PersistentVolume, seen::storage::read_volume),
-    objects(resource::STORAGE_CLASS, v1::ObjectKind::StorageClass, seen::storage::read_class),
-    objects(resource::CSI_NODE, v1::ObjectKind::CsiNode, seen::node::read_csi),
-    Watched {
+const WATCHES: [WatchSpec; 15] = [
+    objects(resource::POD, v1::ObjectKind::Pod, records::pod::parse),
+    objects(resource::NODE, v1::ObjectKind::Node, records::node::parse),
+    objects(resource::NODE_CLAIM, v1::ObjectKind::NodeClaim, records::claim::parse),
+    objects(resource::NODE_POOL, v1::ObjectKind::NodePool, records::manifest::parse_pool),
+    objects(resource::NODE_CLASS, v1::ObjectKind::Ec2NodeClass, records::manifest::parse_class),
+    objects(resource::NODE_OVERLAY, v1::ObjectKind::NodeOverlay, records::manifest::parse_overlay),
+    objects(resource::DAEMON_SET, v1::ObjectKind::DaemonSet, records::pod::parse_daemon_set),
+    objects(resource::NAMESPACE, v1::ObjectKind::Namespace, records::policy::parse_namespace),
+    objects(resource::BUDGET, v1::ObjectKind::PodDisruptionBudget, records::policy::parse_budget),
+    objects(resource::PRIORITY_CLASS, v1::ObjectKind::PriorityClass, records::policy::parse_priority_class),
+    objects(resource::CLAIM, v1::ObjectKind::PersistentVolumeClaim, records::storage::parse_volume_claim),
+    objects(resource::VOLUME, v1::ObjectKind::PersistentVolume, records::storage::parse_volume),
+    objects(resource::STORAGE_CLASS, v1::ObjectKind::StorageClass, records::storage::parse_class),
+    objects(resource::CSI_NODE, v1::ObjectKind::CsiNode, records::node::parse_csi),
+    WatchSpec {
         resource: resource::CORE_EVENT,
         selector: "&fieldSelector=reason%3DTriggeredScaleUp%2CinvolvedObject.kind%3DPod",
-        what: What::ScaleUps,
+        target: WatchTarget::ScaleUps,
     },
 ];
 
-/// Kinds without which decisions are made when the role does not allow to see them, which is told. What they hold makes decisions
-/// better and keeps none from being wrong: priorities of pods are resolved by the API server already, overlays adjust prices, and
-/// limits on attachments of volumes are kept by kube-scheduler. All others are required: without them machines would be bought that
-/// do not fit, or nodes removed that must stay.
-const DISPENSABLE: [v1::ObjectKind; 3] =
+/// Optional kinds: when the role forbids them, decisions are made without, and the server is
+/// informed. They refine decisions and prevent no wrong ones: the API server resolves priorities of
+/// pods already, overlays adjust prices, and kube-scheduler enforces attach limits of volumes. All
+/// other kinds are required: without them instances would not fit, or nodes would be removed that
+/// must stay.
+const OPTIONAL_KINDS: [v1::ObjectKind; 3] =
     [v1::ObjectKind::PriorityClass, v1::ObjectKind::NodeOverlay, v1::ObjectKind::CsiNode];
 
-/// Kinds that Karpenter writes to all the time that it is at work, and of which there are few.
-fn kind_of_karpenter(kind: v1::ObjectKind) -> bool {
+/// Kinds that an active Karpenter writes regularly, and of which there are few.
+fn is_written_by_karpenter(kind: v1::ObjectKind) -> bool {
     matches!(kind, v1::ObjectKind::NodePool | v1::ObjectKind::NodeClaim | v1::ObjectKind::Ec2NodeClass)
 }
 
-/// A picture that waits for every kind that is watched.
+/// A cache that waits for every watched kind.
 #[must_use]
-pub fn blank() -> Picture {
-    Picture::of(WATCHED.iter().filter_map(|watched| match watched.what {
-        What::Objects(kind, _) => Some(kind),
-        What::ScaleUps => None,
+pub fn empty_cache() -> ObjectCache {
+    ObjectCache::new(WATCHES.iter().filter_map(|spec| match spec.target {
+        WatchTarget::Objects(kind, _) => Some(kind),
+        WatchTarget::ScaleUps => None,
     }))
 }
 
-/// Begins all watches. They end with the returned set. Without `streaming_lists` what is there is listed in pages from the beginning.
+/// Starts all watches. They end with the returned set. Without `streaming_lists` objects are listed
+/// in pages.
 #[must_use]
-pub fn begin(api: &Api, picture: &Arc<Picture>, streaming_lists: bool) -> JoinSet<()> {
+pub fn start_watches(api: &Api, cache: &Arc<ObjectCache>, streaming_lists: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    for (number, watched) in (0..).zip(WATCHED) {
+    for (number, spec) in (0..).zip(WATCHES) {
         let watcher = Watcher {
             api: api.clone(),
-            picture: Arc::clone(picture),
-            watched,
-            seconds: WATCH_SECONDS - number,
-            streams_lists: streaming_lists,
-            shared: Shared::default(),
-            stands_at: None,
-            denied_since: None,
+            cache: Arc::clone(cache),
+            spec,
+            timeout_seconds: WATCH_SECONDS - number,
+            supports_streaming_lists: streaming_lists,
+            shared: ShapeInterner::default(),
+            resource_version: None,
+            absent_since: None,
             progressed: false,
-            unread: Vec::new(),
-            unread_told: BTreeSet::new(),
-            backoff: Backoff::up_to(LONGEST_WAIT_MS, number),
+            unreadable: Vec::new(),
+            unreadable_logged: BTreeSet::new(),
+            backoff: Backoff::with_longest(MAX_RETRY_MS, number),
         };
         tasks.spawn(watcher.run());
     }
@@ -146,296 +151,293 @@ pub fn begin(api: &Api, picture: &Arc<Picture>, streaming_lists: bool) -> JoinSe
 
 struct Watcher {
     api: Api,
-    picture: Arc<Picture>,
-    watched: Watched,
+    cache: Arc<ObjectCache>,
+    spec: WatchSpec,
     /// How long one watch lasts.
-    seconds: u64,
-    /// Unless the API server has said that it does not.
-    streams_lists: bool,
-    shared: Shared,
-    /// The resource version up to which everything is known; `None` before the first picture.
-    stands_at: Option<String>,
-    /// Since when the API server has said that there is no such kind.
-    denied_since: Option<Instant>,
-    /// The present watch has brought an object that was not known; the first picture does not count, because it comes again
-    /// with every attempt.
+    timeout_seconds: u64,
+    /// Cleared when the API server refuses streaming lists.
+    supports_streaming_lists: bool,
+    shared: ShapeInterner,
+    /// The resource version of the cache; `None` before the first list.
+    resource_version: Option<String>,
+    /// Since when the API server has reported that the kind does not exist.
+    absent_since: Option<Instant>,
+    /// The present watch delivered a new object; the initial list does not count, because every
+    /// attempt repeats it.
     progressed: bool,
-    /// Objects of the picture that is being taken that cannot be read, by namespace and name.
-    unread: Vec<(String, String)>,
-    /// Objects that are known not to be readable; each is told once.
-    unread_told: BTreeSet<(String, String)>,
+    /// Objects of the present list that cannot be parsed, by namespace and name.
+    unreadable: Vec<(String, String)>,
+    /// Objects that cannot be parsed; each is logged once.
+    unreadable_logged: BTreeSet<(String, String)>,
     backoff: Backoff,
 }
 
 impl Watcher {
     async fn run(mut self) {
         loop {
-            let ended = self.follow().await;
+            let ended = self.watch_once().await;
             match ended {
                 Ok(()) if self.progressed => {}
-                Ok(()) => self.wait_after("the watch ended at once and brought nothing").await,
-                Err(error) => self.recover(error).await,
+                Ok(()) => self.wait_before_retry("watch ended early without events").await,
+                Err(error) => self.handle_error(error).await,
             }
         }
     }
 
-    /// Waits before the next attempt, longer from one to the next until a watch has [lived](LIVED) or brought an object.
-    async fn wait_after(&mut self, reason: &str) {
+    /// Waits before the next attempt, longer each time until a watch [stays healthy](MIN_HEALTHY)
+    /// or delivers an object.
+    async fn wait_before_retry(&mut self, reason: &str) {
         let wait = Duration::from_millis(self.backoff.next_wait_ms());
-        debug!(
-            kind = self.watched.resource.kind,
-            reason,
-            retry_in_ms = wait.as_millis(),
-            "waiting before the next watch"
-        );
+        debug!(kind = self.spec.resource.kind, reason, retry_in_ms = wait.as_millis(), "waiting before the next watch");
         tokio::time::sleep(wait).await;
     }
 
     /// The watch works: waits are short again.
-    fn works(&mut self) {
+    fn mark_progress(&mut self) {
         self.progressed = true;
-        self.backoff.succeeded();
+        self.backoff.reset();
     }
 
-    /// Takes the picture unless it is held, and follows it until the watch ends.
-    async fn follow(&mut self) -> Result<(), ApiError> {
-        if self.stands_at.is_none() && !self.streams_lists {
-            self.list().await?;
+    /// Lists the kind if necessary, and watches it until the watch ends.
+    async fn watch_once(&mut self) -> Result<(), ApiError> {
+        if self.resource_version.is_none() && !self.supports_streaming_lists {
+            self.list_pages().await?;
         }
         let mut path = format!(
             "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}",
-            self.watched.resource.all(),
-            self.seconds,
-            self.watched.selector
+            self.spec.resource.all(),
+            self.timeout_seconds,
+            self.spec.selector
         );
-        let initial = self.stands_at.is_none();
-        match &self.stands_at {
+        let initial = self.resource_version.is_none();
+        match &self.resource_version {
             Some(version) => path.push_str(&format!("&resourceVersion={version}")),
             None => path.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
         }
         self.progressed = false;
         let body = self.api.stream(&path).await?.into_body();
-        self.denied_since = None;
+        self.absent_since = None;
         let begun = Instant::now();
-        let ended = self.read(body, initial).await;
-        if begun.elapsed() >= LIVED {
-            self.works();
+        let ended = self.read_stream(body, initial).await;
+        if begun.elapsed() >= MIN_HEALTHY {
+            self.mark_progress();
         }
         ended
     }
 
-    /// What went wrong decides where to go on and how long to wait.
-    async fn recover(&mut self, error: ApiError) {
-        let resource = self.watched.resource;
+    /// Decides by the error where to resume and how long to wait.
+    async fn handle_error(&mut self, error: ApiError) {
+        let resource = self.spec.resource;
         match error.kind {
-            Kind::Gone => {
-                debug!(
-                    kind = resource.kind,
-                    "the API server has forgotten where the watch stood; taking the picture again"
-                );
-                self.stands_at = None;
-                // Taking the picture costs the API server most of all.
-                self.wait_after("the picture is taken again").await;
+            ErrorKind::Gone => {
+                debug!(kind = resource.kind, "resource version expired; relisting");
+                self.resource_version = None;
+                // A relist is the most expensive request for the API server.
+                self.wait_before_retry("relisting").await;
             }
-            Kind::Invalid if self.stands_at.is_none() && self.streams_lists => {
-                debug!(kind = resource.kind, %error, "the API server does not stream lists; listing in pages");
-                self.streams_lists = false;
+            ErrorKind::Invalid if self.resource_version.is_none() && self.supports_streaming_lists => {
+                debug!(kind = resource.kind, %error, "streaming lists not supported; listing in pages");
+                self.supports_streaming_lists = false;
             }
-            Kind::NotFound => self.absent().await,
+            ErrorKind::NotFound => self.handle_missing_kind().await,
             _ => {
                 let least = Duration::from_millis(self.backoff.next_wait_ms());
                 let wait = error.retry_after.map_or(least, |asked| asked.max(least));
-                if let What::Objects(kind, _) = self.watched.what {
-                    let refused = error.kind == Kind::Forbidden;
-                    self.picture.fails(kind, &error.to_string(), refused && DISPENSABLE.contains(&kind));
+                if let WatchTarget::Objects(kind, _) = self.spec.target {
+                    let refused = error.kind == ErrorKind::Forbidden;
+                    self.cache.mark_failed(kind, &error.to_string(), refused && OPTIONAL_KINDS.contains(&kind));
                 }
-                warn!(kind = resource.kind, %error, retry_in_ms = wait.as_millis(), "cannot watch");
+                warn!(kind = resource.kind, %error, retry_in_ms = wait.as_millis(), "watch failed; retrying");
                 tokio::time::sleep(wait).await;
             }
         }
     }
 
-    /// The API server says that there is no such kind.
-    async fn absent(&mut self) {
-        let since = *self.denied_since.get_or_insert_with(Instant::now);
-        let What::Objects(kind, _) = self.watched.what else { return tokio::time::sleep(ABSENT_AGAIN).await };
-        let believed = !self.picture.has_seen(kind) || since.elapsed() >= ABSENCE_BELIEVED;
-        if !believed || !self.api.is_ready().await {
+    /// The API server reports that the kind does not exist.
+    async fn handle_missing_kind(&mut self) {
+        let since = *self.absent_since.get_or_insert_with(Instant::now);
+        let WatchTarget::Objects(kind, _) = self.spec.target else { return tokio::time::sleep(ABSENT_RETRY).await };
+        let confirmed = !self.cache.is_synced(kind) || since.elapsed() >= ABSENCE_CONFIRMED;
+        if !confirmed || !self.api.is_ready().await {
             return tokio::time::sleep(Duration::from_millis(self.backoff.next_wait_ms())).await;
         }
-        if !self.picture.has_seen(kind) || self.stands_at.is_some() {
-            let resource = self.watched.resource;
+        if !self.cache.is_synced(kind) || self.resource_version.is_some() {
+            let resource = self.spec.resource;
             let (name, group) = (resource.plural, resource.group);
-            info!(
-                kind = resource.kind,
-                "there is no {name}.{group} in this cluster; it is looked for from time to time"
-            );
+            info!(kind = resource.kind, "{name}.{group} not installed; checking periodically");
         }
-        self.stands_at = None;
-        self.picture.replace(kind, Vec::new(), &[]);
-        tokio::time::sleep(ABSENT_AGAIN).await;
+        self.resource_version = None;
+        self.cache.replace_objects(kind, Vec::new(), &[]);
+        tokio::time::sleep(ABSENT_RETRY).await;
     }
 
-    /// The picture in pages.
-    async fn list(&mut self) -> Result<(), ApiError> {
-        let mut rows = Vec::new();
-        self.unread.clear();
+    /// Lists the kind in pages.
+    async fn list_pages(&mut self) -> Result<(), ApiError> {
+        let mut objects_read = Vec::new();
+        self.unreadable.clear();
         let mut next = String::new();
         loop {
             let path = format!(
-                "{}?limit={PAGE}{}{}",
-                self.watched.resource.all(),
-                self.watched.selector,
+                "{}?limit={PAGE_SIZE}{}{}",
+                self.spec.resource.all(),
+                self.spec.selector,
                 if next.is_empty() { String::new() } else { format!("&continue={next}") }
             );
             let page: Page = self.api.get(&path).await?;
-            rows.extend(page.items.iter().filter_map(|item| self.row(item.get())));
+            objects_read.extend(page.items.iter().filter_map(|item| self.parse_object(item.get())));
             next = page.metadata.r#continue;
             if next.is_empty() {
-                self.stands_at = Some(page.metadata.resource_version);
+                self.resource_version = Some(page.metadata.resource_version);
                 break;
             }
         }
-        self.picture_taken(rows);
+        self.replace_objects(objects_read);
         Ok(())
     }
 
-    fn picture_taken(&mut self, rows: Vec<seen::Row>) {
-        if let What::Objects(kind, _) = self.watched.what {
-            debug!(kind = self.watched.resource.kind, objects = rows.len(), "picture taken");
-            let unread = std::mem::take(&mut self.unread);
-            self.picture.replace(kind, rows, &unread);
+    fn replace_objects(&mut self, objects_read: Vec<records::ParsedObject>) {
+        if let WatchTarget::Objects(kind, _) = self.spec.target {
+            debug!(kind = self.spec.resource.kind, objects = objects_read.len(), "objects listed");
+            let unreadable = std::mem::take(&mut self.unreadable);
+            self.cache.replace_objects(kind, objects_read, &unreadable);
         }
     }
 
-    /// Reads a watch to its end. While `initial`, objects are collected until the API server says that they are all.
-    async fn read(&mut self, mut body: Body, initial: bool) -> Result<(), ApiError> {
-        let mut lines = Lines::default();
+    /// Reads a watch to its end. With `initial`, objects are collected until the bookmark that ends
+    /// the list.
+    async fn read_stream(&mut self, mut body: Body, initial: bool) -> Result<(), ApiError> {
+        let mut decoder = EventDecoder::default();
         let mut collecting = initial.then(Vec::new);
-        self.unread.clear();
+        self.unreadable.clear();
         loop {
-            let Ok(frame) = tokio::time::timeout(SILENCE, body.frame()).await else { return Ok(()) };
+            let Ok(frame) = tokio::time::timeout(SILENCE_TIMEOUT, body.frame()).await else { return Ok(()) };
             let Some(frame) = frame else { return Ok(()) };
-            let frame = frame.map_err(|error| self.broken(&error))?;
+            let frame = frame.map_err(|error| self.stream_error(&error))?;
             let Some(data) = frame.data_ref() else { continue };
-            let mut words: VecDeque<Word> = lines.feed(data).map_err(|error| self.broken(&error))?;
-            if let Some(rows) = &mut collecting {
-                let complete = self.collect(&mut words, rows)?;
+            let mut events: VecDeque<WatchEvent> = decoder.decode(data).map_err(|error| self.stream_error(&error))?;
+            if let Some(objects_read) = &mut collecting {
+                let complete = self.collect_initial(&mut events, objects_read)?;
                 if complete {
-                    let rows = collecting.take().unwrap_or_default();
-                    self.picture_taken(rows);
+                    let objects_read = collecting.take().unwrap_or_default();
+                    self.replace_objects(objects_read);
                 }
             }
             if collecting.is_none() {
-                self.apply(words)?;
+                self.apply_events(events)?;
             }
         }
     }
 
-    /// Moves objects of the first picture from `words` to `rows`; says whether the picture is whole.
-    fn collect(&mut self, words: &mut VecDeque<Word>, rows: &mut Vec<seen::Row>) -> Result<bool, ApiError> {
-        while let Some(word) = words.pop_front() {
-            match word.line {
-                Line::Bookmark { version, end_of_initial } => {
+    /// Moves objects of the initial list from `events` to `objects_read`; returns whether the list
+    /// is complete.
+    fn collect_initial(
+        &mut self,
+        events: &mut VecDeque<WatchEvent>,
+        objects_read: &mut Vec<records::ParsedObject>,
+    ) -> Result<bool, ApiError> {
+        while let Some(event) = events.pop_front() {
+            match event.kind {
+                EventKind::Bookmark { version, end_of_initial } => {
                     if end_of_initial {
-                        self.stands_at = Some(version);
+                        self.resource_version = Some(version);
                         return Ok(true);
                     }
                 }
-                Line::Added => rows.extend(self.row(&word.object)),
-                Line::Deleted => {}
-                Line::Error => return Err(self.told(&word.object)),
+                EventKind::Added => objects_read.extend(self.parse_object(&event.object)),
+                EventKind::Deleted => {}
+                EventKind::Error => return Err(self.status_error(&event.object)),
             }
         }
         Ok(false)
     }
 
-    fn apply(&mut self, words: VecDeque<Word>) -> Result<(), ApiError> {
-        let mut changes = Vec::with_capacity(words.len());
-        let mut fault = None;
-        let last = words.iter().rev().find(|word| !matches!(word.line, Line::Error)).map(Word::version);
-        let brought = words.iter().any(|word| matches!(word.line, Line::Added | Line::Deleted));
-        for word in words {
-            match word.line {
-                Line::Bookmark { .. } => {}
-                Line::Added => changes.extend(self.row(&word.object).map(Change::There)),
-                Line::Deleted => {
-                    let head = lines::head(&word.object);
-                    self.unread_told.remove(&(head.namespace.clone(), head.name.clone()));
-                    changes.push(Change::Gone(head.namespace, head.name));
+    fn apply_events(&mut self, events: VecDeque<WatchEvent>) -> Result<(), ApiError> {
+        let mut changes = Vec::with_capacity(events.len());
+        let mut error = None;
+        let last = events.iter().rev().find(|event| !matches!(event.kind, EventKind::Error)).map(WatchEvent::version);
+        let has_objects = events.iter().any(|event| matches!(event.kind, EventKind::Added | EventKind::Deleted));
+        for event in events {
+            match event.kind {
+                EventKind::Bookmark { .. } => {}
+                EventKind::Added => changes.extend(self.parse_object(&event.object).map(ObjectChange::Applied)),
+                EventKind::Deleted => {
+                    let name = decoder::object_name(&event.object);
+                    self.unreadable_logged.remove(&(name.namespace.clone(), name.name.clone()));
+                    changes.push(ObjectChange::Deleted(name.namespace, name.name));
                 }
-                Line::Error => fault = Some(self.told(&word.object)),
+                EventKind::Error => error = Some(self.status_error(&event.object)),
             }
         }
-        if let What::Objects(kind, _) = self.watched.what {
-            self.picture.update(kind, changes);
+        if let WatchTarget::Objects(kind, _) = self.spec.target {
+            self.cache.apply_changes(kind, changes);
         }
         if let Some(version) = last.filter(|version| !version.is_empty()) {
-            self.stands_at = Some(version);
+            self.resource_version = Some(version);
         }
-        if brought {
-            self.works();
+        if has_objects {
+            self.mark_progress();
         }
-        fault.map_or(Ok(()), Err)
+        error.map_or(Ok(()), Err)
     }
 
-    /// An object as a row. One that cannot be read must not keep the others from being seen, and must not look as if it were gone.
-    fn row(&mut self, json: &str) -> Option<seen::Row> {
-        match self.watched.what {
-            What::Objects(kind, read) => {
-                if kind_of_karpenter(kind) {
-                    self.picture.karpenter_wrote(last_write_of_karpenter(json));
+    /// Parses an object. One that cannot be parsed must neither block the others nor count as
+    /// removed.
+    fn parse_object(&mut self, json: &str) -> Option<records::ParsedObject> {
+        match self.spec.target {
+            WatchTarget::Objects(kind, read) => {
+                if is_written_by_karpenter(kind) {
+                    self.cache.record_karpenter_write(last_karpenter_write(json));
                 }
                 match read(json, &mut self.shared) {
-                    Ok(row) => {
-                        if !self.unread_told.is_empty() {
-                            self.unread_told.remove(&(row.namespace.clone(), row.name.clone()));
+                    Ok(object) => {
+                        if !self.unreadable_logged.is_empty() {
+                            self.unreadable_logged.remove(&(object.namespace.clone(), object.name.clone()));
                         }
-                        Some(row)
+                        Some(object)
                     }
-                    Err(error) => self.unreadable(kind, json, &error.to_string()),
+                    Err(error) => self.parse_unreadable(kind, json, &error.to_string()),
                 }
             }
-            What::ScaleUps => {
+            WatchTarget::ScaleUps => {
                 if let Ok(event) = serde_json::from_str::<EventJson>(json) {
                     let object = &event.involved_object;
-                    self.picture.scale_up(&object.namespace, &object.name, &object.uid, event.at_ms());
+                    self.cache.record_scale_up(&object.namespace, &object.name, &object.uid, event.at_ms());
                 }
                 None
             }
         }
     }
 
-    fn unreadable(&mut self, kind: v1::ObjectKind, json: &str, reason: &str) -> Option<seen::Row> {
-        let head = lines::head(json);
-        let key = (head.namespace, head.name);
-        if self.unread_told.insert(key.clone()) {
+    fn parse_unreadable(&mut self, kind: v1::ObjectKind, json: &str, reason: &str) -> Option<records::ParsedObject> {
+        let name = decoder::object_name(json);
+        let key = (name.namespace, name.name);
+        if self.unreadable_logged.insert(key.clone()) {
             let (namespace, name) = (&key.0, &key.1);
             warn!(
-                kind = self.watched.resource.kind,
-                namespace, name, reason, "cannot read an object; what is known of it stays"
+                kind = self.spec.resource.kind,
+                namespace, name, reason, "cannot parse object; last known state kept"
             );
         }
-        let row = opaque::read(kind, json, reason, &mut self.shared);
-        if row.is_none() {
-            self.unread.push(key);
+        let object = unreadable::parse(kind, json, reason, &mut self.shared);
+        if object.is_none() {
+            self.unreadable.push(key);
         }
-        row
+        object
     }
 
-    fn broken(&self, error: &dyn std::error::Error) -> ApiError {
-        ApiError::unreachable(self.tried(), in_full(error))
+    fn stream_error(&self, error: &dyn std::error::Error) -> ApiError {
+        ApiError::unreachable(self.operation(), error_chain(error))
     }
 
-    /// An error that the API server told in the middle of a watch.
-    fn told(&self, status: &str) -> ApiError {
+    /// An error that the API server sent during a watch.
+    fn status_error(&self, status: &str) -> ApiError {
         let status: crate::error::Status = serde_json::from_str(status).unwrap_or_default();
         let code = http::StatusCode::from_u16(status.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-        ApiError::of_status(self.tried(), code, status, None)
+        ApiError::from_status(self.operation(), code, status, None)
     }
 
-    fn tried(&self) -> String {
-        format!("watch {}", self.watched.resource.all())
+    fn operation(&self) -> String {
+        format!("watch {}", self.spec.resource.all())
     }
 }
 
@@ -453,14 +455,16 @@ struct PageMeta {
     r#continue: String,
 }
 
-/// When Karpenter last wrote to this object, in milliseconds since 1970; 0 when it never did, or the object says nothing of it.
-fn last_write_of_karpenter(json: &str) -> i64 {
+/// When Karpenter last wrote this object, in milliseconds since 1970; 0 without a write or without
+/// managed fields.
+fn last_karpenter_write(json: &str) -> i64 {
     let Ok(ManagedJson { metadata }) = serde_json::from_str::<ManagedJson>(json) else { return 0 };
     let writes = metadata.managed_fields.iter().filter(|write| write.manager == KARPENTER);
-    writes.map(|write| millis(write.time.as_deref())).max().unwrap_or_default()
+    writes.map(|write| parse_millis(write.time.as_deref())).max().unwrap_or_default()
 }
 
-/// Karpenter's name in `metadata.managedFields`: that of its program (client-go: the default field manager).
+/// Karpenter's field manager in `metadata.managedFields`: the name of its binary (client-go: the
+/// default).
 const KARPENTER: &str = "karpenter";
 
 #[derive(Default, Deserialize)]
@@ -500,7 +504,7 @@ struct InvolvedJson {
 
 impl EventJson {
     fn at_ms(&self) -> i64 {
-        millis(self.last_timestamp.as_deref()).max(millis(self.event_time.as_deref()))
+        parse_millis(self.last_timestamp.as_deref()).max(parse_millis(self.event_time.as_deref()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
-/// What a key takes.
+/// Value type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -19,16 +19,16 @@ pub enum Kind {
     Switch,
 }
 
-/// One thing that can be set.
+/// One configuration key.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// `table.key` in the file.
     pub path: &'static str,
     /// The flag without its dashes. The environment variable is `FLEETWRIGHT_AGENT_` and the flag in capitals.
     pub flag: &'static str,
-    /// What it takes.
+    /// Value type.
     pub kind: Kind,
-    /// The value when nobody says otherwise; empty means absent.
+    /// Default value; empty means unset.
     pub default: &'static str,
     /// A value as one would write it.
     pub example: &'static str,
@@ -78,7 +78,7 @@ pub const KEYS: &[Key] = &[
         Kind::File,
         "",
         "/etc/fleetwright/ca.pem",
-        "Certificates (PEM) of the authorities that may vouch for an https server; these and no others are believed.",
+        "CA certificates (PEM) for an https server; no other authority is trusted.",
     ),
     key(
         "server.token-file",
@@ -86,7 +86,7 @@ pub const KEYS: &[Key] = &[
         Kind::File,
         "",
         "/var/run/secrets/fleetwright/token",
-        "Bearer token that the agent shows the server, such as a projected service-account token. Read again for every connection.",
+        "Bearer token that the agent sends to the server, such as a projected service account token. Read again for every connection.",
     ),
     key(
         "server.client-certificate",
@@ -94,7 +94,7 @@ pub const KEYS: &[Key] = &[
         Kind::File,
         "",
         "/etc/fleetwright/tls.crt",
-        "Certificate (PEM) that the agent shows the server. Read again for every connection.",
+        "Client certificate (PEM) that the agent presents to the server. Read again for every connection.",
     ),
     key(
         "server.client-key",
@@ -126,7 +126,7 @@ pub const KEYS: &[Key] = &[
         Kind::File,
         "",
         "/etc/fleetwright/kubeconfig",
-        "How to reach the API server. Absent: the service account of the pod that the agent runs in; outside of a cluster, the file that KUBECONFIG names, or ~/.kube/config.",
+        "Kubeconfig for the API server. Default: the service account of the agent's pod; outside a cluster, the file in KUBECONFIG, or ~/.kube/config.",
     ),
     key(
         "kubernetes.context",
@@ -134,7 +134,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "production-1",
-        "Context of the kubeconfig. Absent: its current one.",
+        "Context of the kubeconfig. Default: its current context.",
     ),
     key(
         "kubernetes.namespace",
@@ -142,7 +142,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "fleetwright",
-        "Namespace of the agent's Leases. Absent: the one that the service account or the kubeconfig's context names.",
+        "Namespace of the agent's Leases. Default: that of the service account or of the kubeconfig's context.",
     ),
     key(
         "kubernetes.lease",
@@ -150,7 +150,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "fleetwright-agent",
         "fleetwright-agent",
-        "Lease by which replicas of the agent agree on one that works; the highest epoch is kept in the Lease of this name with -epoch behind it.",
+        "Lease for leader election between replicas of the agent; the highest epoch is stored in the Lease of this name with the suffix -epoch.",
     ),
     key(
         "kubernetes.lease-duration",
@@ -158,7 +158,7 @@ pub const KEYS: &[Key] = &[
         Kind::Duration,
         "15s",
         "15s",
-        "How long a replica that is gone keeps the others waiting. A replica that cannot renew its lease for two thirds of this stops.",
+        "Duration of the leader lease: how long other replicas wait for a failed one. A replica that cannot renew its lease for two thirds of this stops.",
     ),
     key(
         "kubernetes.identity",
@@ -166,7 +166,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "fleetwright-agent-0",
-        "Name of this replica, unlike that of any other that runs. Absent: the host's name, which in a pod is the pod's.",
+        "Name of this replica, unique among the running ones. Default: the host name, which in a pod is the pod's name.",
     ),
     key(
         "kubernetes.streaming-lists",
@@ -174,7 +174,7 @@ pub const KEYS: &[Key] = &[
         Kind::Switch,
         "true",
         "false",
-        "Whether the API server is asked to stream what is there. Without, or where it does not do so, the agent lists in pages: it takes more of the API server's memory.",
+        "Whether to use streaming lists (sendInitialEvents). Without them, or where the API server does not support them, the agent lists in pages, which costs the API server more memory.",
     ),
     key(
         "agent.karpenter-absent",
@@ -182,7 +182,7 @@ pub const KEYS: &[Key] = &[
         Kind::Switch,
         "false",
         "true",
-        "A person says that no Karpenter is at work in this cluster, whatever the agent finds: NodeClaims are made then. Beside a live Karpenter each would be bought twice. The server writes it into its audit.",
+        "States that no Karpenter is active in this cluster, whatever the agent detects, so that NodeClaims are created. Beside an active Karpenter each would be launched twice. The server records it in the audit log.",
     ),
     key(
         "agent.probe-address",
@@ -190,7 +190,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "0.0.0.0:7460",
-        "Where /healthz and /readyz are answered over HTTP, for the kubelet. Absent: nowhere.",
+        "Address of the HTTP endpoints /healthz and /readyz for the kubelet. Default: none.",
     ),
     key(
         "guard.removals",
@@ -198,9 +198,9 @@ pub const KEYS: &[Key] = &[
         Kind::Count,
         "1000",
         "200",
-        "The agent begins to drain, or deletes, at most this many Nodes in guard.window, whatever a server says; the rest wait. Nodes that the cloud takes away and Nodes that are not Ready do not count. Keep it at or above the server's rails.removals-per-cluster; 0 sets no bound.",
+        "Maximum number of Nodes that the agent begins to drain or deletes within guard.window, whatever the server requests; the rest wait. Interruptions and Nodes that are not Ready do not count. Keep it at or above the server's rails.removals-per-cluster; 0 disables the limit.",
     ),
-    key("guard.window", "guard-window", Kind::Duration, "10m", "10m", "The time that guard.removals is for."),
+    key("guard.window", "guard-window", Kind::Duration, "10m", "10m", "Time window of guard.removals."),
     key(
         "log.filter",
         "log",
@@ -221,9 +221,9 @@ pub(super) fn find(path: &str) -> Option<&'static Key> {
 pub(super) fn command() -> Command {
     let mut command = Command::new("fleetwright-agent")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Speaks for one cluster and carries out what the server decides.")
+        .about("Connects one cluster to a Fleetwright server and executes its instructions.")
         .after_help(
-            "A flag outweighs its environment variable (FLEETWRIGHT_AGENT_ and the flag in capitals), a variable the file.",
+            "A flag overrides its environment variable (FLEETWRIGHT_AGENT_ and the flag in capitals), a variable overrides the file.",
         )
         .arg(
             Arg::new(FILE)
@@ -236,7 +236,7 @@ pub(super) fn command() -> Command {
             Arg::new(PRINT)
                 .long(PRINT)
                 .action(ArgAction::SetTrue)
-                .help("Print the settings that result, and where each comes from, and end"),
+                .help("Print the effective settings and their origins, and exit"),
         );
     for key in KEYS {
         let default = if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };

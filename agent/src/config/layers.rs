@@ -34,7 +34,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The value of every key, and where it comes from.
+/// The value and the origin of every key.
 #[derive(Debug, Clone)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
@@ -73,8 +73,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays environment variables on top. Variables that set nothing are passed over, whatever they are called: Kubernetes makes
-    /// some for every Service, and a Service may be called as we are.
+    /// Applies environment variables. Unknown variables are ignored, whatever their prefix:
+    /// Kubernetes defines variables for every Service, and a Service may have the agent's name.
     pub fn add_environment(&mut self, variables: &[(String, String)]) {
         for key in KEYS {
             let variable = key.variable();
@@ -89,7 +89,7 @@ impl Layers {
         self.values.insert(key.path, (value, origin));
     }
 
-    /// The value of a key and where it comes from.
+    /// The value of a key and its origin.
     #[must_use]
     pub fn get(&self, path: &str) -> (&str, &Origin) {
         self.values.get(path).map_or(("", &Origin::Default), |(value, origin)| (value.as_str(), origin))

@@ -25,7 +25,7 @@ fn invoke(flags: &[&str], environment: &[(&str, &str)]) -> Result<Invocation, In
     Invocation::read(arguments, environment)
 }
 
-/// The settings of flags beside an address and a name.
+/// The settings of these flags, with an address and a name.
 fn with(flags: &[&str]) -> Result<Config, ConfigError> {
     let all = [&["--server", "http://s:1", "--cluster-name", "blue"], flags].concat();
     Config::resolve(&invoke(&all, &[]).unwrap().layers)
@@ -80,7 +80,7 @@ fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
         (&["--client-key", "k"], "belong together"),
         (&["--streaming-lists", "yes"], "true or false"),
     ] {
-        // A flag that is given twice is refused by the command line; the last pair stands for the first here.
+        // The command line refuses a repeated flag; here the last pair replaces the first.
         let all = [&["--server", "http://s:1", "--cluster-name", "blue"], flags].concat();
         let mut layers = Layers::default();
         for pair in all.chunks(2) {

@@ -1,13 +1,15 @@
 //! How long to wait before connecting again.
 
-/// First wait, in milliseconds: a server that ends has given its leases back by then, and another one takes them.
+/// First wait, in milliseconds: a server that stops has released its leases by then, and another
+/// server acquires them.
 const FIRST_MS: u64 = 250;
-/// Longest wait, in milliseconds. An agent whose server was killed is refused by the others until that server's leases have
-/// run out, and waits for so long at most beyond that; a fleet of a thousand says hello a hundred times a second meanwhile.
+/// Longest wait, in milliseconds. An agent whose server was killed is refused by the others until
+/// that server's leases have expired, and waits at most this long beyond that; a fleet of a
+/// thousand agents sends a hundred Hellos a second meanwhile.
 const LONGEST_MS: u64 = 10_000;
 
-/// Waits that double from failure to failure, each cut by up to a half, so that the agents of a fleet whose server
-/// restarted do not come back at one moment.
+/// Exponential backoff with jitter of up to a half, so that the agents of a fleet whose server
+/// restarted do not reconnect at the same time.
 #[derive(Debug)]
 pub struct Backoff {
     failures: u32,
@@ -19,17 +21,17 @@ impl Backoff {
     /// Waits that depend on `seed` alone.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self::up_to(LONGEST_MS, seed)
+        Self::with_longest(LONGEST_MS, seed)
     }
 
     /// The same with another longest wait, in milliseconds.
     #[must_use]
-    pub fn up_to(longest_ms: u64, seed: u64) -> Self {
+    pub fn with_longest(longest_ms: u64, seed: u64) -> Self {
         Self { failures: 0, longest_ms, state: seed }
     }
 
-    /// A conversation has come about: the next failure is the first again.
-    pub fn succeeded(&mut self) {
+    /// The connection was stable: the next failure waits the first interval again.
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 
@@ -62,7 +64,7 @@ mod tests {
             let wait = backoff.next_wait_ms();
             assert!((full / 2..=full).contains(&wait), "{wait} for {full}");
         }
-        backoff.succeeded();
+        backoff.reset();
         assert!(backoff.next_wait_ms() <= 250);
     }
 

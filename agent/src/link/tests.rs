@@ -3,7 +3,7 @@ use connect_request::Message;
 use v1::Outcome;
 
 fn link(highest_epoch: u64) -> Link {
-    Link::new(Speaker { cluster_name: "blue".into(), ..Speaker::default() }, highest_epoch, 1)
+    Link::new(AgentIdentity { cluster_name: "blue".into(), ..AgentIdentity::default() }, highest_epoch, 1)
 }
 
 fn welcome(epoch: u64) -> v1::ConnectResponse {
@@ -28,11 +28,11 @@ fn resync() -> v1::ConnectResponse {
     v1::ConnectResponse { message: Some(connect_response::Message::Resync(v1::Resync::default())) }
 }
 
-fn namespace(name: &str) -> Seen {
-    Seen::plain(v1::change::Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
+fn namespace(name: &str) -> Record {
+    Record::plain(v1::change::Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
 }
 
-/// What outputs say, one word each.
+/// The outputs, one word each.
 fn words(outputs: &[Output]) -> Vec<String> {
     outputs.iter().map(word).collect()
 }
@@ -41,10 +41,10 @@ fn word(output: &Output) -> String {
     match output {
         Output::TakeSnapshot => "take".into(),
         Output::RaiseEpoch(epoch) => format!("raise {epoch}"),
-        Output::CarryOut(instruction) => format!("do {}", instruction.id),
-        Output::ClockDiffers(ahead) => format!("{ahead} ms ahead"),
-        Output::HangUp(_) => "hang up".into(),
-        Output::Say(request) => match &request.message {
+        Output::Execute(instruction) => format!("do {}", instruction.id),
+        Output::ClockSkew(ahead) => format!("{ahead} ms ahead"),
+        Output::CloseStream(_) => "hang up".into(),
+        Output::Send(request) => match &request.message {
             Some(Message::Snapshot(snapshot)) => match &snapshot.part {
                 Some(snapshot::Part::Begin(_)) => format!("begin {}", snapshot.id),
                 Some(snapshot::Part::Chunk(chunk)) => format!("chunk of {}", chunk.changes.len()),
@@ -62,99 +62,99 @@ fn word(output: &Output) -> String {
 /// A link that is following, under epoch 3.
 fn following() -> Link {
     let mut link = link(0);
-    link.connected(0);
-    assert_eq!(words(&link.heard(welcome(3), 0)), ["raise 3", "take"]);
-    assert_eq!(words(&link.snapshot(vec![namespace("a")], 0)), ["begin 1", "chunk of 1", "end of 1"]);
+    link.open_stream(0);
+    assert_eq!(words(&link.handle_response(welcome(3), 0)), ["raise 3", "take"]);
+    assert_eq!(words(&link.send_snapshot(vec![namespace("a")], 0)), ["begin 1", "chunk of 1", "end of 1"]);
     link
 }
 
 #[test]
 fn deltas_are_numbered_from_one_after_each_snapshot() {
     let mut link = following();
-    assert_eq!(words(&link.changed(vec![namespace("b")], 0)), ["delta 1"]);
-    assert_eq!(words(&link.changed(vec![namespace("c")], 0)), ["delta 2"]);
-    assert_eq!(words(&link.heard(resync(), 0)), ["take"]);
-    assert!(link.changed(vec![namespace("d")], 0).is_empty(), "the coming snapshot has it");
-    assert_eq!(words(&link.snapshot(Vec::new(), 0)), ["begin 2", "end of 0"]);
-    assert_eq!(words(&link.changed(vec![namespace("e")], 0)), ["delta 1"]);
+    assert_eq!(words(&link.send_changes(vec![namespace("b")], 0)), ["delta 1"]);
+    assert_eq!(words(&link.send_changes(vec![namespace("c")], 0)), ["delta 2"]);
+    assert_eq!(words(&link.handle_response(resync(), 0)), ["take"]);
+    assert!(link.send_changes(vec![namespace("d")], 0).is_empty(), "the coming snapshot has it");
+    assert_eq!(words(&link.send_snapshot(Vec::new(), 0)), ["begin 2", "end of 0"]);
+    assert_eq!(words(&link.send_changes(vec![namespace("e")], 0)), ["delta 1"]);
 }
 
 #[test]
-fn nothing_is_told_before_welcome() {
+fn nothing_is_sent_between_hello_and_welcome() {
     let mut link = link(0);
-    link.connected(0);
-    assert!(link.changed(vec![namespace("a")], 0).is_empty());
-    assert!(link.snapshot(vec![namespace("a")], 0).is_empty());
-    assert!(link.heard(resync(), 0).is_empty());
-    assert_eq!(words(&link.heard(instruction("1", 3), 0)), ["hang up"]);
+    link.open_stream(0);
+    assert!(link.send_changes(vec![namespace("a")], 0).is_empty());
+    assert!(link.send_snapshot(vec![namespace("a")], 0).is_empty());
+    assert!(link.handle_response(resync(), 0).is_empty());
+    assert_eq!(words(&link.handle_response(instruction("1", 3), 0)), ["hang up"]);
 }
 
 #[test]
 fn a_server_that_lost_the_cluster_is_left() {
     let mut link = link(5);
-    let hello = link.connected(0);
+    let hello = link.open_stream(0);
     assert!(matches!(hello.message, Some(Message::Hello(hello)) if hello.highest_epoch == 5));
-    assert_eq!(words(&link.heard(welcome(4), 0)), ["hang up"]);
-    link.connected(0);
-    assert_eq!(words(&link.heard(welcome(5), 0)), ["take"]);
+    assert_eq!(words(&link.handle_response(welcome(4), 0)), ["hang up"]);
+    link.open_stream(0);
+    assert_eq!(words(&link.handle_response(welcome(5), 0)), ["take"]);
 }
 
 #[test]
 fn results_outlive_the_stream() {
     let mut link = following();
-    assert_eq!(words(&link.heard(instruction("1", 3), 0)), ["do 1"]);
-    assert_eq!(words(&link.heard(instruction("2", 3), 0)), ["do 2"]);
-    assert_eq!(words(&link.finished("1", Done::well(), 0)), ["ack 1 OUTCOME_DONE"]);
-    link.disconnected();
-    let failed = Done::not(Outcome::Failed, "refused");
-    assert!(link.finished("2", failed, 0).is_empty(), "there is no stream");
-    link.connected(0);
-    assert_eq!(words(&link.heard(welcome(4), 0)), ["raise 4", "take"]);
-    let outputs = words(&link.snapshot(Vec::new(), 0));
+    assert_eq!(words(&link.handle_response(instruction("1", 3), 0)), ["do 1"]);
+    assert_eq!(words(&link.handle_response(instruction("2", 3), 0)), ["do 2"]);
+    assert_eq!(words(&link.finish_instruction("1", Done::ok(), 0)), ["ack 1 OUTCOME_DONE"]);
+    link.close_stream();
+    let failed = Done::failed(Outcome::Failed, "refused");
+    assert!(link.finish_instruction("2", failed, 0).is_empty(), "there is no stream");
+    link.open_stream(0);
+    assert_eq!(words(&link.handle_response(welcome(4), 0)), ["raise 4", "take"]);
+    let outputs = words(&link.send_snapshot(Vec::new(), 0));
     assert_eq!(outputs, ["begin 1", "end of 0", "ack 1 OUTCOME_DONE", "ack 2 OUTCOME_FAILED"]);
     // The server's own repetition is answered, not carried out.
-    assert_eq!(words(&link.heard(instruction("2", 4), 0)), ["ack 2 OUTCOME_FAILED"]);
+    assert_eq!(words(&link.handle_response(instruction("2", 4), 0)), ["ack 2 OUTCOME_FAILED"]);
 }
 
 #[test]
 fn heartbeats_come_only_after_silence() {
     let mut link = following();
     assert!(link.tick(999).is_empty());
-    link.changed(vec![namespace("b")], 999);
+    link.send_changes(vec![namespace("b")], 999);
     assert!(link.tick(1_998).is_empty());
     assert_eq!(words(&link.tick(1_999)), ["heartbeat 1"]);
-    link.disconnected();
+    link.close_stream();
     assert!(link.tick(9_999).is_empty());
 }
 
 #[test]
-fn a_hello_that_nobody_answers_is_said_again_on_another_stream() {
+fn an_unanswered_hello_is_sent_again_on_another_stream() {
     let mut link = link(0);
-    link.connected(1_000);
+    link.open_stream(1_000);
     assert!(link.tick(300_999).is_empty(), "a server that takes many clusters in has a queue");
     assert_eq!(words(&link.tick(301_000)), ["hang up"]);
-    link.disconnected();
+    link.close_stream();
     assert!(link.tick(900_000).is_empty(), "there is no stream");
 }
 
 #[test]
 fn an_ended_watch_is_begun_again() {
     let mut link = following();
-    assert_eq!(words(&link.lost_sight()), ["take"]);
-    assert!(link.lost_sight().is_empty());
+    assert_eq!(words(&link.request_snapshot()), ["take"]);
+    assert!(link.request_snapshot().is_empty());
 }
 
-/// The wait after a conversation that begins at `now` and ends `lasts_ms` later.
+/// The wait after a stream that opens at `now` and lasts `lasts_ms`.
 fn wait_after(link: &mut Link, now: i64, lasts_ms: i64) -> u64 {
-    link.connected(now);
-    link.heard(welcome(3), now);
-    link.snapshot(Vec::new(), now);
+    link.open_stream(now);
+    link.handle_response(welcome(3), now);
+    link.send_snapshot(Vec::new(), now);
     link.tick(now + lasts_ms);
-    link.disconnected()
+    link.close_stream()
 }
 
 #[test]
-fn a_server_that_welcomes_and_hangs_up_is_connected_to_further_and_further_apart() {
+fn a_server_that_ends_the_stream_after_welcome_is_reconnected_with_backoff() {
     let mut link = link(3);
     let waits: Vec<u64> = (0..7).map(|number| wait_after(&mut link, number * 10_000, 2_999)).collect();
     // 250 × 2^6 = 16,000, and the longest is 10,000; each is cut by half at most.
@@ -165,20 +165,24 @@ fn a_server_that_welcomes_and_hangs_up_is_connected_to_further_and_further_apart
 
 /// One Welcome of a wrong server must not make the agent deaf to the right one for ever.
 #[test]
-fn an_epoch_that_no_change_of_hands_explains_is_not_stored() {
-    // 3 was obeyed: 3 + 2^32 may come, and one more may not.
+fn an_epoch_beyond_the_largest_jump_is_not_stored() {
+    // Epoch 3 was accepted: 3 + 2^32 is allowed, one more is not.
     let farthest = 3 + (1 << 32);
     for epoch in [farthest + 1, u64::MAX] {
         let mut link = link(3);
-        link.connected(0);
-        assert_eq!(words(&link.heard(welcome(epoch), 0)), ["hang up"], "{epoch}");
+        link.open_stream(0);
+        assert_eq!(words(&link.handle_response(welcome(epoch), 0)), ["hang up"], "{epoch}");
         let mut link = following();
-        assert_eq!(words(&link.heard(instruction("1", epoch), 0)), ["hang up"], "{epoch}");
-        assert_eq!(words(&link.heard(instruction("2", 3), 0)), ["do 2"], "what the right server says is obeyed");
+        assert_eq!(words(&link.handle_response(instruction("1", epoch), 0)), ["hang up"], "{epoch}");
+        assert_eq!(
+            words(&link.handle_response(instruction("2", 3), 0)),
+            ["do 2"],
+            "what the right server says is obeyed"
+        );
     }
     let mut link = link(3);
-    link.connected(0);
-    assert_eq!(words(&link.heard(welcome(farthest), 0)), [format!("raise {farthest}"), "take".to_owned()]);
+    link.open_stream(0);
+    assert_eq!(words(&link.handle_response(welcome(farthest), 0)), [format!("raise {farthest}"), "take".to_owned()]);
 }
 
 /// A drain whose server's clock shows `server` when it has 60 s left to begin and 90 s until pods are deleted.
@@ -200,29 +204,33 @@ fn drain_sent_at(server: i64, tells_what_is_left: bool) -> v1::ConnectResponse {
 }
 
 #[test]
-fn moments_are_judged_by_what_is_left_of_them_however_far_the_clocks_are_apart() {
+fn deadlines_follow_the_remaining_time_whatever_the_clock_skew() {
     // Ten minutes ahead and ten behind.
     for now in [1_600_000, 400_000] {
-        let outputs = following().heard(drain_sent_at(1_000_000, true), now);
-        let [Output::CarryOut(instruction)] = outputs.as_slice() else { panic!("{outputs:?}") };
+        let outputs = following().handle_response(drain_sent_at(1_000_000, true), now);
+        let [Output::Execute(instruction)] = outputs.as_slice() else { panic!("{outputs:?}") };
         assert_eq!(instruction.deadline_ms, now + 60_000);
         let Some(v1::instruction::Action::DrainNode(drain)) = &instruction.action else { panic!("no drain") };
         assert_eq!(drain.force_at_ms, Some(now + 90_000), "never early");
     }
-    let older = following().heard(drain_sent_at(1_000_000, false), 1_600_000);
+    let older = following().handle_response(drain_sent_at(1_000_000, false), 1_600_000);
     assert_eq!(words(&older), ["ack 1 OUTCOME_FAILED"], "a server that does not say what is left");
 }
 
 #[test]
-fn a_clock_that_differs_is_told_beyond_half_a_minute() {
-    let told = |now: i64, sent_at_ms: i64| {
-        let welcome = v1::Welcome { epoch: 3, sent_at_ms, ..v1::Welcome::default() };
-        let mut link = link(3);
-        link.connected(now);
-        words(&link.heard(v1::ConnectResponse { message: Some(connect_response::Message::Welcome(welcome)) }, now))
-    };
-    assert_eq!(told(1_030_000, 1_000_000), ["take"]);
-    assert_eq!(told(1_030_001, 1_000_000), ["30001 ms ahead", "take"]);
-    assert_eq!(told(400_000, 1_000_000), ["-600000 ms ahead", "take"]);
-    assert_eq!(told(1_600_000, 0), ["take"], "an older server does not tell its time");
+fn a_clock_skew_beyond_half_a_minute_is_reported() {
+    let reported =
+        |now: i64, sent_at_ms: i64| {
+            let welcome = v1::Welcome { epoch: 3, sent_at_ms, ..v1::Welcome::default() };
+            let mut link = link(3);
+            link.open_stream(now);
+            words(&link.handle_response(
+                v1::ConnectResponse { message: Some(connect_response::Message::Welcome(welcome)) },
+                now,
+            ))
+        };
+    assert_eq!(reported(1_030_000, 1_000_000), ["take"]);
+    assert_eq!(reported(1_030_001, 1_000_000), ["30001 ms ahead", "take"]);
+    assert_eq!(reported(400_000, 1_000_000), ["-600000 ms ahead", "take"]);
+    assert_eq!(reported(1_600_000, 0), ["take"], "an older server does not tell its time");
 }

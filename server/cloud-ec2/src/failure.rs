@@ -1,4 +1,5 @@
-//! What an error means: whether something may have been done, and whether the same request is worth sending again.
+//! Classifies EC2 errors: whether something may have been done, and whether the request may be
+//! repeated.
 
 use std::error::Error;
 
@@ -7,11 +8,11 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::{CloudError, Override};
 use engine::model::Text;
 
-/// How long to wait at least after EC2 asked for fewer calls, in milliseconds. Its request buckets refill every second.
+/// Minimum delay after throttling, in milliseconds. EC2's request buckets refill every second.
 const THROTTLED_MS: i64 = 1_000;
 
-/// Codes for an option that is not to be had at the moment, be it for capacity, quota or addresses (Karpenter: errors
-/// that make an offering unavailable).
+/// Codes for an override without capacity, quota or addresses (Karpenter: errors that make an
+/// offering unavailable).
 const CAPACITY: &[&str] = &[
     "InsufficientFreeAddressesInSubnet",
     "InsufficientInstanceCapacity",
@@ -23,7 +24,7 @@ const CAPACITY: &[&str] = &[
     "VcpuLimitExceeded",
 ];
 
-/// Codes of a call that was turned away unread (EC2: request throttling, and what the SDKs take for it).
+/// Throttling codes (EC2: request throttling, and the SDK's list).
 const THROTTLED: &[&str] = &[
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
@@ -36,95 +37,96 @@ const THROTTLED: &[&str] = &[
     "TooManyRequestsException",
 ];
 
-/// Whether a fleet error means that its option is not to be had.
+/// Whether a fleet error means that its override is unavailable.
 pub(crate) fn is_capacity(code: &str) -> bool {
     CAPACITY.contains(&code)
 }
 
-/// Whether the account lacks the role that spot needs and may not create it: there is no spot machine to be had.
+/// Whether the account lacks the service-linked role for spot and may not create it: spot is
+/// unavailable.
 pub(crate) fn is_missing_spot_role(code: &str) -> bool {
     code == "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 }
 
-/// What an error of a whole call means.
+/// Class of an error of a whole call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Turned away unread; the same request later.
+pub(crate) enum ErrorClass {
+    /// Throttled; repeat the request later.
     Throttled,
-    /// The token stands for another request.
+    /// The token was used for another request.
     Mismatch,
     /// No such instance.
     NotFound,
-    /// Nothing is to be had.
-    NoCapacity,
-    /// Something may have been done; the same request to find out.
+    /// No capacity.
+    InsufficientCapacity,
+    /// The outcome is unknown; repeat the request.
     Unclear,
-    /// Refused as it is.
+    /// Rejected.
     Refused,
 }
 
-/// What EC2's `code` means under the HTTP `status`.
-pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
+/// Classifies EC2's `code` with the HTTP `status`.
+pub(crate) fn error_class(code: &str, status: u16) -> ErrorClass {
     match code {
-        "IdempotentParameterMismatch" => Meaning::Mismatch,
-        "InvalidInstanceID.NotFound" => Meaning::NotFound,
-        _ if THROTTLED.contains(&code) => Meaning::Throttled,
-        _ if is_capacity(code) || is_missing_spot_role(code) => Meaning::NoCapacity,
-        _ if status >= 500 => Meaning::Unclear,
-        _ => Meaning::Refused,
+        "IdempotentParameterMismatch" => ErrorClass::Mismatch,
+        "InvalidInstanceID.NotFound" => ErrorClass::NotFound,
+        _ if THROTTLED.contains(&code) => ErrorClass::Throttled,
+        _ if is_capacity(code) || is_missing_spot_role(code) => ErrorClass::InsufficientCapacity,
+        _ if status >= 500 => ErrorClass::Unclear,
+        _ => ErrorClass::Refused,
     }
 }
 
-/// An error of a whole call, read.
+/// A classified error of a whole call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    meaning: Meaning,
+    error_class: ErrorClass,
     operation: &'static str,
     code: String,
     message: String,
 }
 
 impl Failure {
-    /// What came of `operation` instead of an answer.
+    /// Classifies the error of `operation`.
     pub(crate) fn read<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> Self
     where
         E: Error + ProvideErrorMetadata + 'static,
     {
-        let (meaning, code, message) = match error {
+        let (error_class, code, message) = match error {
             SdkError::ServiceError(answer) => {
                 let (status, error) = (answer.raw().status().as_u16(), answer.err());
                 let code = error.code().map_or_else(|| format!("HTTP {status}"), str::to_owned);
-                (meaning(&code, status), code, error.message().unwrap_or("no message").to_owned())
+                (error_class(&code, status), code, error.message().unwrap_or("no message").to_owned())
             }
-            // It never left this process.
-            SdkError::ConstructionFailure(_) => (Meaning::Refused, "InvalidRequest".to_owned(), chain(error)),
-            _ => (Meaning::Unclear, "no answer".to_owned(), chain(error)),
+            // The request was not sent.
+            SdkError::ConstructionFailure(_) => (ErrorClass::Refused, "InvalidRequest".to_owned(), chain(error)),
+            _ => (ErrorClass::Unclear, "no answer".to_owned(), chain(error)),
         };
-        Self { meaning, operation, code, message }
+        Self { error_class, operation, code, message }
     }
 
-    /// As a launch reports it, with its `token` and the options that it `offered`.
+    /// Converts the error of a launch with this `token` and these overrides.
     pub(crate) fn of_launch(self, token: &Text, offered: Vec<Override>) -> CloudError {
-        match self.meaning {
-            Meaning::Mismatch => CloudError::IdempotentParameterMismatch { token: token.clone() },
-            Meaning::NoCapacity => CloudError::NoCapacity { sold_out: offered },
+        match self.error_class {
+            ErrorClass::Mismatch => CloudError::IdempotentParameterMismatch { token: token.clone() },
+            ErrorClass::InsufficientCapacity => CloudError::InsufficientCapacity { unavailable: offered },
             _ => self.of_call(),
         }
     }
 
-    /// As a call about the instance `id` reports it.
+    /// Converts the error of a call on instance `id`.
     pub(crate) fn of_instance(self, id: &str) -> CloudError {
-        match self.meaning {
-            Meaning::NotFound => CloudError::NotFound { id: Text::from(id) },
+        match self.error_class {
+            ErrorClass::NotFound => CloudError::NotFound { id: Text::from(id) },
             _ => self.of_call(),
         }
     }
 
-    /// As any other call reports it.
+    /// Converts the error of any other call.
     pub(crate) fn of_call(self) -> CloudError {
-        match self.meaning {
-            Meaning::Throttled => CloudError::RequestLimitExceeded { retry_after_ms: THROTTLED_MS },
-            Meaning::Unclear => {
+        match self.error_class {
+            ErrorClass::Throttled => CloudError::RequestLimitExceeded { retry_after_ms: THROTTLED_MS },
+            ErrorClass::Unclear => {
                 let operation = format!("{} ({}: {})", self.operation, self.code, self.message);
                 CloudError::Unknown { operation: Text::from(operation) }
             }

@@ -1,26 +1,30 @@
-//! The real cloud: the port on Amazon EC2. Everything that needs an AWS SDK is here, and nothing else is.
+//! [`CloudProvider`](cloud::provider::CloudProvider) on Amazon EC2. Only this crate depends on the
+//! AWS SDK.
 //!
-//! One launch is one `CreateFleet` of type `instant` for one machine, from one launch template that an operator has made
-//! (image, security groups, instance profile, user data) and one subnet a zone. Its client token is a function of the
-//! order, and what settings add to the order is written down with it, so the same request may be sent until an answer comes and buys
-//! at most one machine. Nothing is repeated in
-//! here: order, patience and retries belong to the caller, which sends the same request again.
+//! One launch is one `CreateFleet` of type `instant` for one instance, from one launch template of
+//! the operator (image, security groups, instance profile, user data) and one subnet per zone. Its
+//! client token is a function of the order, and what settings add to the order is recorded with it,
+//! so the same request can be repeated until a response arrives and launches at most one instance.
+//! This crate retries nothing: order and retries belong to the caller, which repeats the same
+//! request.
 //!
-//! What happens by itself is learnt from a listing every few seconds; the warning two minutes before a spot machine is
-//! taken back travels by another road (EventBridge) and is not heard here, only the machine's end is.
+//! State changes are found by a listing every few seconds. The interruption notice two minutes
+//! before a spot reclaim is delivered by EventBridge and is not read here; only the end of the
+//! instance is.
 //!
 //! The credentials must allow `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:TerminateInstances` and
 //! `ec2:DescribeInstances`, and `iam:PassRole` for the role of the template's instance profile.
 //!
-//! Reading order: [`settings`] (what an operator says), `terms` (what that adds to an order), `request` (order to `CreateFleet`), `answer` (and back),
-//! `failure` (what an error code means), `machine` (an instance as the port knows it, and its tags), `watch` (what has
-//! changed between listings), [`provider`] (the calls themselves).
+//! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
+//! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),
+//! `instance` (instances and their tags), `watch` (changes between listings), [`provider`] (the
+//! calls).
 
-mod answer;
 mod failure;
-mod machine;
+mod instance;
 pub mod provider;
 mod request;
+mod response;
 pub mod settings;
 mod terms;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The calls: each is one request of the port, sent once.
+//! The provider calls; each is sent once.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,22 +14,23 @@ use cloud::provider::{
 };
 use engine::model::{Text, Timestamp};
 
-use crate::answer::{self, Asked};
 use crate::failure::Failure;
-use crate::machine::{self, CLAIM, CLUSTER, MANAGED};
+use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
 use crate::request::{self, CREATE_FLEET};
+use crate::response::{self, RequestContext};
 use crate::settings::Settings;
 use crate::terms::Terms;
-use crate::watch::Watch;
+use crate::watch::InstanceWatcher;
 
 const DESCRIBE: &str = "DescribeInstances";
 const TERMINATE: &str = "TerminateInstances";
 
-/// Reservations on one page of a listing, the most that EC2 gives; a fleet of one machine is one reservation.
+/// Page size of a listing in reservations, EC2's maximum; a fleet of one instance is one
+/// reservation.
 const PAGE: i32 = 1_000;
 
 /// Every state but `terminated`.
-const NOT_GONE: [InstanceStateName; 5] = [
+const LIVE_STATES: [InstanceStateName; 5] = [
     InstanceStateName::Pending,
     InstanceStateName::Running,
     InstanceStateName::ShuttingDown,
@@ -42,7 +43,7 @@ pub struct Ec2Cloud {
     client: Client,
     settings: Settings,
     clock: fn() -> Timestamp,
-    watch: Mutex<Watch>,
+    watch: Mutex<InstanceWatcher>,
 }
 
 impl fmt::Debug for Ec2Cloud {
@@ -52,8 +53,8 @@ impl fmt::Debug for Ec2Cloud {
 }
 
 impl Ec2Cloud {
-    /// EC2 by `settings`, with the credentials that AWS tools find: environment, profile, web identity, container, instance.
-    /// They are looked for at the first call.
+    /// EC2 by `settings`, with the default credential chain: environment, profile, web identity,
+    /// container, instance. It is resolved at the first call.
     pub async fn connect(settings: Settings, clock: fn() -> Timestamp) -> Self {
         let shared = aws_config::defaults(BehaviorVersion::latest())
             .region(Region::new(settings.region.clone()))
@@ -63,7 +64,7 @@ impl Ec2Cloud {
         Self::build(Builder::from(&shared), settings, clock)
     }
 
-    /// EC2 by `settings`, with `credentials` that the caller holds.
+    /// EC2 by `settings`, with explicit `credentials`.
     #[must_use]
     pub fn with_credentials(settings: Settings, credentials: Credentials, clock: fn() -> Timestamp) -> Self {
         let config = aws_sdk_ec2::Config::builder()
@@ -75,7 +76,7 @@ impl Ec2Cloud {
     }
 
     fn build(mut config: Builder, settings: Settings, clock: fn() -> Timestamp) -> Self {
-        // Two places that retry multiply their patience; the caller knows which requests still matter.
+        // Nested retries multiply; only the caller decides which requests to repeat.
         config = config.retry_config(RetryConfig::disabled());
         if let Some(endpoint) = &settings.endpoint {
             config = config.endpoint_url(endpoint);
@@ -83,8 +84,8 @@ impl Ec2Cloud {
         Self { client: Client::from_conf(config.build()), settings, clock, watch: Mutex::default() }
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
-        // Every method leaves it whole, so a panic elsewhere does not spoil it.
+    fn watch(&self) -> MutexGuard<'_, InstanceWatcher> {
+        // Every method leaves the state valid, so a poisoned lock holds valid data.
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,36 +96,38 @@ impl Ec2Cloud {
         while let Some(page) = pages.next().await {
             let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
             for instance in page.reservations().iter().flat_map(|reservation| reservation.instances()) {
-                found.push(machine::read(instance).ok_or_else(|| incomplete(instance.instance_id()))?);
+                found.push(instance::read(instance).ok_or_else(|| incomplete(instance.instance_id()))?);
             }
         }
         Ok(found)
     }
 
-    /// Those of the instances that `call` describes that are not gone.
-    async fn not_gone(&self, call: DescribeInstancesFluentBuilder) -> Result<Vec<Instance>, CloudError> {
-        let states = NOT_GONE.iter().map(InstanceStateName::as_str);
+    /// Instances of `call` that are not terminated.
+    async fn list_live(&self, call: DescribeInstancesFluentBuilder) -> Result<Vec<Instance>, CloudError> {
+        let states = LIVE_STATES.iter().map(InstanceStateName::as_str);
         let mut found = self.all(call.filters(filter("instance-state-name", states))).await?;
-        // A machine may end between two pages.
+        // An instance may terminate between two pages.
         found.retain(|instance| instance.state != InstanceState::Terminated);
         Ok(found)
     }
 }
 
 impl Ec2Cloud {
-    /// The machine that an earlier call with the token of `request` and other parameters has bought: it has the tags of the same
-    /// NodeClaim. Buying under another token without having looked would buy a second one.
-    async fn bought_before(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
+    /// The instance launched by an earlier call with the token of `request` and other parameters,
+    /// found by the tags of its NodeClaim. A launch under another token without this search could
+    /// create a second instance.
+    async fn find_launched(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
         let tag = |key: &str, value: &Text| filter(format!("tag:{key}"), [value.as_ref()]);
-        let call = self.client.describe_instances().filters(ours());
+        let call = self.client.describe_instances().filters(managed_filter());
         let call = call.filters(tag(CLUSTER, &request.cluster)).filters(tag(CLAIM, &request.claim));
         let owner = Owner { cluster: &request.cluster, uid: &request.cluster_uid };
-        let found = self.not_gone(call).await?.into_iter().find(|instance| instance.owned_by(owner).is_ok());
-        found.map(|instance| LaunchOutcome { instance, sold_out: Vec::new() }).ok_or(mismatch)
+        let found = self.list_live(call).await?.into_iter().find(|instance| instance.owned_by(owner).is_ok());
+        found.map(|instance| LaunchOutcome { instance, unavailable: Vec::new() }).ok_or(mismatch)
     }
 
-    /// Whether the machine is `owner`'s. One that has ended loses its tags some time.
-    async fn owned(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
+    /// Checks that the instance belongs to `owner`. A terminated instance loses its tags after a
+    /// while.
+    async fn check_owner(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let instance = self.describe(id).await?;
         if instance.state == InstanceState::Terminated {
             return Err(CloudError::NotFound { id: instance.id });
@@ -139,7 +142,7 @@ fn https() -> SharedHttpClient {
 
 fn incomplete(id: Option<&str>) -> CloudError {
     let id = id.unwrap_or("without an id");
-    let operation = format!("{DESCRIBE} (it tells instance {id} without its type, zone, state or launch time)");
+    let operation = format!("{DESCRIBE} (it returned instance {id} without its type, zone, state or launch time)");
     CloudError::Unknown { operation: Text::from(operation) }
 }
 
@@ -148,12 +151,12 @@ fn filter(name: impl Into<String>, values: impl IntoIterator<Item = impl Into<St
     Filter::builder().name(name).set_values(Some(values)).build()
 }
 
-fn ours() -> Filter {
+fn managed_filter() -> Filter {
     filter(format!("tag:{MANAGED}"), ["true"])
 }
 
-/// Whether the machine had ended before it was to be terminated.
-fn was_gone(change: &InstanceStateChange) -> bool {
+/// Whether the instance was terminated before the call.
+fn was_terminated(change: &InstanceStateChange) -> bool {
     change.previous_state().and_then(|state| state.name()) == Some(&InstanceStateName::Terminated)
 }
 
@@ -163,15 +166,15 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
-        let request::Fleet { call, offered, terms } = request::fleet(request, &self.settings)?;
+        let request::FleetRequest { call, offered, terms } = request::fleet(request, &self.settings)?;
         match call.send_with(&self.client).await {
             Ok(answer) => {
                 let now = (self.clock)();
-                answer::outcome(&answer, Asked { request, offered: &offered, terms: &terms, now })
+                response::outcome(&answer, RequestContext { request, offered: &offered, terms: &terms, now })
             }
             Err(error) => match Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered) {
                 mismatch @ CloudError::IdempotentParameterMismatch { .. } => {
-                    self.bought_before(request, mismatch).await
+                    self.find_launched(request, mismatch).await
                 }
                 other => Err(other),
             },
@@ -180,13 +183,13 @@ impl CloudProvider for Ec2Cloud {
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let id = instance_id(id);
-        // EC2 ends whatever the account may end; only the tags say whose the machine is.
-        self.owned(id, owner).await?;
+        // EC2 terminates any instance of the account; only the tags identify the owner.
+        self.check_owner(id, owner).await?;
         let sent = self.client.terminate_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
         let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));
         match change {
-            Some(change) if was_gone(change) => Err(CloudError::NotFound { id: Text::from(id) }),
+            Some(change) if was_terminated(change) => Err(CloudError::NotFound { id: Text::from(id) }),
             _ => Ok(()),
         }
     }
@@ -197,23 +200,23 @@ impl CloudProvider for Ec2Cloud {
         let answer = sent.map_err(|error| Failure::read(DESCRIBE, &error).of_instance(id))?;
         let instance = answer.reservations().iter().flat_map(|reservation| reservation.instances()).next();
         let instance = instance.ok_or_else(|| CloudError::NotFound { id: Text::from(id) })?;
-        machine::read(instance).ok_or_else(|| incomplete(Some(id)))
+        instance::read(instance).ok_or_else(|| incomplete(Some(id)))
     }
 
     async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
-        let call = self.client.describe_instances().filters(ours());
-        self.not_gone(call.filters(filter(format!("tag:{CLUSTER}"), [cluster]))).await
+        let call = self.client.describe_instances().filters(managed_filter());
+        self.list_live(call.filters(filter(format!("tag:{CLUSTER}"), [cluster]))).await
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
-        self.not_gone(self.client.describe_instances().filters(ours())).await
+        self.list_live(self.client.describe_instances().filters(managed_filter())).await
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
         if !self.watch().is_due((self.clock)()) {
             return Ok(Vec::new());
         }
-        let listed = self.all(self.client.describe_instances().filters(ours())).await?;
+        let listed = self.all(self.client.describe_instances().filters(managed_filter())).await?;
         Ok(self.watch().compare(listed))
     }
 }

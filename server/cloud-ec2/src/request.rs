@@ -1,4 +1,5 @@
-//! From an order to `CreateFleet`. The same order makes the same bytes, which is what its client token stands for.
+//! Maps an order to `CreateFleet`. The same order yields the same bytes, as its client token
+//! requires.
 
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::types::{
@@ -14,37 +15,38 @@ use sha2::{Digest, Sha256};
 use crate::settings::Settings;
 use crate::terms::Terms;
 
-/// The call, as errors name it.
+/// Operation name in errors.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
 
-/// Hexadecimal digits of a client token: 128 bits, half of the 64 characters that EC2 takes.
+/// Length of a client token in hexadecimal digits: 128 bits, half of EC2's maximum of 64
+/// characters.
 const TOKEN_DIGITS: usize = 32;
 
-/// A `CreateFleet`, and the options of the order that it offers.
+/// A `CreateFleet` call with its overrides.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetRequest {
     pub(crate) call: CreateFleetInputBuilder,
-    /// Those whose zone has a subnet, best first.
+    /// Overrides whose zone has a subnet, best first.
     pub(crate) offered: Vec<Override>,
-    /// What settings have added.
+    /// Settings of the request.
     pub(crate) terms: Terms,
 }
 
 /// The `CreateFleet` for `request`.
 ///
 /// # Errors
-/// [`CloudError::Refused`] when the order cannot be expressed: reserved capacity, no option, too many, or none in a zone
-/// that has a subnet; and when the terms that it was written down with cannot be read.
-pub(crate) fn fleet(request: &LaunchRequest, settings: &Settings) -> Result<Fleet, CloudError> {
+/// [`CloudError::Refused`] when the order cannot be expressed: reserved capacity, no override, too
+/// many, or none in a zone with a subnet; and when the recorded terms are unreadable.
+pub(crate) fn fleet(request: &LaunchRequest, settings: &Settings) -> Result<FleetRequest, CloudError> {
     let terms = Terms::of(request, settings)?;
     let offered = offered(request, &terms)?;
     let builder = CreateFleetInputBuilder::default()
         .r#type(FleetType::Instant)
         .client_token(client_token(request))
         .launch_template_configs(template(&offered, &terms));
-    let builder = market(builder, request.capacity_type)?;
+    let builder = set_capacity_type(builder, request.capacity_type)?;
     let tagged = [ResourceType::Instance, ResourceType::Volume].map(|kind| tagged(kind, &terms));
-    Ok(Fleet { call: builder.set_tag_specifications(Some(tagged.into())), offered, terms })
+    Ok(FleetRequest { call: builder.set_tag_specifications(Some(tagged.into())), offered, terms })
 }
 
 fn refused(code: &str, message: String) -> CloudError {
@@ -72,9 +74,10 @@ fn no_subnet(request: &LaunchRequest) -> String {
     format!("cloud.subnets names no subnet for any zone of the order ({})", zones.join(", "))
 }
 
-/// Names the order to EC2. Claims of two clusters may have one name, so the cluster is part of it.
+/// Client token of the order. NodeClaim names are unique per cluster only, so the cluster is part
+/// of it.
 fn client_token(request: &LaunchRequest) -> String {
-    // No cluster name holds a line feed, so no two orders are written alike.
+    // No cluster name contains a line feed, so different orders have different digests.
     let digest = Sha256::digest(format!("{}\n{}", request.cluster, request.token));
     digest.iter().take(TOKEN_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -91,8 +94,8 @@ fn template(offered: &[Override], terms: &Terms) -> FleetLaunchTemplateConfigReq
         .build()
 }
 
-/// The zone goes without saying beside the subnet, but errors echo the override, and that is how the zone of a failure is
-/// known (Karpenter: launching).
+/// The zone is redundant beside the subnet, but errors echo the override, which identifies the zone
+/// of a failure (Karpenter: launching).
 fn one_override(rank: u32, option: &Override, terms: &Terms) -> FleetLaunchTemplateOverridesRequest {
     FleetLaunchTemplateOverridesRequest::builder()
         .instance_type(InstanceType::from(option.instance_type.as_ref()))
@@ -102,9 +105,9 @@ fn one_override(rank: u32, option: &Override, terms: &Terms) -> FleetLaunchTempl
         .build()
 }
 
-/// Spot machines come from the cheapest pools among those that are not likely to be taken back, on-demand machines from
-/// the cheapest (the strategies that Karpenter asks for).
-fn market(
+/// Sets capacity type and allocation strategy: spot from the cheapest pools with a low risk of
+/// interruption, on-demand from the cheapest (Karpenter's strategies).
+fn set_capacity_type(
     builder: CreateFleetInputBuilder,
     capacity_type: CapacityType,
 ) -> Result<CreateFleetInputBuilder, CloudError> {

@@ -1,4 +1,5 @@
-//! What settings add to an order: written down with it, so that it can be sent again as it was although settings have changed.
+//! What settings add to an order: recorded with it, so that it can be repeated unchanged although
+//! settings have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,25 +7,25 @@ use cloud::provider::{CloudError, LaunchRequest};
 use engine::model::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::machine;
+use crate::instance;
 use crate::request::CREATE_FLEET;
 use crate::settings::Settings;
 
-/// Everything of a `CreateFleet` that is not in the order itself.
+/// Parameters of `CreateFleet` that are not in the order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Terms {
     /// Name of the launch template.
     pub(crate) template: String,
-    /// Its version.
+    /// Version of the launch template.
     pub(crate) version: String,
     /// Zone to subnet, for the zones of the order.
     pub(crate) subnets: BTreeMap<String, String>,
-    /// Tags of the machine and its volumes, in the order in which they are sent.
+    /// Tags of the instance and its volumes, in request order.
     pub(crate) tags: Vec<(String, String)>,
 }
 
 impl Terms {
-    /// What `settings` add to `request` now.
+    /// What `settings` add to `request` at present.
     pub(crate) fn resolve(request: &LaunchRequest, settings: &Settings) -> Self {
         let zones: BTreeSet<&str> = request.overrides.iter().map(|option| option.zone.as_ref()).collect();
         let of_order = settings.subnets.iter().filter(|(zone, _)| zones.contains(zone.as_str()));
@@ -32,14 +33,15 @@ impl Terms {
             template: settings.template.name.clone(),
             version: settings.template.version.clone(),
             subnets: of_order.map(|(zone, subnet)| (zone.clone(), subnet.clone())).collect(),
-            tags: machine::tags(request),
+            tags: instance::tags(request),
         }
     }
 
-    /// Those that were written down with the order; what `settings` add now when none were.
+    /// The recorded terms of the order; without any, what `settings` add at present.
     ///
     /// # Errors
-    /// [`CloudError::Refused`] when they cannot be read: sending other ones could buy a second machine.
+    /// [`CloudError::Refused`] when they are unreadable: other terms could launch a second
+    /// instance.
     pub(crate) fn of(request: &LaunchRequest, settings: &Settings) -> Result<Self, CloudError> {
         if request.terms.is_empty() {
             return Ok(Self::resolve(request, settings));
@@ -51,13 +53,13 @@ impl Terms {
         })
     }
 
-    /// As they are written down.
+    /// Encodes the terms.
     pub(crate) fn to_text(&self) -> Text {
-        // Texts alone, which always have a JSON.
+        // Strings always serialize.
         Text::from(serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// The zone whose machines go into `subnet`.
+    /// Zone of `subnet`.
     pub(crate) fn zone_of(&self, subnet: &str) -> Option<&str> {
         self.subnets.iter().find(|(_, id)| id.as_str() == subnet).map(|(zone, _)| zone.as_str())
     }

@@ -1,37 +1,39 @@
-//! What has changed between two listings, as events.
+//! Derives events from successive listings.
 //!
-//! EC2 lists a terminated machine for about an hour, and a young one not at once. A machine that a listing lacks is forgotten here
-//! and nothing is told of it: its tags may have been taken off, or the credentials may be of another account. Only a state that
-//! EC2 states is news; whether a machine is there that listings lack is asked by its id (`engine::control::witness`).
+//! EC2 lists a terminated instance for about an hour, and a new one with a delay. An instance
+//! missing in a listing is dropped here without an event: its tags may have been removed, or the
+//! credentials may belong to another account. Only a listed state yields an event; the controller
+//! describes missing instances by id (`engine::control`).
 
 use std::collections::BTreeMap;
 
 use cloud::provider::{CloudEvent, Instance, InstanceState};
 use engine::model::{Text, Timestamp};
 
-/// Time between two listings, in milliseconds. Machines take tens of seconds to start and to stop, and one listing of
-/// some thousand machines costs a few calls.
-pub(crate) const PERIOD_MS: i64 = 10_000;
+/// Interval of listings, in milliseconds. Instances take tens of seconds to start and stop, and a
+/// listing of some thousand instances costs a few calls.
+pub(crate) const LISTING_INTERVAL_MS: i64 = 10_000;
 
-/// What was listed last.
+/// State of the previous listing.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct InstanceWatcher {
     next: Timestamp,
-    /// The state in which each machine was listed last, by instance id.
+    /// Last listed state by instance id.
     known: BTreeMap<Text, InstanceState>,
 }
 
-impl Watch {
-    /// Whether it is time to list; if so, the next time is a period later, whatever comes of this one.
+impl InstanceWatcher {
+    /// Whether a listing is due; if so, schedules the next one an interval later, regardless of its
+    /// result.
     pub(crate) fn is_due(&mut self, now: Timestamp) -> bool {
         let due = now >= self.next;
         if due {
-            self.next = Timestamp(now.0.saturating_add(PERIOD_MS));
+            self.next = Timestamp(now.0.saturating_add(LISTING_INTERVAL_MS));
         }
         due
     }
 
-    /// Takes in a complete listing and tells what has changed.
+    /// Compares a complete listing with the previous one and returns the events.
     pub(crate) fn compare(&mut self, listed: Vec<Instance>) -> Vec<CloudEvent> {
         let before = std::mem::take(&mut self.known);
         let mut events = Vec::new();

@@ -1,7 +1,7 @@
-//! The port to a cloud, its simulated twin, and the catalogue of machine types.
+//! The cloud provider interface, a simulated cloud, and the catalogue of instance types.
 //!
-//! Reading order: [`catalogue`] (what can be bought, and what one NodeClass makes of it), [`provider`] (the port),
-//! [`simulated`] (its twin).
+//! Reading order: [`catalogue`] (instance types, offerings, prices), [`provider`] (the interface),
+//! [`simulated`] (its simulation).
 
 pub mod catalogue;
 pub mod provider;

@@ -1,8 +1,9 @@
-//! The port: what Fleetwright asks of a cloud, in the cloud's terms and without its SDK.
+//! The cloud provider interface, in the cloud's terms and without its SDK.
 //!
-//! The semantics are those of an EC2 Fleet of type `instant`: one capacity type a request, up to [`MAX_OVERRIDES`] pairs
-//! of instance type and zone, one machine. A token names the request: the same token with the same request gives the
-//! same machine, with another request it is refused. The listing may lag behind launches and terminations.
+//! The semantics are those of an EC2 Fleet of type `instant`: one capacity type per request, up to
+//! [`MAX_OVERRIDES`] pairs of instance type and zone, one instance. A token identifies the request:
+//! the same token with the same request returns the same instance, with another request it is
+//! refused. Listings may lag behind launches and terminations.
 
 use std::fmt;
 use std::future::Future;
@@ -10,41 +11,42 @@ use std::future::Future;
 use engine::control::{LaunchFailure, LaunchOrder};
 use engine::model::{CapacityType, Text, Timestamp};
 
-/// Pairs of instance type and zone in one request. A Fleet takes 300; beyond this many the options only cost API time
-/// (Karpenter's AWS provider sends as many).
+/// Maximum pairs of instance type and zone per request. A Fleet permits 300; more than this only
+/// costs API time (Karpenter's AWS provider sends as many).
 pub const MAX_OVERRIDES: usize = 60;
 
-/// One machine, please.
+/// A request to launch one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LaunchRequest {
-    /// Names the request: at most one machine comes of it, however often it is sent.
+    /// Client token: at most one instance is launched for it, however often the request is sent.
     pub token: Text,
-    /// Cluster, for the machine's tags.
+    /// Cluster name, for the instance tags.
     pub cluster: Text,
-    /// UID of the cluster, for the machine's tags: two clusters may have had one name. Empty when it is not known.
+    /// Cluster UID, for the instance tags: a name may have been used by two clusters. Empty when
+    /// unknown.
     pub cluster_uid: Text,
-    /// NodeClaim, for the machine's tags.
+    /// NodeClaim name, for the instance tags.
     pub claim: Text,
-    /// NodePool, for the machine's tags.
+    /// NodePool name, for the instance tags.
     pub pool: Text,
-    /// EC2NodeClass: image, subnets, security groups, user data.
+    /// EC2NodeClass name, for the instance tags.
     pub node_class: Text,
-    /// How it is paid for.
+    /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
-    /// Ways to fill the request, best first; 1 to [`MAX_OVERRIDES`].
+    /// Permitted instance types and zones, best first; 1 to [`MAX_OVERRIDES`].
     pub overrides: Vec<Override>,
-    /// The capacity reservation to draw on.
+    /// Capacity reservation to use.
     pub reservation: Option<Text>,
-    /// What [`CloudProvider::terms`] said when the order was written down; empty when it was not.
+    /// Result of [`CloudProvider::terms`] when the order was recorded; empty when there was none.
     pub terms: Text,
 }
 
-/// One way to fill a request.
+/// One permitted instance type and zone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Override {
-    /// Instance type.
+    /// Instance type name.
     pub instance_type: Text,
-    /// Zone.
+    /// Availability zone.
     pub zone: Text,
 }
 
@@ -68,120 +70,121 @@ impl From<&LaunchOrder> for LaunchRequest {
     }
 }
 
-/// What came of a launch.
+/// Result of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchOutcome {
-    /// The machine.
+    /// The instance.
     pub instance: Instance,
-    /// Options that were tried before it and were not to be had.
-    pub sold_out: Vec<Override>,
+    /// Overrides tried before, without capacity.
+    pub unavailable: Vec<Override>,
 }
 
-/// Where a machine stands in its life.
+/// Lifecycle state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum InstanceState {
-    /// Bought, not up yet.
+    /// Launched, not running yet.
     Pending,
-    /// Up.
+    /// Running.
     Running,
-    /// Going down.
+    /// Shutting down.
     ShuttingDown,
-    /// Gone.
+    /// Terminated.
     Terminated,
 }
 
-/// A machine.
+/// An instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     /// Instance id.
     pub id: Text,
     /// `aws:///<zone>/<instance id>`.
     pub provider_id: Text,
-    /// Instance type.
+    /// Instance type name.
     pub instance_type: Text,
-    /// Zone.
+    /// Availability zone.
     pub zone: Text,
-    /// How it is paid for.
+    /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
-    /// Where it stands in its life.
+    /// Lifecycle state.
     pub state: InstanceState,
     /// Tag: cluster.
     pub cluster: Text,
-    /// Tag: UID of the cluster; empty when the machine has none.
+    /// Tag: cluster UID; empty when absent.
     pub cluster_uid: Text,
     /// Tag: NodeClaim.
     pub claim: Text,
     /// Tag: NodePool.
     pub pool: Text,
-    /// When it was bought.
+    /// Launch time.
     pub launched: Timestamp,
 }
 
-/// The instance id in a provider id: what follows the last `/`.
+/// Instance id of a provider id: the part after the last `/`.
 #[must_use]
 pub fn instance_id(provider_id: &str) -> &str {
     provider_id.rsplit('/').next().unwrap_or(provider_id)
 }
 
-/// Why a cloud did not do what was asked.
+/// Error of a cloud call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// None of the options is to be had. No machine was bought.
-    #[error("the cloud has no capacity for any of {} options ({})", .sold_out.len(), list(.sold_out))]
-    NoCapacity {
-        /// What was tried.
-        sold_out: Vec<Override>,
+    /// No override has capacity. No instance was launched.
+    #[error("the cloud has no capacity for any of {} options ({})", .unavailable.len(), list(.unavailable))]
+    InsufficientCapacity {
+        /// Tried overrides.
+        unavailable: Vec<Override>,
     },
-    /// Too many calls. Nothing was done; the same request may be sent again.
+    /// Rate limit exceeded. Nothing was done; the same request may be repeated.
     #[error("the cloud asks to call less often; the request may be sent again after {retry_after_ms} ms")]
     RequestLimitExceeded {
-        /// When, at the earliest, in milliseconds.
+        /// Minimum delay before a retry, in milliseconds.
         retry_after_ms: i64,
     },
-    /// The token was used for another request, and no machine of that one is to be found. It may still have bought one, so the
-    /// NodeClaim gets no further attempt; a machine that shows up later is collected.
+    /// The token was used for another request, and no instance of that request is listed. It may
+    /// still have launched one, so the NodeClaim gets no further attempt; an instance that appears
+    /// later is garbage collected.
     #[error(
         "the token {token} was used with other parameters before, and the cloud lists no machine that came of that call"
     )]
     IdempotentParameterMismatch {
-        /// The token.
+        /// Client token.
         token: Text,
     },
-    /// There is no such machine (any more).
+    /// The instance does not exist, or no longer.
     #[error("the cloud knows no instance {id}")]
     NotFound {
         /// Instance id.
         id: Text,
     },
-    /// The machine is another cluster's, or nobody's of ours. It was left alone.
-    #[error("instance {id} belongs to {}, not to cluster {asked:?}: it is left alone", whose(.owner))]
+    /// The instance belongs to another cluster or is not managed. It was not changed.
+    #[error("instance {id} belongs to {}, not to cluster {asked:?}: it is left alone", owner_text(.owner))]
     Foreign {
         /// Instance id.
         id: Text,
-        /// The cluster that its tag names, with its UID when only that tells the two apart; empty when it has none.
+        /// Cluster of its tags, with the UID when only that differs; empty when it has none.
         owner: Text,
-        /// The cluster for which it was to be given back, likewise.
+        /// Cluster of the caller, likewise.
         asked: Text,
     },
-    /// The answer did not come. Whether anything was done is unknown; the same request must be sent again.
+    /// No response. The outcome is unknown; the same request must be repeated.
     #[error("no answer from the cloud to {operation}; the same request must be sent again to learn what came of it")]
     Unknown {
-        /// What was asked.
+        /// Operation.
         operation: Text,
     },
-    /// The cloud refuses the request as it is.
+    /// The cloud rejected the request.
     #[error("the cloud refuses {operation}: {code}: {message}")]
     Refused {
-        /// What was asked.
+        /// Operation.
         operation: Text,
-        /// The cloud's code.
+        /// Error code of the cloud.
         code: Text,
-        /// The cloud's words.
+        /// Error message of the cloud.
         message: String,
     },
 }
 
-fn whose(owner: &str) -> String {
+fn owner_text(owner: &str) -> String {
     if owner.is_empty() { "no cluster of ours".to_owned() } else { format!("cluster {owner:?}") }
 }
 
@@ -196,7 +199,7 @@ impl fmt::Display for Override {
 }
 
 impl CloudError {
-    /// The failure as the controller learns it; `None` when the same request is to be sent again.
+    /// The failure for the controller; `None` when the same request must be repeated.
     #[must_use]
     pub fn as_launch_failure(&self) -> Option<LaunchFailure> {
         let refused = |code: &Text, retryable| LaunchFailure::Refused {
@@ -205,9 +208,9 @@ impl CloudError {
             retryable,
         };
         match self {
-            Self::NoCapacity { sold_out } => {
+            Self::InsufficientCapacity { unavailable } => {
                 let pair = |option: &Override| (option.instance_type.clone(), option.zone.clone());
-                Some(LaunchFailure::NoCapacity { sold_out: sold_out.iter().map(pair).collect() })
+                Some(LaunchFailure::NoCapacity { unavailable: unavailable.iter().map(pair).collect() })
             }
             Self::IdempotentParameterMismatch { .. } => {
                 Some(refused(&Text::from("IdempotentParameterMismatch"), false))
@@ -220,95 +223,102 @@ impl CloudError {
     }
 }
 
-/// Something that happens to machines by itself.
+/// A spontaneous change of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloudEvent {
-    /// The machine is up and its kubelet may join.
+    /// The instance is running, and its kubelet may join.
     Running(Instance),
-    /// The machine will be taken back.
+    /// The spot instance will be reclaimed.
     Interrupted {
-        /// The machine.
+        /// The instance.
         instance: Instance,
-        /// When it goes down.
+        /// Time of the reclaim.
         at: Timestamp,
     },
-    /// The machine is gone.
+    /// The instance is terminated.
     Terminated(Instance),
 }
 
-/// A cluster, as machines are tagged with it.
+/// The cluster that an instance is tagged with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner<'o> {
-    /// Its name.
+    /// Cluster name.
     pub cluster: &'o str,
-    /// Its UID: a cluster that is built anew may have the name of one whose machines still run. Empty when it is not known.
+    /// Cluster UID: a rebuilt cluster may have the name of one whose instances still run. Empty
+    /// when unknown.
     pub uid: &'o str,
 }
 
 impl Instance {
-    /// Whether the machine is `asked`'s, by name and UID. A name alone proves nothing: it passes from cluster to cluster.
+    /// Checks that the instance belongs to `asked`, by name and UID. The name alone is no proof: it
+    /// may be reused.
     ///
     /// # Errors
-    /// [`CloudError::Foreign`] when its tags name another cluster, another one of that name, or none.
+    /// [`CloudError::Foreign`] when its tags name another cluster, another UID of that name, or
+    /// none.
     pub fn owned_by(&self, asked: Owner<'_>) -> Result<(), CloudError> {
         let own = Owner { cluster: &self.cluster, uid: &self.cluster_uid };
         let named = own.cluster == asked.cluster && !asked.cluster.is_empty();
         if named && own.uid == asked.uid && !own.uid.is_empty() {
             return Ok(());
         }
-        let tell = |owner: Owner<'_>| {
+        let describe = |owner: Owner<'_>| {
             let Owner { cluster, uid } = owner;
             if named { Text::from(format!("{cluster} (UID {uid})")) } else { Text::from(cluster) }
         };
-        Err(CloudError::Foreign { id: self.id.clone(), owner: tell(own), asked: tell(asked) })
+        Err(CloudError::Foreign { id: self.id.clone(), owner: describe(own), asked: describe(asked) })
     }
 }
 
-/// A cloud. Calls may be made by several tasks at once.
+/// A cloud provider. Calls may be concurrent.
 pub trait CloudProvider: Send + Sync {
-    /// What the provider's own settings add to `request` (subnets, launch template, tags), in its own words. It is written down
-    /// with the order before the first call and comes back in [`LaunchRequest::terms`], so that an order that is sent again is the
-    /// same request although settings have changed. Empty where settings add nothing.
+    /// What the provider's settings add to `request` (subnets, launch template, tags), as text. It
+    /// is recorded with the order before the first call and returned in [`LaunchRequest::terms`],
+    /// so that a repeated order is the same request although settings have changed. Empty where
+    /// settings add nothing.
     fn terms(&self, request: &LaunchRequest) -> Text {
         let _nothing_is_added = request;
         Text::default()
     }
 
-    /// Buys one machine.
+    /// Launches one instance.
     ///
     /// # Errors
-    /// [`CloudError`]; only `RequestLimitExceeded` and `Unknown` leave it open whether the same request may still succeed.
+    /// [`CloudError`]; only after `RequestLimitExceeded` and `Unknown` may the same request still
+    /// succeed.
     fn launch(&self, request: &LaunchRequest) -> impl Future<Output = Result<LaunchOutcome, CloudError>> + Send;
 
-    /// Gives a machine of `owner` back. Success means that the cloud has begun; [`CloudProvider::describe`] says when it is
-    /// done. Whose a machine is follows from its tags: what an agent says of its cluster's NodeClaims may be a lie.
+    /// Terminates an instance of `owner`. Success means that termination has begun;
+    /// [`CloudProvider::describe`] shows its end. The tags determine the owner: the NodeClaims that
+    /// an agent reports may be forged.
     ///
     /// # Errors
-    /// [`CloudError::NotFound`] when it is gone already, [`CloudError::Foreign`] when it is not this cluster's, else why it could
-    /// not be given back.
+    /// [`CloudError::NotFound`] when it is terminated already, [`CloudError::Foreign`] when it
+    /// belongs to another cluster, else the failure.
     fn terminate(&self, id: &str, owner: Owner<'_>) -> impl Future<Output = Result<(), CloudError>> + Send;
 
-    /// One machine.
+    /// Describes one instance.
     ///
     /// # Errors
-    /// [`CloudError::NotFound`] when there is none of that id, or it is long gone.
+    /// [`CloudError::NotFound`] when the id is unknown or was terminated long ago.
     fn describe(&self, id: &str) -> impl Future<Output = Result<Instance, CloudError>> + Send;
 
-    /// Every machine of `cluster` that is not gone. May lag behind.
+    /// All instances of `cluster` that are not terminated. May lag behind.
     ///
     /// # Errors
-    /// [`CloudError`] when the listing is not complete; nothing may be concluded from a part of it.
+    /// [`CloudError`] when the listing is incomplete; callers must not use a part of it.
     fn list(&self, cluster: &str) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
 
-    /// Every machine of ours in this account and region that is not gone, of whatever cluster. May lag behind.
+    /// All managed instances of this account and region that are not terminated, of any cluster.
+    /// May lag behind.
     ///
     /// # Errors
-    /// [`CloudError`] when the listing is not complete; nothing may be concluded from a part of it.
+    /// [`CloudError`] when the listing is incomplete; callers must not use a part of it.
     fn list_all(&self) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
 
-    /// What has happened to machines since the last call.
+    /// Events since the last call.
     ///
     /// # Errors
-    /// [`CloudError`] when the events could not be fetched; they stay where they are.
+    /// [`CloudError`] when the events could not be fetched; none is lost.
     fn events(&self) -> impl Future<Output = Result<Vec<CloudEvent>, CloudError>> + Send;
 }

@@ -1,35 +1,39 @@
-//! The second pair of eyes: does a plan keep every rule?
+//! The verifier: an independent check that a plan breaks no rule.
 //!
-//! [`check`] shares no code with the scheduler. It asks two questions: would kube-scheduler, by its documented rules,
-//! put every pod where the plan puts it, whichever launch option each machine turns out to be; and does the plan keep
-//! what it promises about machines, prices, limits and opt-in rules. A plan that fails is never carried out.
+//! [`check`] shares no code with the scheduler. It answers two questions. Would kube-scheduler, by
+//! its documented rules, bind every pod where the plan places it, whichever launch option each node
+//! turns out to be? Does the plan satisfy the pool rules, prices, limits and opt-in rules? A plan
+//! with a violation is never carried out.
 //!
-//! Reading order: `roster` (who is where), `launch` (what a machine may turn out to be), `seat` (one pod on one node),
-//! `room`, `occupancy`, `topology` (pods among each other, along the plan's order), then what holds per machine (`offer`,
-//! `announce`) and per pool (`budget`, `rules`, `statics`).
+//! Reading order: `placements` (the host of each pod), `launch` (the possible outcomes of a
+//! launch), `node_fit` (one pod on one node), `capacity`, `ports_and_volumes`, `topology` (rules
+//! between pods, in the order of the plan); then the rules per planned node (`purchase`,
+//! `metadata`) and per pool (`limits`, `opt_in_rules`, `static_pools`).
 //!
-//! Chosen readings:
-//! - Spread: the global minimum runs over the domains of nodes that will be there: nodes of the input that are not being
-//!   deleted and nodes of the plan for pods, both as far as the constraint's inclusion policies admit them.
-//! - A machine whose value of a topology key is open counts in every domain that it may end up in when that hurts, and in
-//!   none when it would help. A pod with a hard constraint on a key stands only where that key's value is settled.
-//! - DaemonSet pods that a node of the input still expects take room there only as far as both ways of counting say so: by
-//!   DaemonSet, and by sums (expected less bound).
+//! Chosen interpretations:
+//! - Spread: the global minimum is taken over the domains of future nodes: nodes of the input that
+//!   are not being deleted, and the plan's nodes for pods, both as far as the inclusion policies of
+//!   the constraint admit them.
+//! - If the value of a topology key is undecided on a planned node, the node counts in every domain
+//!   that it may end up in where this tightens a rule, and in none where it would relax one. A pod
+//!   with a hard constraint on a key needs a node whose value of that key is decided.
+//! - DaemonSet pods that a node of the input still lacks reserve the smaller of two amounts there:
+//!   the requests of the DaemonSets without a pod, and the expected sum less the bound sum.
 
-mod announce;
-mod budget;
+mod capacity;
 mod class;
 mod launch;
-mod occupancy;
-mod offer;
-mod room;
-mod roster;
-mod rules;
-mod seat;
-mod statics;
+mod limits;
+mod metadata;
+mod node_fit;
+mod opt_in_rules;
+mod placements;
+mod ports_and_volumes;
+mod purchase;
+mod static_pools;
 mod topology;
 
-pub(crate) use self::offer::different_values;
+pub(crate) use self::purchase::different_values;
 
 use std::fmt;
 
@@ -37,28 +41,28 @@ use crate::input::PlanningInput;
 use crate::model::{Resources, Text};
 use crate::plan::{Plan, PlannedNode};
 
-/// What a plan must keep, one value per invariant.
+/// The rules that a plan must satisfy, one variant per invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// Every planned pod is in exactly one place; every index names something.
-    Roster,
-    /// Pods that nobody can schedule are not placed.
+    /// Every pod is in exactly one place; every index is in range.
+    Placement,
+    /// Invalid pods are not placed.
     InvalidPod,
-    /// `order` names every placed pod once and no other.
+    /// `order` contains every placed pod exactly once, and no other pod.
     Order,
-    /// Names of machines are unique, also among nodes of the input.
+    /// Names of planned nodes are unique, also among nodes of the input.
     Names,
-    /// Pods go to nodes that take pods: not being deleted, not cordoned.
+    /// Pods are placed on schedulable nodes: not being deleted, not cordoned.
     NodeUsable,
-    /// Taints are tolerated.
+    /// Pods tolerate the taints of their node.
     Taints,
-    /// Node selector and required node affinity hold.
+    /// The node matches node selector and required node affinity.
     NodeAffinity,
-    /// Pods and daemons fit, whichever option launches.
+    /// Pods and DaemonSet pods fit, whichever option launches.
     Resources,
-    /// No more volumes than the CSI driver can attach.
+    /// A node attaches no more volumes than its CSI drivers allow.
     AttachLimits,
-    /// No host port is taken twice.
+    /// Every host port of a node is used once.
     HostPorts,
     /// The node can reach the pod's volumes.
     Volumes,
@@ -66,33 +70,33 @@ pub enum Rule {
     TopologySpread,
     /// Required pod affinity holds.
     PodAffinity,
-    /// Required pod anti-affinity holds, the pod's own and that of pods already there.
+    /// Required pod anti-affinity holds: that of the pod, and that of pods already placed.
     PodAntiAffinity,
-    /// A pod that depends on a domain stands on a machine whose domain is settled.
+    /// A pod with a hard topology rule is on a node whose domain is decided.
     OpenDomain,
-    /// The pool exists, is ready and is used for what it is for.
+    /// The pool exists, is ready, and is used for its kind of pods.
     Pool,
-    /// 1 to 60 different options, each in the pool's catalogue, cheapest first.
+    /// 1 to 60 distinct options, each in the catalogue of the pool, cheapest first.
     Options,
-    /// Every option and every zone can be bought as the node says.
+    /// Every option and every zone has an available offering.
     Offering,
-    /// `price` is what the first option costs in the first zone.
+    /// `price` is the price of the first option in the first zone.
     Price,
     /// Options and offerings satisfy the pool's requirements.
     PoolRequirements,
     /// The pool's limits hold, whichever options launch.
     Limits,
-    /// No reservation is drawn on more often than it has machines.
+    /// No reservation is used by more nodes than it has instances left.
     Reservations,
-    /// `minValues` hold over each node's options.
+    /// `minValues` hold over the options of each node.
     MinValues,
-    /// A machine's labels are right and complete.
+    /// The labels of a planned node are correct and complete.
     Labels,
-    /// A machine's taints are the pool's.
+    /// The taints of a planned node are those of its pool.
     NodeTaints,
-    /// A machine's requests are its pods' and daemons'.
+    /// The requests of a planned node are those of its pods and DaemonSet pods.
     Requests,
-    /// Static pools get the nodes that they lack, spread over zones, and no more.
+    /// Static pools get exactly their missing nodes, spread over zones.
     StaticNodes,
     /// `fleetwright.dev/zone-balance`.
     ZoneBalance,
@@ -104,7 +108,7 @@ pub enum Rule {
     PriceCeiling,
     /// `fleetwright.dev/spot-max-percent`.
     SpotShare,
-    /// `fleetwright.dev/on-demand-min-nodes`.
+    /// `fleetwright.dev/on-node_affinity-min-nodes`.
     OnDemandFloor,
     /// `fleetwright.dev/max-node-vcpu`.
     NodeSize,
@@ -115,13 +119,13 @@ pub enum Rule {
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule.
+    /// The broken rule.
     pub rule: Rule,
-    /// The pod, by index, when one pod is at fault.
+    /// Index of the offending pod, if one pod breaks the rule.
     pub pod: Option<u32>,
-    /// The node or machine, by name, when one is at fault.
+    /// Name of the existing or planned node, if one node breaks the rule.
     pub node: Option<Text>,
-    /// What was found, in words.
+    /// Explanation for the operator.
     pub message: String,
 }
 
@@ -135,31 +139,33 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Every rule that `plan` breaks, in a canonical order; empty for a sound plan. Any plan can be checked, however broken:
-/// what cannot be looked up is reported and left out of the rest.
+/// All violations of `plan`, in a canonical order; empty for a valid plan. Accepts any plan,
+/// however broken: an index out of range is reported and excluded from the other rules.
 #[must_use]
 pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
-    let mut found = Findings { input, violations: Vec::new() };
-    let roster = roster::call(input, plan, &mut found);
-    let launches = launch::Launches::of(input, plan, &mut found);
-    offer::check(&launches, &mut found);
-    let daemons = room::Daemons::new(input, &launches);
-    announce::check(plan, &launches, &daemons, &mut found);
-    seat::check(input, &roster, &launches, &mut found);
-    room::check(input, plan, &roster, &launches, &daemons, &mut found);
-    occupancy::check(input, &roster, &launches, &daemons, &mut found);
-    topology::check(input, plan, &roster, &launches, &mut found);
-    budget::check(input, &launches, &mut found);
-    rules::check(input, plan, &launches, &mut found);
-    statics::check(input, plan, &launches, &mut found);
-    found.violations
+    let mut findings = Findings { input, violations: Vec::new() };
+    // Placements and launches come first: they report bad indices, and every later check relies on valid ones.
+    let placements = placements::collect(input, plan, &mut findings);
+    let launches = launch::Launches::of(input, plan, &mut findings);
+    purchase::check(&launches, &mut findings);
+    let daemons = capacity::Daemons::new(input, &launches);
+    metadata::check(plan, &launches, &daemons, &mut findings);
+    node_fit::check(input, &placements, &launches, &mut findings);
+    capacity::check(input, plan, &placements, &launches, &daemons, &mut findings);
+    ports_and_volumes::check(input, &placements, &launches, &daemons, &mut findings);
+    topology::check(input, plan, &placements, &launches, &mut findings);
+    limits::check(input, &launches, &mut findings);
+    opt_in_rules::check(input, plan, &launches, &mut findings);
+    static_pools::check(input, plan, &launches, &mut findings);
+    findings.violations
 }
 
-/// What DaemonSets ask for on each of `nodes` when its first option launches in its first zone.
+/// Requests of the DaemonSet pods on each of `nodes` if its first option launches in its first
+/// zone.
 pub(crate) fn daemon_requests(input: &PlanningInput, nodes: Vec<PlannedNode>) -> Vec<Resources> {
     let plan = Plan { nodes, ..Plan::default() };
     let launches = launch::Launches::of(input, &plan, &mut Findings { input, violations: Vec::new() });
-    let daemons = room::Daemons::new(input, &launches);
+    let daemons = capacity::Daemons::new(input, &launches);
     let of = |number: &Option<u32>| {
         let number = number.map(|number| number as usize)?;
         Some(daemons.requests_of_first(number, launches.list.get(number)?))
@@ -167,27 +173,28 @@ pub(crate) fn daemon_requests(input: &PlanningInput, nodes: Vec<PlannedNode>) ->
     launches.of_node.iter().map(|number| of(number).unwrap_or_default()).collect()
 }
 
-/// Where the rooms of this check write down what they find.
+/// Where the free_by_launch of this check write down what they find.
 struct Findings<'a> {
     input: &'a PlanningInput,
     violations: Vec<Violation>,
 }
 
 impl Findings<'_> {
-    /// A rule broken by a machine.
-    fn node(&mut self, rule: Rule, node: &Text, message: String) {
+    /// Records a violation by a node.
+    fn report_node(&mut self, rule: Rule, node: &Text, message: String) {
         self.violations.push(Violation { rule, pod: None, node: Some(node.clone()), message });
     }
 
-    /// A rule broken by a pod, on a node if it has one. `what` continues a sentence that begins with the pod's name.
-    fn pod(&mut self, rule: Rule, pod: u32, node: Option<&Text>, what: &str) {
+    /// Records a violation by a pod, on a node if it has one. `what` continues a sentence that
+    /// begins with the name of the pod.
+    fn report_pod(&mut self, rule: Rule, pod: u32, node: Option<&Text>, what: &str) {
         let name = &self.input.pods[pod as usize];
         let message = format!("pod {}/{} {what}", name.namespace, name.name);
         self.violations.push(Violation { rule, pod: Some(pod), node: node.cloned(), message });
     }
 
-    /// A rule broken by the plan as a whole.
-    fn plan(&mut self, rule: Rule, message: String) {
+    /// Records a violation by the plan as a whole.
+    fn report_plan(&mut self, rule: Rule, message: String) {
         self.violations.push(Violation { rule, pod: None, node: None, message });
     }
 }

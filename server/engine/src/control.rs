@@ -1,16 +1,22 @@
-//! WHEN: one loop, one owner. Events go in with the time they happened; effects come out.
+//! The controller: a single-threaded state machine that turns [`Event`]s into [`Effect`]s.
 //!
-//! [`RegionController::handle`] is the only door. It changes what is believed ([`crate::cluster`]), decides when a decision is
-//! due ([`batch`]), has it planned elsewhere ([`planning`]), and turns the answer into [`Effect`]s that somebody else carries out
-//! and answers with further events. It calls no planner itself, so that no cluster's plan keeps another cluster's events waiting. The order of a purchase never varies: the decision is recorded, the NodeClaim is created in the
-//! cluster, the machine is launched. An event may wake planning; it never tells planning what to look at.
+//! [`RegionController::handle`] is the only entry point. It updates the observed state
+//! ([`crate::cluster`]), decides when a plan is due ([`batch`]), requests it ([`planning`]) and
+//! turns the answer into effects. The caller executes the effects and reports the results as
+//! further events. The controller never calls the planner itself, so the plan of one cluster does
+//! not delay events of another. The order of a launch is fixed: record the decision, create the
+//! NodeClaim in the cluster, launch the instance. An event may trigger planning; it never restricts
+//! what planning considers.
 //!
-//! Reading order: [`event`] and [`effect`] (the doors), `route` (what follows from an event), [`batch`] (when pending pods
-//! are planned), [`planning`] (who plans them, and how many at a time), `provision` and [`order`] (from a plan to NodeClaims), [`decision_input`] (what a plan was made from), [`machine`]
-//! and `lifecycle` (one machine from intent to grave), `nomination` (which pods its Node is for, and when it opens), `termination` (empty nodes,
-//! interruptions), `external_autoscalers` (other autoscalers), [`guardrails`] (what no decision may do), [`recovery`] (what a former process
-//! left), [`gc`] (garbage), `witness` (machines that a listing lacks), `orphans` (machines whose NodeClaim was taken away), [`unavailable_offerings`] (what is sold out), [`status`] and `status_reporter` (what is said about objects),
-//! [`view`] (what people see).
+//! Reading order: [`event`] and [`effect`] (the interface), `route` (dispatch of events), [`batch`]
+//! (batch window of pending pods), [`planning`] (plan requests and answers), `provision` and
+//! [`order`] (from a plan to NodeClaims), [`decision_input`] (input of a plan, for replay),
+//! [`machine`] and `lifecycle` (NodeClaim lifecycle), `nomination` (pod nominations and the
+//! registration gate), `termination` (empty nodes, interruptions), `external_autoscalers` (other
+//! autoscalers), [`guardrails`] (safety limits), [`recovery`] (takeover from a previous owner),
+//! [`gc`] (garbage collection), `instance_inspection` (instances that a listing lacks), `orphans`
+//! (instances whose NodeClaim was removed), [`unavailable_offerings`] (insufficient capacity),
+//! [`status`] and `status_reporter` (conditions and events), [`view`] (read model for users).
 
 pub mod batch;
 mod cluster_controller;
@@ -21,6 +27,7 @@ pub mod event;
 mod external_autoscalers;
 pub mod gc;
 pub mod guardrails;
+mod instance_inspection;
 mod lifecycle;
 pub mod machine;
 mod nomination;
@@ -35,7 +42,6 @@ mod status_reporter;
 mod termination;
 pub mod unavailable_offerings;
 pub mod view;
-mod witness;
 
 pub use decision_input::DecisionInput;
 pub use effect::{
@@ -68,55 +74,57 @@ pub type ClusterId = Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DecisionId(pub u64);
 
-/// What turns an input into a plan; it may use the memo, and never answers otherwise for it. An error refuses the whole
-/// plan and says why.
+/// Computes a plan from an input. The cache changes the running time, never the result. An error
+/// rejects the whole plan with a reason.
 pub type Planner = fn(&PlanningInput, &mut CompileCache) -> Result<(Plan, PlanReport), String>;
 
-/// What is known of the subnets, images, security groups and profiles that EC2NodeClasses select.
+/// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClassFacts {
-    /// Nothing: they are not looked up.
+    /// They are not looked up.
     #[default]
     Unresolved,
-    /// The cloud is simulated: it has a subnet in each of its zones, and needs nothing else.
+    /// The cloud is simulated: it has one subnet in each zone and needs no other resource.
     Simulated,
 }
 
-/// What the operator and the shell decide for the whole controller. Durations are in milliseconds.
+/// Settings of the region controller, from the operator and the process. Durations are in
+/// milliseconds.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What planning is told.
+    /// Policy passed to planning.
     pub policy: Policy,
-    /// A window closes this long after the last pod that it has not seen before (`BATCH_IDLE_DURATION`).
+    /// The batch window closes this long after the last new pod (`BATCH_IDLE_DURATION`).
     pub batch_idle_ms: i64,
-    /// A window closes this long after it opened (`BATCH_MAX_DURATION`).
+    /// The batch window closes at the latest this long after it opened (`BATCH_MAX_DURATION`).
     pub batch_max_ms: i64,
-    /// Pods that one plan takes at most, 0 for all: the others are planned next, at once.
+    /// Maximum number of pods in one plan, 0 for no limit; further pods are planned immediately
+    /// afterwards.
     pub plan_pods: usize,
-    /// Pods without a place are planned again after this long, whatever happens.
+    /// Unplaced pods are planned again after this time at the latest.
     pub retry_ms: i64,
-    /// Between two looks for empty nodes.
+    /// Minimum time between two passes that look for empty nodes.
     pub disruption_pass_ms: i64,
-    /// From NodeClaim to machine (Karpenter: launch timeout).
+    /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
     pub launch_timeout_ms: i64,
-    /// From machine to Node (Karpenter: registration timeout).
+    /// Maximum time from instance to registered Node (Karpenter: registration timeout).
     pub registration_timeout_ms: i64,
-    /// How long a Node that could be let in waits for the others of its decision: machines of one order differ by some seconds in how
-    /// long they take to boot. With 0 every Node is let in as soon as it can be.
+    /// How long the registration of a ready Node waits for the other Nodes of its decision, whose
+    /// boot times differ by seconds. 0 registers every Node as soon as it is ready.
     pub open_together_ms: i64,
-    /// What no decision may do.
-    pub rails: GuardrailSettings,
-    /// How long an offering that was refused is left alone.
-    pub sold_out_ms: i64,
-    /// When garbage is collected.
+    /// Safety limits of all decisions.
+    pub guardrails: GuardrailSettings,
+    /// How long an offering is excluded after insufficient capacity.
+    pub unavailable_ms: i64,
+    /// Settings of garbage collection.
     pub collect: GarbageCollectionSettings,
-    /// How long a pod is left to Cluster Autoscaler once that has said that it buys a node for it.
-    pub hold_after_foreign_scale_up_ms: i64,
-    /// What is known of what EC2NodeClasses select.
+    /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it.
+    pub hold_after_external_scale_up_ms: i64,
+    /// Source of the resources that EC2NodeClasses select.
     pub class_facts: ClassFacts,
-    /// First number of decisions and instructions; above all numbers of earlier processes.
+    /// First id of decisions and instructions; greater than every id of earlier processes.
     pub first_number: u64,
-    /// Differs from process to process, so that names of NodeClaims do.
+    /// Seed of NodeClaim names; differs between processes.
     pub identity: u64,
 }
 
@@ -132,10 +140,10 @@ impl Default for Settings {
             launch_timeout_ms: 5 * 60_000,
             registration_timeout_ms: 15 * 60_000,
             open_together_ms: 10_000,
-            rails: GuardrailSettings::default(),
-            sold_out_ms: unavailable_offerings::SOLD_OUT_MS,
+            guardrails: GuardrailSettings::default(),
+            unavailable_ms: unavailable_offerings::UNAVAILABLE_MS,
             collect: GarbageCollectionSettings::default(),
-            hold_after_foreign_scale_up_ms: crate::cluster::around::FOREIGN_SCALE_UP_MS,
+            hold_after_external_scale_up_ms: crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_MS,
             class_facts: ClassFacts::default(),
             first_number: 1,
             identity: 0,
@@ -143,193 +151,212 @@ impl Default for Settings {
     }
 }
 
-/// Pods that one plan takes at most, unless the settings say otherwise: what one planning thread does in about a second when the
+/// Default of [`Settings::plan_pods`]: what one planning thread handles in about a second when the
 /// pods are diverse.
 const PLAN_PODS: usize = 5_000;
 
-/// Clusters that one [`Event::Tick`] looks at, at most, when for none of them a plan is asked for: some milliseconds' work.
-const LOOKS: usize = 16;
+/// Maximum number of clusters that one [`Event::Tick`] advances when none of them requests a plan:
+/// a few milliseconds of work.
+const MAX_CLUSTERS_PER_TICK: usize = 16;
 
-/// The owner of what is believed and what is under way, for all clusters that this process decides for. All of them buy
-/// from one account and region.
+/// Controls all clusters of this process in one account and region, which share the cloud's
+/// capacity.
 #[derive(Debug)]
 pub struct RegionController {
     settings: Settings,
-    wards: BTreeMap<ClusterId, ClusterController>,
-    /// When each cluster needs attention although nothing happens; follows `wards`, so that the next of a thousand clusters
-    /// is found without asking the others.
-    wakes: BTreeSet<(Timestamp, ClusterId)>,
-    /// Those whose time has come, in the order in which it came. One that wants attention again lines up again, so that none
-    /// keeps another waiting for ever.
-    line: VecDeque<ClusterId>,
+    clusters: BTreeMap<ClusterId, ClusterController>,
+    /// Next wake-up of each cluster, by time; index of `clusters`.
+    wakeups: BTreeSet<(Timestamp, ClusterId)>,
+    /// Clusters that are due, in FIFO order. A cluster that is due again is appended, so no cluster
+    /// starves.
+    due_queue: VecDeque<ClusterId>,
     offerings: UnavailableOfferings,
-    rails: Guardrails,
+    guardrails: Guardrails,
     next_number: u64,
     next_plan: u64,
-    /// The moment of the last event.
+    /// Time of the last event.
     now: Timestamp,
 }
 
 impl RegionController {
-    /// A controller that knows no cluster yet.
+    /// A controller without clusters.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let next_number = settings.first_number;
-        let (offerings, rails, now) = (UnavailableOfferings::default(), Guardrails::default(), Timestamp::default());
-        let (wards, wakes, line) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Self { settings, wards, wakes, line, offerings, rails, next_number, next_plan: 1, now }
+        let (offerings, guardrails, now) =
+            (UnavailableOfferings::default(), Guardrails::default(), Timestamp::default());
+        let (clusters, wakeups, due_queue) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
+        Self { settings, clusters, wakeups, due_queue, offerings, guardrails, next_number, next_plan: 1, now }
     }
 
-    /// Takes in what happened and says what is to be done, in the order in which it is to be done.
+    /// Handles one event and returns its effects in the order of execution.
     ///
-    /// The passing of time is a small step: for at most one cluster a plan is asked for, which takes in the whole of it, so that
-    /// whoever carries out what comes of it, and hears what happened meanwhile, need not wait until a thousand are. [`RegionController::next_wakeup`] tells that more is due.
+    /// A tick is a short step: at most one cluster requests a plan, because building the input
+    /// covers the whole cluster. The caller can so execute effects and handle events before all
+    /// clusters are advanced; [`RegionController::next_wakeup`] says when the next tick is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
-        if let Event::Released { cluster } = event {
-            if let Some(wake) = self.wards.remove(&cluster).and_then(|ward| ward.wake) {
-                self.wakes.remove(&(wake, cluster.clone()));
+        if let Event::LeaseReleased { cluster } = event {
+            if let Some(wake) = self.clusters.remove(&cluster).and_then(|controller| controller.next_wakeup) {
+                self.wakeups.remove(&(wake, cluster.clone()));
             }
-            self.rails.machines.remove(&cluster);
+            self.guardrails.machines.remove(&cluster);
             return vec![Effect::PublishView { cluster }];
         }
         if let Event::Planned(answer) = &event
-            && !self.wards.contains_key(&answer.request.cluster)
+            && !self.clusters.contains_key(&answer.request.cluster)
         {
             return Vec::new();
         }
         let mut effects = Vec::new();
         self.now = now;
-        self.offerings.forget_past(now);
-        let event = match event {
-            Event::OfferingsRefused { refusals } => {
-                self.offerings.learn(refusals);
-                Event::Tick
-            }
-            Event::RemoteCounters { machines, parts } => {
-                self.rails.hear(machines, &parts);
-                Event::Tick
-            }
-            event => event,
-        };
-        let stirred = self.settle_rails(&event, now);
-        let touched = cluster_of(&event, &self.wards);
-        let mut due = self.due(touched, stirred, now);
+        self.offerings.expire(now);
+        let event = self.merge_remote(event);
+        let fleet_changed = self.update_guardrails(&event, now);
+        let touched = cluster_of(&event, &self.clusters);
+        let mut due = self.due_clusters(touched, fleet_changed, now);
         let mut event = Some(event);
         while let Some(cluster) = due.pop_front() {
-            let ward = self.wards.entry(cluster.clone()).or_insert_with(|| ClusterController::new(cluster));
-            let mut desk = Context {
+            let controller = self.clusters.entry(cluster.clone()).or_insert_with(|| ClusterController::new(cluster));
+            let mut ctx = Context {
                 settings: &self.settings,
                 offerings: &mut self.offerings,
-                rails: &mut self.rails,
+                guardrails: &mut self.guardrails,
                 next_number: &mut self.next_number,
                 next_plan: &mut self.next_plan,
                 effects: &mut effects,
                 planned: false,
                 now,
             };
-            ward.state.hold_after_foreign_scale_up(desk.settings.hold_after_foreign_scale_up_ms);
-            let shadow = ward.is_shadow(&desk);
-            ward.state.decide_in_shadow(shadow);
-            let before = (ward.outline(), ward.rails.outline(), ward.collection.outline());
-            let woke = ward.wake;
-            if stirred {
-                ward.stir(now);
+            controller.state.hold_after_external_scale_up(ctx.settings.hold_after_external_scale_up_ms);
+            let shadow = controller.is_shadow(&ctx);
+            controller.state.set_shadow(shadow);
+            let before = view_versions(controller);
+            let wakeup_before = controller.next_wakeup;
+            if fleet_changed {
+                controller.schedule_now(now);
             }
             if let Some(event) = event.take() {
-                ward.take_in(event, &mut desk);
+                controller.handle_event(event, &mut ctx);
             }
-            ward.advance(&mut desk);
-            let planned = desk.planned;
-            if ward.wake != woke {
-                woke.map(|at| self.wakes.remove(&(at, ward.cluster.clone())));
-                self.wakes.extend(ward.wake.map(|at| (at, ward.cluster.clone())));
+            controller.advance(&mut ctx);
+            let planned = ctx.planned;
+            // The index of wake-ups follows every change of a cluster, or its next tick is lost.
+            if controller.next_wakeup != wakeup_before {
+                wakeup_before.map(|at| self.wakeups.remove(&(at, controller.cluster.clone())));
+                self.wakeups.extend(controller.next_wakeup.map(|at| (at, controller.cluster.clone())));
             }
-            self.rails.machines.insert(ward.cluster.clone(), ward.standing());
-            if stirred || (ward.outline(), ward.rails.outline(), ward.collection.outline()) != before {
-                effects.push(Effect::PublishView { cluster: ward.cluster.clone() });
+            self.guardrails.machines.insert(controller.cluster.clone(), controller.remaining());
+            if fleet_changed || view_versions(controller) != before {
+                effects.push(Effect::PublishView { cluster: controller.cluster.clone() });
             }
-            if planned && !stirred {
-                due.drain(..).rev().for_each(|cluster| self.line.push_front(cluster));
+            if planned && !fleet_changed {
+                due.drain(..).rev().for_each(|cluster| self.due_queue.push_front(cluster));
             }
         }
-        effects.retain(|effect| guardrails::passes(&self.settings.rails, effect));
+        effects.retain(|effect| guardrails::is_allowed_by_mode(&self.settings.guardrails, effect));
         effects
     }
 
-    /// Lets the rails take time and freezes in; says whether that changes what the whole fleet may do.
-    fn settle_rails(&mut self, event: &Event, now: Timestamp) -> bool {
-        let settled = self.rails.settle(&self.settings.rails, now);
+    /// Merges what other replicas found; the event is a tick afterwards.
+    fn merge_remote(&mut self, event: Event) -> Event {
         match event {
-            Event::FreezesChanged { freezes } => self.rails.freezes.replace(freezes.clone(), now) || settled,
+            Event::OfferingsUnavailable { refusals } => {
+                self.offerings.merge_remote(refusals);
+                Event::Tick
+            }
+            Event::RemoteCounters { machines, parts } => {
+                self.guardrails.merge_remote(machines, &parts);
+                Event::Tick
+            }
+            event => event,
+        }
+    }
+
+    /// Updates time windows and freezes of the guardrails; returns whether that changes the limits
+    /// of the whole fleet.
+    fn update_guardrails(&mut self, event: &Event, now: Timestamp) -> bool {
+        let settled = self.guardrails.advance(&self.settings.guardrails, now);
+        match event {
+            Event::FreezesChanged { freezes } => self.guardrails.freezes.replace(freezes.clone(), now) || settled,
             _ => settled,
         }
     }
 
-    /// The clusters to look at: the one that the event is about first; when time has passed, the first of those whose time has
-    /// come; when something has changed for all, all of them.
-    fn due(&mut self, touched: Option<ClusterId>, stirred: bool, now: Timestamp) -> VecDeque<ClusterId> {
-        if stirred {
-            let others = self.wards.keys().filter(|cluster| touched.as_ref() != Some(*cluster));
+    /// The clusters to advance: the cluster of the event; on a tick, the first due clusters; after
+    /// a fleet-wide change, all clusters.
+    fn due_clusters(&mut self, touched: Option<ClusterId>, fleet_changed: bool, now: Timestamp) -> VecDeque<ClusterId> {
+        if fleet_changed {
+            let others = self.clusters.keys().filter(|cluster| touched.as_ref() != Some(*cluster));
             return touched.iter().chain(others).cloned().collect();
         }
         if touched.is_some() {
             return touched.into_iter().collect();
         }
-        if self.line.is_empty() {
-            let awake = self.wakes.iter().take_while(|(at, _)| *at <= now).map(|(_, cluster)| cluster);
-            self.line.extend(awake.cloned());
+        if self.due_queue.is_empty() {
+            let awake = self.wakeups.iter().take_while(|(at, _)| *at <= now).map(|(_, cluster)| cluster);
+            self.due_queue.extend(awake.cloned());
         }
         let mut first = VecDeque::new();
-        while first.len() < LOOKS {
-            let Some(cluster) = self.line.pop_front() else { break };
-            // It may have got its attention meanwhile, or be somebody else's.
-            let wants = self.wards.get(&cluster).and_then(|ward| ward.wake).is_some_and(|wake| wake <= now);
+        while first.len() < MAX_CLUSTERS_PER_TICK {
+            let Some(cluster) = self.due_queue.pop_front() else { break };
+            // It may have been advanced or released since it was queued.
+            let wants = self
+                .clusters
+                .get(&cluster)
+                .and_then(|controller| controller.next_wakeup)
+                .is_some_and(|wake| wake <= now);
             first.extend(wants.then_some(cluster));
         }
         first
     }
 
-    /// When [`Event::Tick`] is due at the latest, if nothing else happens; a moment in the past means at once.
+    /// When [`Event::Tick`] is due without another event; a time in the past means immediately.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let first = self.wakes.first().map(|(at, _)| *at);
-        first.into_iter().chain(self.rails.next_change(&self.settings.rails)).min()
+        let first = self.wakeups.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.guardrails.next_change(&self.settings.guardrails)).min()
     }
 
-    /// What the cloud has refused to this controller since this was last asked, for others who buy in the same place.
-    pub fn take_refusals(&mut self) -> Vec<UnavailableOffering> {
-        self.offerings.take_news()
+    /// Offerings that became unavailable here since the last call, for other replicas in the same
+    /// account and region.
+    pub fn take_unavailable_offerings(&mut self) -> Vec<UnavailableOffering> {
+        self.offerings.take_unpublished()
     }
 
     /// What this process saw of its own clusters, for the rails of all others.
     #[must_use]
-    pub fn told(&self) -> guardrails::fleet_counters::CounterSnapshot {
-        self.rails.told(&self.settings.rails)
+    pub fn counter_snapshot(&self) -> guardrails::fleet_counters::CounterSnapshot {
+        self.guardrails.counter_snapshot(&self.settings.guardrails)
     }
 
-    /// What people see of a cluster.
+    /// The view of a cluster, if this controller has it.
     #[must_use]
     pub fn view(&self, cluster: &str) -> Option<ClusterView> {
-        let ward = self.wards.get(cluster)?;
-        let rails = ward.rails_view(&self.rails, &self.settings.rails);
-        let view = ward.view(self.offerings.len(), rails, self.now);
-        Some(ClusterView { pools: ward.pools_view(&self.rails), ..view })
+        let controller = self.clusters.get(cluster)?;
+        let guardrails = controller.guardrails_view(&self.guardrails, &self.settings.guardrails);
+        let view = controller.view(self.offerings.len(), guardrails, self.now);
+        Some(ClusterView { pools: controller.pools_view(&self.guardrails), ..view })
     }
 
-    /// The clusters that this controller knows, by name.
+    /// Names of the clusters of this controller, in order.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterId> {
-        self.wards.keys()
+        self.clusters.keys()
     }
 
-    /// What is believed of a cluster.
+    /// Observed state of a cluster.
     #[must_use]
     pub fn state(&self, cluster: &str) -> Option<&ClusterState> {
-        self.wards.get(cluster).map(|ward| &ward.state)
+        self.clusters.get(cluster).map(|controller| &controller.state)
     }
 }
 
-/// The cluster that an event is about; `None` for the passing of time.
-fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, ClusterController>) -> Option<ClusterId> {
+/// Fingerprint of the view of a cluster, including guardrails and garbage collection.
+fn view_versions(controller: &ClusterController) -> impl PartialEq + use<> {
+    (controller.view_version(), controller.guardrails.view_fingerprint(), controller.gc.view_version())
+}
+
+/// The cluster that an event concerns; `None` for events that concern all.
+fn cluster_of(event: &Event, clusters: &BTreeMap<ClusterId, ClusterController>) -> Option<ClusterId> {
     match event {
         Event::Observed { cluster, .. }
         | Event::AgentConnected { cluster }
@@ -342,20 +369,22 @@ fn cluster_of(event: &Event, wards: &BTreeMap<ClusterId, ClusterController>) -> 
         | Event::InstructionAcked { cluster, .. }
         | Event::InstructionFailed { cluster, .. }
         | Event::QuarantineReleased { cluster }
-        | Event::Recalled { cluster, .. }
-        | Event::Remembered { cluster, .. }
-        | Event::Adopted { cluster, .. }
-        | Event::Released { cluster }
+        | Event::LaunchHistoryLoaded { cluster, .. }
+        | Event::CountsLoaded { cluster, .. }
+        | Event::LeaseAcquired { cluster, .. }
+        | Event::LeaseReleased { cluster }
         | Event::Listed { cluster, .. }
         | Event::Interrupted { cluster, .. } => Some(cluster.clone()),
         Event::Launched(launched) => Some(launched.cluster.clone()),
         Event::Planned(answer) => Some(answer.request.cluster.clone()),
-        Event::Recorded { decision } => {
-            wards.values().find(|ward| ward.undecided.contains_key(decision)).map(|ward| ward.cluster.clone())
-        }
-        Event::Tick | Event::FreezesChanged { .. } | Event::OfferingsRefused { .. } | Event::RemoteCounters { .. } => {
-            None
-        }
+        Event::Recorded { decision } => clusters
+            .values()
+            .find(|controller| controller.unrecorded_decisions.contains_key(decision))
+            .map(|controller| controller.cluster.clone()),
+        Event::Tick
+        | Event::FreezesChanged { .. }
+        | Event::OfferingsUnavailable { .. }
+        | Event::RemoteCounters { .. } => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! One decision, whole: schedule, check, mend, try what is left once more, bound, explain.
+//! One complete decision: schedule, check, repair, retry, bound, explain.
 
 mod repair;
 mod retry;
@@ -11,17 +11,18 @@ use crate::explain;
 use crate::input::PlanningInput;
 use crate::model::MicroUsd;
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
-use crate::schedule::{CompileCache, Method, Scheduled, schedule_by};
+use crate::schedule::{CompileCache, PackingMethod, ScheduleResult, schedule_by};
 
-/// A plan that has passed its own check, with its reasons.
+/// A plan that passed the check, with its reasons.
 #[derive(Debug, Clone)]
-#[must_use = "a decision that nobody reads places no pod"]
-pub struct Decision {
-    /// What to do.
+#[must_use = "an unread decision places no pod"]
+pub struct PlannedDecision {
+    /// The plan.
     pub plan: Plan,
-    /// Why.
+    /// The reasons for the plan.
     pub report: PlanReport,
-    /// Packings that failed their check on the way to this plan: faults of the scheduler, to be told loudly.
+    /// Packings that failed the check before this plan: scheduler bugs, which the caller must
+    /// report.
     pub failed_checks: FailedChecks,
 }
 
@@ -29,37 +30,39 @@ pub struct Decision {
 ///
 /// # Errors
 /// As [`plan_with`].
-pub fn plan(input: &PlanningInput) -> Result<Decision, Vec<Violation>> {
+pub fn plan(input: &PlanningInput) -> Result<PlannedDecision, Vec<Violation>> {
     plan_with(input, &mut CompileCache::default())
 }
 
-/// The same decision, sooner if `memo` has served alike inputs.
+/// Same decision as [`plan`]; faster when `cache` holds compiled pools of similar inputs.
 ///
 /// # Errors
-/// The violations that [`check`] finds even in a plan that places no pod: `input` itself is broken. Otherwise the plan has
-/// passed its check; pods that stood in the way of that are left out, with the code `Internal`.
-pub fn plan_with(input: &PlanningInput, memo: &mut CompileCache) -> Result<Decision, Vec<Violation>> {
-    plan_packed_by(input, |method| schedule_by(input, method, memo))
+/// The violations that [`check`] finds even in a plan that places no pod: `input` itself is
+/// invalid. Otherwise the plan has passed the check; pods that prevented that are left out, with
+/// the code `Internal`.
+pub fn plan_with(input: &PlanningInput, cache: &mut CompileCache) -> Result<PlannedDecision, Vec<Violation>> {
+    plan_packed_by(input, |method| schedule_by(input, method, cache))
 }
 
-/// The decision for `input` when `pack` makes its packings, which are believed no more than the scheduler's own.
+/// The decision for `input` with packings made by `pack`, which pass the same check as the
+/// scheduler's own.
 ///
 /// # Errors
 /// As [`plan_with`].
 pub fn plan_packed_by(
     input: &PlanningInput,
-    pack: impl FnMut(Method) -> Scheduled,
-) -> Result<Decision, Vec<Violation>> {
-    let (Scheduled { plan, not_reached, cut_off }, mut failed_checks) = repair::sound_plan(input, pack);
+    pack: impl FnMut(PackingMethod) -> ScheduleResult,
+) -> Result<PlannedDecision, Vec<Violation>> {
+    let (ScheduleResult { plan, not_reached, cut_off }, mut failed_checks) = repair::valid_plan(input, pack);
     if failed_checks.count > 0 {
         let violations = check(input, &plan);
         if !violations.is_empty() {
             return Err(violations);
         }
     }
-    // Pods that no steps were left for are planned next, and cost nothing more now.
+    // Pods that the step limit left out are planned next, so no further work is spent on them now.
     let complete = not_reached.is_empty() && cut_off.is_empty();
-    let plan = if complete { retry::place_left(input, plan, retry::MOST_WORK) } else { plan };
+    let plan = if complete { retry::place_unscheduled(input, plan, retry::MAX_WORK) } else { plan };
     failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
@@ -68,20 +71,20 @@ pub fn plan_packed_by(
         notes: explain::notes(input, &plan),
         search_steps: 0,
     };
-    tell(&failed_checks, &mut report);
-    Ok(Decision { plan, report, failed_checks })
+    report_failed_checks(&failed_checks, &mut report);
+    Ok(PlannedDecision { plan, report, failed_checks })
 }
 
-/// Says in `report` that packings failed, and of each pod that is left out why.
-fn tell(failed: &FailedChecks, report: &mut PlanReport) {
+/// Adds the failed checks to `report`, and the reason of each pod that is left out.
+fn report_failed_checks(failed: &FailedChecks, report: &mut PlanReport) {
     let Some(first) = failed.violations.first() else { return };
     let what = if failed.left_out.is_empty() {
-        "the plan is a plainer packing than usual".to_owned()
+        "the plan is a simpler packing than usual".to_owned()
     } else {
         format!("{} pods are left out (code Internal)", failed.left_out.len())
     };
     report.notes.push(format!(
-        "the program's own check refused {} of its packings ({first}): {what}; please report this with the input",
+        "the program's own check refused {} packings ({first}): {what}; please report this with the input",
         failed.count
     ));
     report.notes.sort();
@@ -94,16 +97,17 @@ fn tell(failed: &FailedChecks, report: &mut PlanReport) {
     }
 }
 
-/// Why pods have no place. Those that the step limit left out were not looked at, so nothing else is known of them.
+/// Why pods are unschedulable. Pods left out by the step limit were not evaluated, so no other
+/// reason is known.
 fn reasons(input: &PlanningInput, plan: &Plan, not_reached: &[u32], cut_off: &[u32]) -> Vec<Unschedulable> {
     if not_reached.is_empty() && cut_off.is_empty() {
         return explain::unschedulable(input, plan);
     }
     let limit = input.policy.step_limit;
-    let next = format!("planning took its {limit} steps before it came to this pod; it is planned next");
+    let next = format!("the step limit of {limit} was reached before this pod was tried; it is planned next");
     let cut = format!(
-        "planning took its {limit} steps before it had tried everything for this pod; it is planned again. Preferences, affinity terms \
-         and spread constraints are what takes steps: state fewer"
+        "the step limit of {limit} was reached before everything was tried for this pod; it is planned again. \
+         Preferences, affinity terms and spread constraints cost steps: use fewer"
     );
     let held = |pod: &u32, code: ReasonCode, message: &str| Unschedulable {
         pod: *pod,

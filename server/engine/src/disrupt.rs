@@ -1,9 +1,9 @@
-//! REMOVE: machines that need not be there.
+//! Selection of nodes to remove.
 //!
-//! What is here looks at what is believed and names machines; the controller records the decision, looks again when it is
-//! durable, and has it carried out.
+//! Functions here read the observed state and select machines; the controller records the decision,
+//! checks it again when it is durable, and executes it.
 //!
-//! Reading order: [`empty`] (nodes without pods of their own).
+//! Reading order: [`empty`] (nodes without pods other than DaemonSet pods).
 
 pub mod empty;
 

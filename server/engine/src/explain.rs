@@ -1,28 +1,31 @@
-//! Why, and why not: reasons for pods without a place, surprises told before they happen, and the story of a pod or node.
+//! Explanations: reasons for unschedulable pods, notes about surprising results of a plan, and
+//! reports about one pod or node.
 //!
-//! Nothing here decides anything, and nothing here runs on the fast path: the finished plan is taken as a world
-//! (`world`), and pods are tried against it once more, slowly, with every obstacle named (`launch` for machines to buy,
-//! `standing` for machines that are there, `topology` for rules between pods). Words are found in `reason`, what would
-//! have to give way in `relax`. The room shares no code with the scheduler, so its answers do not repeat its mistakes.
+//! This module decides nothing and runs off the fast path. It takes the finished plan as a snapshot
+//! (`snapshot`) and tries pods against it again, naming every obstacle (`launch` for new nodes,
+//! `existing` for existing and planned nodes, `topology` for rules between pods). `reason` writes
+//! the messages, `relax` the constraints to relax. The module shares no code with the scheduler, so
+//! it does not repeat its mistakes.
 
-mod ask;
 mod catalogue;
 mod daemons;
+mod existing;
+mod label_index;
 mod launch;
-mod market;
 mod notes;
+mod offering_filter;
+mod pod_requirements;
 mod reason;
 mod relax;
-mod residents;
-mod standing;
-mod story;
+mod report;
+mod snapshot;
 mod topology;
 mod unplaced;
 mod wording;
-mod world;
 
 pub use notes::notes;
-pub use story::{
-    Existing, Forced, FunnelStep, NodeStory, Outcome, PodStory, RunnerUp, node_story, planned_node_story, pod_story,
+pub use report::{
+    Existing, FilterStep, MachineConstraint, MachineOption, NodeReport, Outcome, PodReport, node_report,
+    planned_node_report, pod_report,
 };
 pub use unplaced::{unschedulable, unschedulable_among};

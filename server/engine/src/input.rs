@@ -1,10 +1,10 @@
-//! What a decision is made from: one value, complete and immutable.
+//! The input of a decision: one complete, immutable value.
 
 use std::collections::BTreeMap;
 
 use crate::model::{DaemonSet, Labels, Node, NodePool, Pod, PodShape, Text, Timestamp, VolumeAlternatives};
 
-/// Everything that planning looks at. Nothing else does: no clock, no environment, no order of arrival.
+/// Everything that planning depends on: no clock, no environment, no order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanningInput {
     /// Distinct pod shapes.
@@ -21,21 +21,21 @@ pub struct PlanningInput {
     pub pools: Vec<NodePool>,
     /// DaemonSets, sorted by namespace and name.
     pub daemons: Vec<DaemonSet>,
-    /// Labels of namespaces. A namespace that is not here has only `kubernetes.io/metadata.name`.
+    /// Labels of namespaces. A namespace missing here has only `kubernetes.io/metadata.name`.
     pub namespaces: BTreeMap<Text, Labels>,
-    /// What the operator decided.
+    /// Settings of the operator.
     pub policy: Policy,
-    /// The moment that opt-in waits are judged by.
+    /// The time at which opt-in waits are evaluated.
     pub now: Timestamp,
 }
 
-/// Whether soft constraints are looked at (Karpenter's `PREFERENCE_POLICY`).
+/// Whether soft constraints are evaluated (Karpenter's `PREFERENCE_POLICY`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreferencePolicy {
     /// Soft constraints guide the choice.
     #[default]
     Respect,
-    /// Soft constraints are not looked at.
+    /// Soft constraints are ignored.
     Ignore,
 }
 
@@ -45,27 +45,29 @@ pub enum MinValuesPolicy {
     /// The pool is not used.
     #[default]
     Strict,
-    /// As many values as there are must do.
+    /// The pool is used with as many values as it has.
     BestEffort,
 }
 
-/// What the operator decided.
+/// Settings of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Soft constraints.
+    /// How soft constraints are treated.
     pub preferences: PreferencePolicy,
-    /// `minValues` that cannot be met.
+    /// How `minValues` that cannot be met are treated.
     pub min_values: MinValuesPolicy,
-    /// Label keys that a machine may turn out to have although neither pool nor catalogue defines them ("well-known").
+    /// Well-known label keys: a node may have them although neither pool nor catalogue defines
+    /// them.
     pub well_known_labels: Vec<Text>,
-    /// Steps that the search for cheaper packings may take; 0 means the first packing only.
+    /// Maximum steps of the search for cheaper packings; 0 means the first packing only.
     pub search_steps: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// Steps that scheduling may take, 0 for any number: pods that are not reached by then are left to the next plan. A step
-    /// is about 50 nanoseconds' work.
+    /// Maximum steps of scheduling, 0 for unlimited; pods not reached by then are left to the next
+    /// plan. A step takes about 50 nanoseconds.
     pub step_limit: u64,
-    /// Preferences of one pod that are looked at, the heaviest first; 0 for as many as scheduling can tell apart.
+    /// Maximum number of preferences evaluated per pod, the heaviest first; 0 for
+    /// [`MAX_PREFERENCES`].
     pub preferred_terms: u32,
 }
 
@@ -83,26 +85,26 @@ impl Default for Policy {
     }
 }
 
-/// Steps that scheduling may take unless the policy says otherwise: ten times what the largest inputs of the benchmark need.
+/// Default of [`Policy::step_limit`]: ten times what the largest inputs of the benchmark need.
 pub const STEP_LIMIT: u64 = 200_000_000;
 
-/// Preferences of one pod that scheduling can tell apart.
-pub const MOST_TOLD_APART: usize = 64;
+/// Maximum number of preferences of one pod that scheduling can distinguish.
+pub const MAX_PREFERENCES: usize = 64;
 
-/// Preferences of one pod that are looked at unless the policy says otherwise: more than any published chart states.
+/// Default of [`Policy::preferred_terms`]: more than any published chart states.
 pub const PREFERRED_TERMS: u32 = 20;
 
 impl Policy {
-    /// Preferences of one pod that scheduling looks at.
+    /// Number of preferences of one pod that scheduling evaluates.
     #[must_use]
-    pub fn preferred_terms_most(&self) -> usize {
+    pub fn max_preferred_terms(&self) -> usize {
         match self.preferred_terms {
-            0 => MOST_TOLD_APART,
-            most => MOST_TOLD_APART.min(most as usize),
+            0 => MAX_PREFERENCES,
+            most => MAX_PREFERENCES.min(most as usize),
         }
     }
 
-    /// Whether `key` may be undefined on a new machine.
+    /// Whether a new node may have the label `key` although nothing defines it.
     #[must_use]
     pub fn is_well_known(&self, key: &str) -> bool {
         self.well_known_labels.iter().any(|known| known.as_ref() == key)

@@ -1,12 +1,13 @@
-//! The decisions of Fleetwright: which machines to add, replace and remove, and why.
+//! The decision engine of Fleetwright: which nodes to add, replace and remove, and why.
 //!
-//! Pure and synchronous. Values go in, a plan and its reasons come out; time, seed and order are arguments. The engine
-//! knows no runtime, no clock, no network, no file, no cloud and no serialisation format; `clippy.toml` and the test
-//! `tests/purity.rs` hold it to that.
+//! Pure and synchronous. Input values produce a plan and its reasons; time, seed and order are
+//! arguments. The engine has no runtime, clock, network, file access, cloud client or serialization
+//! format. `clippy.toml` and `tests/purity.rs` enforce this.
 //!
-//! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is made from), [`schedule`] (pending pods to
-//! machines), [`plan`] (the result and its reasons); then [`cluster`] (what is believed of a live cluster), [`disrupt`] (what
-//! may go) and [`control`] (when anything is decided).
+//! Reading order: [`model`] (the vocabulary), [`input`] (what a decision is computed from),
+//! [`schedule`] (pending pods to nodes), [`plan`] (the result and its reasons); then [`cluster`]
+//! (the observed state of a live cluster), [`disrupt`] (which nodes may be removed) and [`control`]
+//! (when a decision is made).
 
 pub mod bound;
 pub mod check;

@@ -1,7 +1,8 @@
-//! The vocabulary: every noun that a decision is made of, free of any wire or file format.
+//! The data model: the types that a decision is computed from, independent of any wire or file
+//! format.
 //!
-//! Reading order: [`resources`] (exact amounts), [`labels`] and [`requirements`] (what may match what), [`taints`],
-//! then the things themselves: [`pod`], [`node`], [`pool`], [`offering`].
+//! Reading order: [`resources`] (exact amounts), [`labels`] and [`requirements`] (matching),
+//! [`taints`], then the objects: [`pod`], [`node`], [`pool`], [`offering`].
 
 pub mod labels;
 pub mod node;
@@ -26,10 +27,10 @@ pub use taints::{Effect, Taint, Toleration, TolerationOperator};
 
 use std::sync::Arc;
 
-/// A shared, immutable string. Cloning costs a counter, never a copy.
+/// A shared, immutable string. Cloning increments a reference count and copies nothing.
 pub type Text = Arc<str>;
 
-/// A moment, in milliseconds since 1970-01-01T00:00:00Z.
+/// A point in time, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 

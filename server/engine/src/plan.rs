@@ -4,53 +4,54 @@ use std::sync::Arc;
 
 use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Text};
 
-/// What to do: machines to launch and where each pod goes. Pods, nodes, pools and types are named by their index in the
-/// [`PlanningInput`](crate::input::PlanningInput) that the plan was made from.
+/// Machines to launch, and the node of each pod. Pods, nodes, pools and types are given by their
+/// index in the [`PlanningInput`](crate::input::PlanningInput) that the plan was made from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[must_use = "a plan that nobody reads places no pod"]
+#[must_use = "an unread plan places no pod"]
 pub struct Plan {
     /// Machines to launch for pods, in a canonical order.
     pub nodes: Vec<PlannedNode>,
-    /// Machines to launch because a static pool lacks them; they carry no planned pods.
+    /// Machines to launch because a static pool misses them; they carry no planned pods.
     pub static_nodes: Vec<PlannedNode>,
-    /// Pods put on nodes of the input: (pod, node), by pod.
+    /// Pods placed on nodes of the input: (pod, node), by pod.
     pub placements: Vec<(u32, u32)>,
     /// Pods that fit nowhere, by index.
     pub unschedulable: Vec<u32>,
-    /// The order in which pods were placed. Every constraint held when its pod's turn came; rules that depend on the order
-    /// (spread, affinity) are checked along it.
+    /// The order in which pods were placed. Every constraint held when its pod was placed; rules
+    /// that depend on the order (spread, affinity) are checked along it.
     pub order: Vec<u32>,
 }
 
-/// A machine to launch. Parts that many nodes have in common are shared.
+/// A machine to launch. Values common to many nodes are shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedNode {
-    /// A name for this plan: `<pool>-<number>`.
+    /// Name within this plan: `<pool>-<number>`.
     pub name: Text,
     /// Index of the NodePool.
     pub pool: u32,
-    /// How it is paid for.
+    /// Capacity type of the launch.
     pub capacity_type: CapacityType,
     /// Zones that the launch may use; the first is where `price` holds.
     pub zones: Arc<[Text]>,
-    /// Launch options as indices into the pool's catalogue, cheapest first, 1 to 60. Every one of them carries all the
-    /// node's pods and daemons, and is offered in at least one of `zones`, the first in `zones[0]`.
+    /// Launch options as indices into the pool's catalogue, cheapest first, 1 to 60. Every one
+    /// carries all the node's pods and DaemonSets, and is offered in at least one of `zones`, the
+    /// first in `zones[0]`.
     pub types: Arc<[u32]>,
     /// Price of the first option in the first zone.
     pub price: MicroUsd,
-    /// The reservation that it draws on.
+    /// The capacity reservation that it uses.
     pub reservation: Option<Text>,
     /// Pods, by index, ascending.
     pub pods: Vec<u32>,
-    /// Labels known and common to all options, hostname apart.
+    /// Labels known and common to all options, hostname excluded.
     pub labels: Arc<Labels>,
     /// Taints of the running node.
     pub taints: Arc<[Taint]>,
-    /// What the pods and the first option's daemons ask for.
+    /// Requests of the pods, and of the DaemonSets of the first option.
     pub requests: Resources,
 }
 
-/// Why a pod has no place, in a word.
+/// Why a pod is unschedulable, as a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReasonCode {
     /// Labels, selectors, node affinity.
@@ -59,7 +60,7 @@ pub enum ReasonCode {
     Taints,
     /// No machine is large enough.
     Resources,
-    /// The pool's limits are used up.
+    /// The pool's limits are exhausted.
     Limits,
     /// A hard topology spread constraint.
     TopologySpread,
@@ -73,7 +74,7 @@ pub enum ReasonCode {
     Volumes,
     /// Too few different values among the launch options.
     MinValues,
-    /// Nothing is for sale that would do.
+    /// No suitable offering is available.
     NoOffering,
     /// The pool's NodeClass is missing, unready or being deleted.
     NodeClassNotReady,
@@ -81,18 +82,18 @@ pub enum ReasonCode {
     NodePoolNotReady,
     /// There is no pool.
     NoNodePool,
-    /// The API server accepts the pod, but nobody can schedule it.
+    /// The API server accepts the pod, but no scheduler can place it.
     InvalidPod,
-    /// A safety rail holds the launch back, or planning had no steps left for the pod.
+    /// A guardrail holds the launch back, or the step limit left the pod out.
     HeldBack,
-    /// Every plan with the pod failed the program's own check.
+    /// Every plan with the pod failed the check.
     Internal,
-    /// Planning had not tried everything for the pod when its steps were spent.
+    /// The step budget was exhausted before everything was tried for the pod.
     StepLimit,
 }
 
 impl ReasonCode {
-    /// The code as it is printed.
+    /// The code as printed.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -123,18 +124,18 @@ impl ReasonCode {
 pub struct Reason {
     /// The pool; `None` for reasons that no pool can change.
     pub pool: Option<Text>,
-    /// The reason in a word.
+    /// The reason as a code.
     pub code: ReasonCode,
-    /// The reason in a sentence: values, the nearest machine, by how much it misses.
+    /// The reason as a sentence: values, the nearest machine, and what it misses.
     pub message: String,
 }
 
-/// Why one pod has no place.
+/// Why one pod is unschedulable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unschedulable {
     /// Index of the pod.
     pub pod: u32,
-    /// One reason per pool that could be thought of.
+    /// One reason per pool considered.
     pub reasons: Vec<Reason>,
     /// The smallest relaxations that would make it fit, as sentences.
     pub fits_if: Vec<String>,
@@ -144,14 +145,14 @@ pub struct Unschedulable {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "an unread report is not actionable"]
 pub struct PlanReport {
-    /// Why each unschedulable pod has no place, by pod.
+    /// Why each unschedulable pod is unschedulable, by pod.
     pub unschedulable: Vec<Unschedulable>,
-    /// What the nodes of the plan cost, per hour; static nodes apart.
+    /// Hourly cost of the nodes of the plan, static nodes excluded.
     pub new_cost: MicroUsd,
-    /// No plan that places the same pods under the same rules costs less.
+    /// Lower bound on the cost of any plan that places the same pods under the same rules.
     pub lower_bound: MicroUsd,
-    /// Surprises told before they happen, sorted.
+    /// Warnings about unexpected effects of the plan, sorted.
     pub notes: Vec<String>,
-    /// Steps that the search took.
+    /// Steps of the search.
     pub search_steps: u64,
 }

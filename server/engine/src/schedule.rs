@@ -1,60 +1,64 @@
-//! ADD: pending pods to nodes that exist, nodes on their way, and machines to buy.
+//! Provisioning: assigns pending pods to existing nodes, in-flight nodes and machines to launch.
 //!
-//! `schedule/README.md` states the properties that the packing has. The rooms, in the order in which data passes them:
-//! `problem` compiles the input (`axis`, `stall`, `variety`, `memo`, `market`, `fits`, `classes`, `subjects`, `topology`, `nodes`, `worth`); `packing` places
-//! class after class (`rooms`, then `cohorts`, then `open` with `foresight`; `domains` for rules over zones, with `eligible`, `rules` for what pools opt
-//! into, by the `ledger`); `finish` turns the packing into a plan, with `type_labels`; `statics` adds the machines that static pools lack.
+//! `schedule/README.md` states the properties of the packing. Modules in the order of the data
+//! flow: `problem` compiles the input (`resource_vector`, `pool_offerings`, `min_values`,
+//! `compile_cache`, `pool_supply`, `fits`, `classes`, `selector_index`, `topology`, `nodes`,
+//! `shadow_prices`). `packing` places class after class: `existing_nodes`, then `cohorts`, then
+//! `open` with `lookahead`; `domains` applies rules over zones, with `eligible`; `rules` applies
+//! the pools' opt-in rules, using `pool_counts`. `merge` and `balance` revise the packing. `finish`
+//! turns it into a plan, with `type_labels`; `static_pools` adds the machines that static pools
+//! miss. `step_budget` bounds the work.
 
-mod axis;
 mod balance;
-mod bits;
+mod bit_set;
 mod classes;
 mod cohorts;
+mod compile_cache;
 mod domains;
 mod eligible;
+mod existing_nodes;
 mod finish;
 mod fits;
-mod foresight;
-mod ledger;
+mod lookahead;
 mod machines;
-mod market;
-mod memo;
 mod merge;
+mod min_values;
 mod nodes;
 mod open;
 mod packing;
+mod pool_counts;
+mod pool_offerings;
+mod pool_supply;
 mod problem;
-mod rooms;
+mod resource_vector;
 mod rules;
-mod stall;
-mod statics;
-mod steps;
-mod subjects;
+mod selector_index;
+mod shadow_prices;
+mod static_pools;
+mod step_budget;
 mod topology;
 mod type_labels;
-mod variety;
-mod worth;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-pub use self::memo::CompileCache;
+pub use self::compile_cache::CompileCache;
 
 use self::classes::Class;
 use self::packing::Packing;
 use self::problem::Problem;
-use self::steps::Steps;
+use self::step_budget::StepBudget;
 use crate::input::{PlanningInput, PreferencePolicy};
 use crate::plan::Plan;
 
-/// A plan, and what its step limit left out of it.
+/// A plan, and the pods that its step limit left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scheduled {
-    /// The plan. Pods that were left out are among those without a place.
+pub struct ScheduleResult {
+    /// The plan. Pods left out by the step limit are among its unschedulable pods.
     pub plan: Plan,
-    /// Pods that scheduling had no steps left for, ascending.
+    /// Pods of classes that were not attempted before the step budget was exhausted, ascending.
     pub not_reached: Vec<u32>,
-    /// Pods that it was about to place when it had none left, ascending.
+    /// Unplaced pods of the class in progress when the step budget was exhausted, ascending.
     pub cut_off: Vec<u32>,
 }
 
@@ -65,50 +69,51 @@ pub fn schedule(input: &PlanningInput) -> Plan {
 
 /// How pods are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// As well as this module can.
+pub enum PackingMethod {
+    /// All steps of this module.
     Full,
-    /// With as little cleverness as will do, for when [`Method::Full`] made a plan that breaks a rule: preferences are not
-    /// looked at, domains are not filled level by level, spread is counted over all domains that could be there, and no
-    /// machines are merged.
+    /// A simpler packing, used when a [`PackingMethod::Full`] plan violates a rule: preferences are
+    /// ignored, domains are not filled level by level, spread is counted over all domains that
+    /// could exist, and no machines are merged.
     Plain,
 }
 
-/// The same plan, sooner if `memo` has served alike inputs.
-pub fn schedule_with(input: &PlanningInput, memo: &mut CompileCache) -> Plan {
-    schedule_within(input, memo).plan
+/// Same plan as [`schedule`]; faster when `cache` holds compiled pools of similar inputs.
+pub fn schedule_with(input: &PlanningInput, cache: &mut CompileCache) -> Plan {
+    schedule_within(input, cache).plan
 }
 
-/// The same plan, and which pods were left out because [`Policy::step_limit`](crate::input::Policy::step_limit) was reached.
-pub fn schedule_within(input: &PlanningInput, memo: &mut CompileCache) -> Scheduled {
-    schedule_by(input, Method::Full, memo)
+/// Same plan as [`schedule_with`], with the pods left out because of
+/// [`Policy::step_limit`](crate::input::Policy::step_limit).
+pub fn schedule_within(input: &PlanningInput, cache: &mut CompileCache) -> ScheduleResult {
+    schedule_by(input, PackingMethod::Full, cache)
 }
 
-impl From<Plan> for Scheduled {
+impl From<Plan> for ScheduleResult {
     /// A plan that no step limit cut short.
     fn from(plan: Plan) -> Self {
         Self { plan, not_reached: Vec::new(), cut_off: Vec::new() }
     }
 }
 
-/// A plan by `method`, and which pods its step limit left out.
-pub fn schedule_by(input: &PlanningInput, method: Method, memo: &mut CompileCache) -> Scheduled {
+/// Plans by `method`; returns the plan and the pods that its step limit left out.
+pub fn schedule_by(input: &PlanningInput, method: PackingMethod, cache: &mut CompileCache) -> ScheduleResult {
     let mut input = Cow::Borrowed(input);
-    if method == Method::Plain && input.policy.preferences == PreferencePolicy::Respect {
+    if method == PackingMethod::Plain && input.policy.preferences == PreferencePolicy::Respect {
         input.to_mut().policy.preferences = PreferencePolicy::Ignore;
     }
-    let steps = Steps::new(input.policy.step_limit);
-    let first = pack(&input, Order::BySize, method, memo, &steps);
-    if first.plan.unschedulable.is_empty() || !priorities_differ(&input) || steps.are_spent() {
+    let steps = StepBudget::new(input.policy.step_limit);
+    let first = pack(&input, QueueOrder::BySize, method, cache, &steps);
+    if first.plan.unschedulable.is_empty() || !priorities_differ(&input) || steps.is_exhausted() {
         return first;
     }
-    // Something is short: who comes first matters, so higher priorities are served before lower ones.
-    let second = pack(&input, Order::ByPriority, method, memo, &steps);
-    if steps.are_spent() { first } else { second }
+    // Capacity is short, so the order matters: pack again with higher priorities before lower ones.
+    let second = pack(&input, QueueOrder::ByPriority, method, cache, &steps);
+    if steps.is_exhausted() { first } else { second }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum QueueOrder {
     BySize,
     ByPriority,
 }
@@ -118,99 +123,113 @@ fn priorities_differ(input: &PlanningInput) -> bool {
     priorities.next().is_some_and(|first| priorities.any(|other| other != first))
 }
 
-fn pack(input: &PlanningInput, order: Order, method: Method, memo: &mut CompileCache, steps: &Steps) -> Scheduled {
-    let (problem, start) = problem::compile(input, memo);
-    let mut packing = Packing::new(&problem, start, steps);
-    let full = method == Method::Full;
+fn pack(
+    input: &PlanningInput,
+    order: QueueOrder,
+    method: PackingMethod,
+    cache: &mut CompileCache,
+    steps: &StepBudget,
+) -> ScheduleResult {
+    let (problem, initial) = problem::compile(input, cache);
+    let mut packing = Packing::new(&problem, initial, steps);
+    let full = method == PackingMethod::Full;
     packing.level_by_level = full;
-    let mut queue = queue_of(&problem, order);
-    serve_all(&mut packing, &mut queue);
+    let mut queue = build_queue(&problem, order);
+    place_queue_repeatedly(&mut packing, &mut queue);
     if full && !queue.is_empty() {
         packing.present_domains_only = true;
-        serve_all(&mut packing, &mut queue);
+        place_queue_repeatedly(&mut packing, &mut queue);
     }
     if full && !queue.is_empty() {
         packing.present_hosts_only = true;
-        serve_all(&mut packing, &mut queue);
+        place_queue_repeatedly(&mut packing, &mut queue);
     }
-    for _ in 0..MOST_REVISIONS {
+    for _ in 0..MAX_REVISIONS {
         let merged = full && packing.merge();
         let moved = packing.balance_zones();
-        // What was merged or moved may have made room for pods without a place.
-        if !(merged || moved) || queue.is_empty() || !serve_all(&mut packing, &mut queue) {
+        // Merging or moving machines may have freed capacity for unplaced pods.
+        if !(merged || moved) || queue.is_empty() || !place_queue_repeatedly(&mut packing, &mut queue) {
             break;
         }
     }
     packing.balance_zones();
-    let (begun, last) = (std::mem::take(&mut packing.begun), packing.last);
+    let (attempted, last) = (std::mem::take(&mut packing.attempted), packing.last_attempted);
     let mut plan = finish::finish(packing);
-    plan.static_nodes = statics::lacking(&problem, &plan, memo);
-    let (not_reached, cut_off) = left_out(&problem, &plan, steps, &begun, last);
-    Scheduled { plan, not_reached, cut_off }
+    plan.static_nodes = static_pools::missing_nodes(&problem, &plan, cache);
+    let (not_reached, cut_off) = pods_left_out(&problem, &plan, steps, &attempted, last);
+    ScheduleResult { plan, not_reached, cut_off }
 }
 
-/// The pods without a place that scheduling did not come to, and those that it did not come to an end with: those of the class
-/// that it was at when its steps were spent.
-fn left_out(
+/// Splits the unplaced pods of an exhausted step budget: those of classes not attempted, and those
+/// of the class in progress.
+fn pods_left_out(
     problem: &Problem<'_>,
     plan: &Plan,
-    steps: &Steps,
-    begun: &bits::BitSet,
+    steps: &StepBudget,
+    attempted: &bit_set::BitSet,
     last: Option<u32>,
 ) -> (Vec<u32>, Vec<u32>) {
-    if !steps.are_spent() {
+    if !steps.is_exhausted() {
         return (Vec::new(), Vec::new());
     }
-    let waiting: std::collections::BTreeSet<u32> = plan.unschedulable.iter().copied().collect();
+    let unplaced: std::collections::BTreeSet<u32> = plan.unschedulable.iter().copied().collect();
     let of = |wanted: &dyn Fn(u32) -> bool| {
         let classes = (0_u32..).zip(&problem.classes).filter(|(at, class)| class.possible && wanted(*at));
         let mut pods: Vec<u32> =
-            classes.flat_map(|(_, class)| &class.pods).copied().filter(|pod| waiting.contains(pod)).collect();
+            classes.flat_map(|(_, class)| &class.pods).copied().filter(|pod| unplaced.contains(pod)).collect();
         pods.sort_unstable();
         pods
     };
-    (of(&|at| !begun.contains(at as usize)), of(&|at| Some(at) == last))
+    (of(&|at| !attempted.contains(at as usize)), of(&|at| Some(at) == last))
 }
 
-/// Times that a packing is revised for pods that still wait; each may make room for some, and hardly ever more than one does.
-const MOST_REVISIONS: u32 = 4;
+/// Revisions of a packing for pods still unplaced. Each may free capacity; more than one rarely
+/// does.
+const MAX_REVISIONS: u32 = 4;
 
-/// Serves the queue, and again for as long as smaller machines give limits back that somebody can use; whether anybody got
-/// a place.
-fn serve_all(packing: &mut Packing<'_, '_>, queue: &mut Queue) -> bool {
-    let waiting = |queue: &Queue| queue.iter().map(|(_, left)| u64::from(*left)).sum::<u64>();
-    let first = waiting(queue);
-    serve(packing, queue);
-    for _ in 0..MOST_REVISIONS {
-        let before = waiting(queue);
-        if before == 0 || !packing.give_back() {
+/// Places the queue, and repeats while smaller targets free pool limits that a queued pod can use.
+/// Returns whether any pod was placed.
+fn place_queue_repeatedly(packing: &mut Packing<'_, '_>, queue: &mut Queue) -> bool {
+    let unplaced = |queue: &Queue| queue.iter().map(|(_, left)| u64::from(*left)).sum::<u64>();
+    let first = unplaced(queue);
+    place_queue(packing, queue);
+    for _ in 0..MAX_REVISIONS {
+        let before = unplaced(queue);
+        if before == 0 || !packing.shrink_targets() {
             break;
         }
-        serve(packing, queue);
-        if waiting(queue) == before {
+        place_queue(packing, queue);
+        if unplaced(queue) == before {
             break;
         }
     }
-    waiting(queue) < first
+    unplaced(queue) < first
 }
 
-/// (class, pods without a place), in the order in which they are to be served.
+/// (class, unplaced pods), in placement order.
 type Queue = Vec<(u32, u32)>;
 
-/// Classes that force machines of their own come first, since the others can use what those leave; then the largest, by
-/// what they are worth; then by the name of their first pod.
-fn queue_of(problem: &Problem<'_>, order: Order) -> Queue {
+/// Placement order: classes that need a machine without others of their kind first, since other
+/// classes fill what those leave; then by the value of the request at shadow prices, largest first;
+/// then by the name of the first pod.
+fn build_queue(problem: &Problem<'_>, order: QueueOrder) -> Queue {
     let priority = |class: &Class| match order {
-        Order::BySize => 0,
-        Order::ByPriority => problem.input.shapes[class.shape as usize].priority,
+        QueueOrder::BySize => 0,
+        QueueOrder::ByPriority => problem.input.shapes[class.shape as usize].priority,
     };
-    let worth = |class: &Class| -> f64 {
-        class.request.iter().zip(&problem.worth).map(|(ask, worth)| *ask as f64 * worth).sum()
+    let value = |class: &Class| -> f64 {
+        class.request.iter().zip(&problem.shadow_prices).map(|(ask, price)| *ask as f64 * price).sum()
     };
     let mut ranked: Vec<_> = (0_u32..)
         .zip(&problem.classes)
         .map(|(at, class)| {
-            (Reverse(priority(class)), class.alone.is_none(), Total(-worth(class)), Reverse(class.request.clone()), at)
+            (
+                Reverse(priority(class)),
+                class.self_exclusive.is_none(),
+                TotalF64(-value(class)),
+                Reverse(class.request.clone()),
+                at,
+            )
         })
         .collect();
     ranked.sort();
@@ -220,44 +239,44 @@ fn queue_of(problem: &Problem<'_>, order: Order) -> Queue {
 
 /// A float with its total order.
 #[derive(Debug, Clone, Copy)]
-struct Total(f64);
+struct TotalF64(f64);
 
-impl PartialEq for Total {
+impl PartialEq for TotalF64 {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Total {}
+impl Eq for TotalF64 {}
 
-impl PartialOrd for Total {
+impl PartialOrd for TotalF64 {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Total {
+impl Ord for TotalF64 {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-/// Serves the queue round after round for as long as a round places somebody: a pod that wants to stand beside another
-/// may find it only after the other has a place.
-fn serve(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
+/// Repeats rounds over the queue while a round places a pod: pod affinity may become satisfiable
+/// only after its target pod has a place.
+fn place_queue(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
     loop {
         let mut progress = false;
-        packing.revive();
+        packing.reset_candidate_cohorts();
         let least = suffix_minima(packing, queue);
-        packing.line = queue.clone();
+        packing.queue = queue.clone();
         for (at, (class, left)) in queue.iter_mut().enumerate() {
-            if packing.steps.are_spent() {
+            if packing.steps.is_exhausted() {
                 return;
             }
-            if at % PRUNE_EVERY == 0 {
-                packing.prune(&least[at]);
+            if at % CLASSES_PER_PRUNE == 0 {
+                packing.drop_full_cohorts(&least[at]);
             }
-            packing.line_at = at + 1;
+            packing.queue_position = at + 1;
             let placed = packing.place(*class, *left);
             progress |= placed > 0;
             *left -= placed;
@@ -269,13 +288,13 @@ fn serve(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
     }
 }
 
-/// Classes between two looks for machines that nobody can join any more.
-const PRUNE_EVERY: usize = 16;
+/// Classes placed between two removals of cohorts that no queued class fits.
+const CLASSES_PER_PRUNE: usize = 16;
 
-/// For each place in the queue, the least that any class from there on asks of each resource.
-fn suffix_minima(packing: &Packing<'_, '_>, queue: &Queue) -> Vec<axis::Amounts> {
+/// For each queue position, the minimum request of each resource over the classes from there on.
+fn suffix_minima(packing: &Packing<'_, '_>, queue: &Queue) -> Vec<resource_vector::Amounts> {
     let classes = &packing.problem.classes;
-    let mut minima: Vec<axis::Amounts> = Vec::with_capacity(queue.len());
+    let mut minima: Vec<resource_vector::Amounts> = Vec::with_capacity(queue.len());
     for (class, _) in queue.iter().rev() {
         let request = &classes[*class as usize].request;
         let least = match minima.last() {

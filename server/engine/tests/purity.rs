@@ -1,15 +1,15 @@
-//! The engine decides and does nothing else: no runtime, no clock, no environment, no map whose order is random.
+//! The engine has no side effects: no runtime, no clock, no environment, no map with random order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that run, talk or store, and the beginnings of names of whole families of such crates.
+/// Crates with a runtime, network or storage, and name prefixes of whole families of such crates.
 const BANNED_CRATES: [&str; 12] =
     ["tokio", "async-std", "smol", "futures", "tonic", "sqlx", "kube", "hyper", "reqwest", "rand", "chrono", "aws-"];
 
-/// Words that only impure code needs. `FxHashMap` is allowed: its order does not depend on the process, and the house rule
-/// is to look things up in it and never to go through it.
+/// Words that only impure code uses. `FxHashMap` is allowed: its order does not depend on the
+/// process, and the convention is to use it for lookups and never to iterate it.
 const BANNED_WORDS: [&str; 13] = [
     "async fn",
     ".await",
@@ -42,7 +42,7 @@ fn direct_dependencies(manifest: &str) -> Vec<String> {
     entries.filter_map(name).collect()
 }
 
-/// For each package of a lock file, what it depends on.
+/// The dependencies of each package of a lock file.
 fn locked(lock: &str) -> BTreeMap<String, Vec<String>> {
     let mut packages = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
@@ -67,7 +67,7 @@ fn closure(roots: Vec<String>, packages: &BTreeMap<String, Vec<String>>) -> BTre
 }
 
 #[test]
-fn the_engine_depends_on_nothing_that_runs_talks_or_stores() {
+fn the_engine_depends_on_no_runtime_network_or_storage_crate() {
     let manifest = engine().join("Cargo.toml");
     let lock = manifest.ancestors().map(|folder| folder.join("Cargo.lock")).find(|lock| lock.exists());
     let packages = locked(&read(&lock.expect("the workspace has a lock file")));
@@ -103,7 +103,7 @@ fn the_sources_use_no_clock_no_environment_and_no_random_order() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Lines of code, comments apart, that use a banned word, as `file:line: word`.
+/// Lines of code, without comments, that use a banned word, as `file:line: word`.
 fn impurities(path: &Path) -> Vec<String> {
     let text = read(path);
     let code = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
@@ -114,7 +114,8 @@ fn impurities(path: &Path) -> Vec<String> {
     words.map(|(number, word)| format!("{}:{number}: {word}", path.display())).collect()
 }
 
-/// Whether `word` stands in `line` and is not the end of a longer name, or, after a point, the beginning of one.
+/// Whether `word` occurs in `line` and is not the end of a longer name or, after a point, the
+/// beginning of one.
 fn uses(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let longer = |beside: char| beside.is_alphanumeric() || beside == '_';
@@ -127,9 +128,9 @@ fn uses(line: &str, word: &str) -> bool {
 }
 
 #[test]
-fn impure_lines_are_told_from_pure_ones() {
+fn impure_lines_are_distinguished_from_pure_ones() {
     assert!(uses("let map: HashMap<u32, u32> = x;", "HashMap") && !uses("FxHashMap::default()", "HashMap"));
-    assert!(uses("value.await?", ".await") && !uses("self.awaited_plan(desk)", ".await"));
+    assert!(uses("value.await?", ".await") && !uses("self.awaited_plan(context)", ".await"));
     assert!(uses("value.await", ".await") && uses("std::time::Instant::now()", "Instant::now"));
     let packages = locked("[[package]]\nname = \"a\"\ndependencies = [\n \"b 1.0.0\",\n]\n[[package]]\nname = \"b\"\n");
     assert_eq!(closure(vec!["a".to_owned()], &packages), BTreeSet::from(["a".to_owned(), "b".to_owned()]));

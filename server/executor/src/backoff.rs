@@ -1,29 +1,30 @@
-//! How long to wait before the next try: twice as long each time, up to a bound, and spread so that many do not come back
-//! at the same moment.
+//! Exponential backoff with jitter: each delay doubles up to a limit, and the jitter prevents
+//! simultaneous retries.
 
-/// After the first failure, in milliseconds.
-const FIRST_MS: i64 = 500;
-/// At most, in milliseconds. A cloud or an agent that is back is found within this time.
-const LONGEST_MS: i64 = 30_000;
+/// Step after the first failure, in milliseconds.
+const FIRST_BACKOFF_MS: i64 = 500;
+/// Longest step, in milliseconds. A recovered cloud or agent is noticed within this time.
+const MAX_BACKOFF_MS: i64 = 30_000;
 
-/// Capped exponential back-off with spread by seed.
+/// Capped exponential backoff with jitter by seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     seed: u64,
 }
 
 impl Backoff {
-    /// A back-off whose spread follows `seed`.
+    /// A backoff whose jitter follows `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// How long command `id` waits after `tries` tries: between half of the step and all of it, in milliseconds.
+    /// Delay of command `id` after `tries` tries, in milliseconds: between half of the step and the
+    /// whole step.
     #[must_use]
     pub fn wait_ms(self, id: u64, tries: u32) -> i64 {
         let doublings = tries.saturating_sub(1).min(16);
-        let step = FIRST_MS.saturating_mul(1 << doublings).min(LONGEST_MS);
+        let step = FIRST_BACKOFF_MS.saturating_mul(1 << doublings).min(MAX_BACKOFF_MS);
         let half = step / 2;
         let spread = mix(self.seed ^ mix(id ^ mix(u64::from(tries)))) % u64::try_from(half + 1).unwrap_or(1);
         half + i64::try_from(spread).unwrap_or(0)
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_do_not_come_back_together() {
+    fn commands_are_not_retried_simultaneously() {
         let waits: std::collections::BTreeSet<i64> = (0..20).map(|id| Backoff::new(7).wait_ms(id, 5)).collect();
         assert!(waits.len() > 10, "20 commands wait {} different times", waits.len());
     }

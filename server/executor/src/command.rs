@@ -1,99 +1,101 @@
-//! What is asked of store, cloud and agents, and what can come of it.
+//! Commands for the store, the cloud and agents, and their outcomes.
 
-use engine::control::guardrails::quarantine::Extent;
+use engine::control::guardrails::quarantine::ObjectCounts;
 use engine::control::{
     ClusterId, DecidedLaunch, Decision, Event, Finding, Inspection, Instruction, InstructionId, LaunchFailure,
     LaunchOrder, Launched, PlanRequest,
 };
 use engine::model::{CapacityType, Text, Timestamp};
 
-/// Number of a command; the same for every try.
+/// Id of a command; the same for every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandId(pub u64);
 
-/// Something that somebody has to do.
+/// A call that the executor's caller has to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Make the decision durable: [`Outcome::Done`].
-    Record(Box<Decision>),
-    /// Send the instruction to the cluster's agent: [`Outcome::Done`] or [`Outcome::Refused`] by its answer.
+    /// Records the decision durably: [`Outcome::Done`].
+    RecordDecision(Box<Decision>),
+    /// Sends the instruction to the cluster's agent: [`Outcome::Done`] or [`Outcome::Refused`] by
+    /// its answer.
     Instruct {
-        /// Where.
+        /// Cluster of the agent.
         cluster: ClusterId,
-        /// Names the instruction for its answer.
+        /// Id that the agent's answer refers to.
         id: InstructionId,
-        /// What.
+        /// Content of the instruction.
         instruction: Box<Instruction>,
     },
-    /// Buy a machine: [`Outcome::Launched`] or [`Outcome::LaunchFailed`].
+    /// Launches an instance: [`Outcome::Launched`] or [`Outcome::LaunchFailed`].
     Launch(Box<LaunchOrder>),
-    /// Write a further attempt down, then buy a machine in it: as [`Command::Launch`].
+    /// Records a further attempt, then launches an instance: as [`Command::Launch`].
     Relaunch(Box<DecidedLaunch>),
-    /// Look at a machine: [`Outcome::Launched`], [`Outcome::Done`] when it has ended, or [`Outcome::Found`] when the cloud knows
-    /// none.
+    /// Describes an instance: [`Outcome::Launched`], [`Outcome::Done`] when it has ended, or
+    /// [`Outcome::Found`] when the cloud does not know it.
     Describe {
-        /// Where.
+        /// Owner of the instance.
         cluster: ClusterId,
-        /// NodeClaim.
+        /// NodeClaim of the instance.
         claim: Text,
-        /// The attempt that it was launched in.
+        /// Attempt that launched it.
         attempt: u32,
-        /// Provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Write down that a launch has given a machine: [`Outcome::Done`].
-    Settle {
-        /// Where.
+    /// Records that a launch produced an instance: [`Outcome::Done`].
+    RecordLaunched {
+        /// Owner of the launch row.
         cluster: ClusterId,
-        /// NodeClaim.
+        /// NodeClaim of the launch row.
         claim: Text,
-        /// The attempt that it was launched in.
+        /// Attempt that launched the instance.
         attempt: u32,
-        /// Provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Write down how much there is in a cluster: [`Outcome::Done`].
-    KeepExtent {
-        /// Where.
+    /// Persists the object counts of a cluster: [`Outcome::Done`].
+    PersistCounts {
+        /// Cluster that the counts describe.
         cluster: ClusterId,
-        /// How much.
-        extent: Extent,
+        /// Object counts of the accepted state.
+        counts: ObjectCounts,
     },
-    /// Close what was written down about a NodeClaim: [`Outcome::Done`].
-    Close {
-        /// Where.
+    /// Closes the launch row of a NodeClaim: [`Outcome::Done`].
+    CloseLaunch {
+        /// Owner of the launch row.
         cluster: ClusterId,
-        /// NodeClaim.
+        /// NodeClaim of the launch row.
         claim: Text,
     },
-    /// Ask about a machine by its id: [`Outcome::Found`].
+    /// Queries an instance by id: [`Outcome::Found`].
     Inspect {
-        /// Where.
+        /// Expected owner of the instance.
         cluster: ClusterId,
-        /// UID of the cluster; empty when it is not known.
+        /// UID of the cluster; empty while unknown.
         cluster_uid: Text,
-        /// NodeClaim.
+        /// Expected NodeClaim of the instance.
         claim: Text,
-        /// Provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Give a machine back: [`Outcome::Begun`] when the cloud has begun, [`Outcome::Done`] when it has ended, [`Outcome::Found`] when
-    /// the cloud knows none, [`Outcome::Refused`] when it is not the cluster's.
+    /// Terminates an instance: [`Outcome::Begun`] when termination has begun, [`Outcome::Done`]
+    /// when it has ended, [`Outcome::Found`] when the cloud does not know it, [`Outcome::Refused`]
+    /// when another cluster owns it.
     Terminate {
-        /// Where.
+        /// Expected owner of the instance.
         cluster: ClusterId,
-        /// UID of the cluster; empty when it is not known.
+        /// UID of the cluster; empty while unknown.
         cluster_uid: Text,
-        /// NodeClaim.
+        /// NodeClaim of the instance.
         claim: Text,
-        /// Provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
 }
 
 impl Command {
-    /// It is sent for another time: what an earlier call did is not known.
-    pub(crate) fn repeats(&mut self) {
+    /// Marks the command as repeated: the effect of the earlier call is unknown.
+    pub(crate) fn mark_repeated(&mut self) {
         match self {
             Self::Launch(order) => order.repeats = true,
             Self::Relaunch(decided) => decided.machine.launch.repeats = true,
@@ -101,48 +103,52 @@ impl Command {
         }
     }
 
-    /// What commands take turns about, by cluster and subject; `None` for commands that wait for nobody.
-    pub(crate) fn lane(&self) -> Option<(Text, Text)> {
+    /// Cluster and subject that order commands; `None` for commands that may run concurrently.
+    pub(crate) fn subject_key(&self) -> Option<(Text, Text)> {
         match self {
-            // A question waits for nothing that is under way.
-            Self::Record(_) | Self::Inspect { .. } => None,
-            Self::KeepExtent { cluster, .. } => Some((cluster.clone(), Text::from("extent"))),
+            // A read need not wait for commands in flight.
+            Self::RecordDecision(_) | Self::Inspect { .. } => None,
+            Self::PersistCounts { cluster, .. } => Some((cluster.clone(), Text::from("extent"))),
             Self::Instruct { cluster, instruction, .. } => Some((cluster.clone(), Text::from(instruction.subject()))),
-            Self::Launch(order) => Some((order.cluster.clone(), of_claim(&order.claim))),
+            Self::Launch(order) => Some((order.cluster.clone(), claim_subject(&order.claim))),
             Self::Relaunch(decided) => {
                 let order = &decided.machine.launch;
-                Some((order.cluster.clone(), of_claim(&order.claim)))
+                Some((order.cluster.clone(), claim_subject(&order.claim)))
             }
             Self::Terminate { cluster, claim, .. }
             | Self::Describe { cluster, claim, .. }
-            | Self::Settle { cluster, claim, .. }
-            | Self::Close { cluster, claim } => Some((cluster.clone(), of_claim(claim))),
+            | Self::RecordLaunched { cluster, claim, .. }
+            | Self::CloseLaunch { cluster, claim } => Some((cluster.clone(), claim_subject(claim))),
         }
     }
 
-    /// The cluster that it is about.
+    /// The cluster that the command concerns.
     #[must_use]
     pub fn cluster(&self) -> &ClusterId {
         match self {
-            Self::Record(decision) => &decision.cluster,
+            Self::RecordDecision(decision) => &decision.cluster,
             Self::Launch(order) => &order.cluster,
             Self::Relaunch(decided) => &decided.machine.launch.cluster,
             Self::Instruct { cluster, .. }
             | Self::Terminate { cluster, .. }
             | Self::Inspect { cluster, .. }
             | Self::Describe { cluster, .. }
-            | Self::Settle { cluster, .. }
-            | Self::KeepExtent { cluster, .. }
-            | Self::Close { cluster, .. } => cluster,
+            | Self::RecordLaunched { cluster, .. }
+            | Self::PersistCounts { cluster, .. }
+            | Self::CloseLaunch { cluster, .. } => cluster,
         }
     }
 
-    /// How long an answer may take, in milliseconds. A drain waits for pods, so its instruction is only repeated now and
-    /// then, for an agent that was started anew; a launch is one call that EC2 answers within seconds.
+    /// Timeout of an answer, in milliseconds. A drain waits for pods, so its instruction is only
+    /// repeated now and then, for a restarted agent; a launch is one call that EC2 answers within
+    /// seconds.
     #[must_use]
-    pub fn patience_ms(&self) -> i64 {
+    pub fn answer_timeout_ms(&self) -> i64 {
         match self {
-            Self::Record(_) | Self::Settle { .. } | Self::Close { .. } | Self::KeepExtent { .. } => 10_000,
+            Self::RecordDecision(_)
+            | Self::RecordLaunched { .. }
+            | Self::CloseLaunch { .. }
+            | Self::PersistCounts { .. } => 10_000,
             Self::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => 120_000,
             Self::Instruct { .. } | Self::Terminate { .. } | Self::Describe { .. } | Self::Inspect { .. } => 30_000,
             Self::Launch(_) | Self::Relaunch(_) => 60_000,
@@ -150,81 +156,83 @@ impl Command {
     }
 }
 
-/// The subject of instructions about a NodeClaim.
-fn of_claim(claim: &Text) -> Text {
+/// Subject of commands about a NodeClaim.
+fn claim_subject(claim: &Text) -> Text {
     Text::from(format!("nodeclaim/{claim}"))
 }
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The command is carried out.
     Done,
-    /// The cloud has begun to give the machine back.
+    /// The cloud has begun to terminate the instance.
     Begun,
-    /// A machine is there.
+    /// An instance exists.
     Launched {
-        /// Provider id.
+        /// Provider id of the instance.
         provider_id: Text,
-        /// Instance type.
+        /// Instance type that was launched.
         instance_type: Text,
-        /// Zone.
+        /// Zone of the instance.
         zone: Text,
-        /// How it is paid for.
+        /// Capacity type of the instance.
         capacity_type: CapacityType,
-        /// (Instance type, zone) of options that were tried before and were not to be had.
-        sold_out: Vec<(Text, Text)>,
+        /// Instance type and zone of options that were tried before and had insufficient capacity.
+        unavailable: Vec<(Text, Text)>,
     },
-    /// No machine came of it, for good.
+    /// No instance was launched; final.
     LaunchFailed(LaunchFailure),
-    /// What the cloud says of a machine.
+    /// What the cloud reports about an instance.
     Found(Inspection),
-    /// It was refused, for good.
+    /// The command was refused; final.
     Refused(String),
-    /// It was not begun, since the precondition that the instruction names does not hold.
+    /// The command was not begun: a precondition of the instruction does not hold.
     Unmet(String),
-    /// Nothing is known, or nothing was done: the same command is to be sent again.
+    /// The outcome is unknown, or nothing happened: the same command is sent again.
     TryAgain {
-        /// Not before this many milliseconds.
+        /// Minimum delay before the next try, in milliseconds.
         after_ms: Option<i64>,
-        /// Why, for the log.
+        /// Reason, for the log.
         why: String,
     },
 }
 
-/// What an executor wants.
+/// What the executor's caller has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Carry this out and report its outcome by `answer_by`; a call that has not answered by then is to be dropped.
+    /// Carry out the command and report its outcome by `answer_by`; drop a call without an answer
+    /// by then.
     Run {
-        /// Names the command for its outcome.
+        /// Id of the command, for its outcome.
         id: CommandId,
-        /// What.
+        /// Content of the command.
         command: Command,
-        /// When it is sent again without an answer.
+        /// When the command is sent again without an answer.
         answer_by: Timestamp,
     },
-    /// Make this plan and hand the answer to the controller. It is made in this process, so nobody has to ask twice.
+    /// Make this plan and pass the answer to the controller. The planner runs in this process, so
+    /// the request needs no retry.
     Plan(Box<PlanRequest>),
-    /// Hand this to the controller.
-    Tell(Box<Event>),
-    /// Have the agent send a snapshot.
+    /// Pass this event to the controller.
+    Handle(Box<Event>),
+    /// Request a snapshot from the agent.
     Resync {
-        /// Which cluster's.
+        /// Cluster of the agent.
         cluster: ClusterId,
-        /// Why, for people.
+        /// Reason, for operators.
         reason: Text,
     },
-    /// Tell people of something that nobody may put right unasked.
+    /// Report a problem that only an operator may resolve.
     Report {
-        /// Where.
+        /// Cluster with the problem.
         cluster: ClusterId,
-        /// What.
+        /// Content of the report.
         finding: Finding,
     },
-    /// Show what people see of this cluster.
+    /// Publish the view of this cluster.
     Publish {
-        /// Which.
+        /// Cluster whose view changed.
         cluster: ClusterId,
     },
 }
@@ -233,10 +241,11 @@ fn failed(cluster: &ClusterId, instruction: InstructionId, reason: String, unmet
     Event::InstructionFailed { cluster: cluster.clone(), instruction, reason, unmet }
 }
 
-/// The event that the outcome of `command` is; `None` when nobody waits for it, or when the cloud will tell.
+/// The event for the outcome of `command`; `None` when none is expected, or when the cloud sends
+/// its own.
 pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
     match command {
-        Command::Record(decision) => Some(Event::Recorded { decision: decision.id }),
+        Command::RecordDecision(decision) => Some(Event::Recorded { decision: decision.id }),
         Command::Instruct { cluster, id, .. } => Some(match outcome {
             Outcome::Refused(reason) => failed(cluster, *id, reason, false),
             Outcome::Unmet(reason) => failed(cluster, *id, reason, true),
@@ -245,10 +254,10 @@ pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
         Command::Launch(order) => Some(launch_event(order, outcome)),
         Command::Relaunch(decided) => Some(launch_event(&decided.machine.launch, outcome)),
         Command::Describe { cluster, claim, attempt, provider_id } => {
-            let told = ended(cluster, provider_id, &outcome);
-            Some(described(cluster, claim, *attempt, outcome).unwrap_or(told))
+            let event = ended(cluster, provider_id, &outcome);
+            Some(described(cluster, claim, *attempt, outcome).unwrap_or(event))
         }
-        Command::Settle { .. } | Command::Close { .. } | Command::KeepExtent { .. } => None,
+        Command::RecordLaunched { .. } | Command::CloseLaunch { .. } | Command::PersistCounts { .. } => None,
         Command::Inspect { cluster, provider_id, .. } => {
             let Outcome::Found(found) = outcome else { return None };
             Some(Event::Inspected { cluster: cluster.clone(), provider_id: provider_id.clone(), found })
@@ -264,7 +273,7 @@ pub(crate) fn event_of(command: &Command, outcome: Outcome) -> Option<Event> {
     }
 }
 
-/// A machine that the cloud states to have ended, or does not know.
+/// The event for an instance that has ended according to the cloud, or that it does not know.
 fn ended(cluster: &ClusterId, provider_id: &Text, outcome: &Outcome) -> Event {
     let (cluster, provider_id) = (cluster.clone(), provider_id.clone());
     match outcome {
@@ -273,11 +282,13 @@ fn ended(cluster: &ClusterId, provider_id: &Text, outcome: &Outcome) -> Event {
     }
 }
 
-/// The facts of a machine that was looked at; `None` when there is none.
+/// The event with the facts of a described instance; `None` when there is none.
 fn described(cluster: &ClusterId, claim: &Text, attempt: u32, outcome: Outcome) -> Option<Event> {
-    let Outcome::Launched { provider_id, instance_type, zone, capacity_type, sold_out } = outcome else { return None };
+    let Outcome::Launched { provider_id, instance_type, zone, capacity_type, unavailable } = outcome else {
+        return None;
+    };
     let (cluster, claim) = (cluster.clone(), claim.clone());
-    let launched = Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out };
+    let launched = Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable };
     Some(Event::Launched(Box::new(launched)))
 }
 
@@ -285,9 +296,9 @@ fn launch_event(order: &LaunchOrder, outcome: Outcome) -> Event {
     let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
     let refused = |message: String| LaunchFailure::Refused { code: Text::from("Refused"), message, retryable: false };
     let failure = match outcome {
-        Outcome::Launched { provider_id, instance_type, zone, capacity_type, sold_out } => {
+        Outcome::Launched { provider_id, instance_type, zone, capacity_type, unavailable } => {
             let launched =
-                Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type, sold_out };
+                Launched { cluster, claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable };
             return Event::Launched(Box::new(launched));
         }
         Outcome::LaunchFailed(failure) => failure,

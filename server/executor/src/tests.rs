@@ -47,20 +47,20 @@ fn again() -> Outcome {
 }
 
 #[test]
-fn commands_about_one_claim_take_turns_and_others_do_not_wait() {
+fn commands_about_one_claim_are_serialized_and_others_do_not_wait() {
     let mut executor = Executor::new(1);
     let (first, _) = run(&executor.start(delete("a", 1), Timestamp(0)));
     assert_eq!(executor.start(delete("a", 2), Timestamp(0)), []);
     run(&executor.start(delete("b", 3), Timestamp(0)));
     let steps = executor.outcome(first, Outcome::Done, Timestamp(1));
     let acked = Event::InstructionAcked { cluster: text("c1"), instruction: InstructionId(1) };
-    let [Step::Tell(event), Step::Run { command, .. }] = steps.as_slice() else { panic!("{steps:?}") };
+    let [Step::Handle(event), Step::Run { command, .. }] = steps.as_slice() else { panic!("{steps:?}") };
     assert_eq!(**event, acked);
     assert!(matches!(command, Command::Instruct { id: InstructionId(2), .. }), "{command:?}");
 }
 
 #[test]
-fn a_launch_that_is_not_answered_is_sent_again_unchanged_and_says_so() {
+fn a_launch_without_an_answer_is_repeated_and_marked_as_repeated() {
     let mut executor = Executor::new(1);
     let steps = executor.start(launch("a"), Timestamp(0));
     let (id, command) = run(&steps);
@@ -80,16 +80,16 @@ fn a_late_answer_counts_and_a_second_one_does_not() {
     let mut executor = Executor::new(1);
     let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
     executor.tick(Timestamp(60_000));
-    let failure = LaunchFailure::NoCapacity { sold_out: Vec::new() };
-    let told = executor.outcome(id, Outcome::LaunchFailed(failure.clone()), Timestamp(60_100));
+    let failure = LaunchFailure::NoCapacity { unavailable: Vec::new() };
+    let event = executor.outcome(id, Outcome::LaunchFailed(failure.clone()), Timestamp(60_100));
     let expected = Event::LaunchFailed { cluster: text("c1"), claim: text("a"), attempt: 1, failure: failure.clone() };
-    assert_eq!(told, [Step::Tell(Box::new(expected))]);
+    assert_eq!(event, [Step::Handle(Box::new(expected))]);
     assert_eq!(executor.outcome(id, Outcome::LaunchFailed(failure), Timestamp(60_200)), []);
-    assert_eq!(executor.in_flight(), 0);
+    assert_eq!(executor.pending_count(), 0);
 }
 
 #[test]
-fn the_cloud_says_when_to_come_back_at_the_earliest() {
+fn a_retry_respects_the_minimum_delay_of_the_cloud() {
     let mut executor = Executor::new(1);
     let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
     executor.outcome(id, Outcome::TryAgain { after_ms: Some(9_000), why: String::new() }, Timestamp(0));
@@ -97,22 +97,22 @@ fn the_cloud_says_when_to_come_back_at_the_earliest() {
 }
 
 #[test]
-fn an_accepted_termination_frees_its_lane_and_is_asked_after() {
+fn an_accepted_termination_frees_its_queue_and_is_queried_later() {
     let mut executor = Executor::new(1);
     let (id, _) = run(&executor.start(terminate("a"), Timestamp(0)));
     assert_eq!(executor.outcome(id, Outcome::Begun, Timestamp(0)), []);
     run(&executor.start(delete("b", 1), Timestamp(0)));
     let steps = executor.tick(Timestamp(30_000));
-    let asked = steps.iter().any(|step| matches!(step, Step::Run { command: Command::Terminate { .. }, .. }));
-    assert!(asked, "{steps:?}");
+    let queried = steps.iter().any(|step| matches!(step, Step::Run { command: Command::Terminate { .. }, .. }));
+    assert!(queried, "{steps:?}");
 }
 
 #[test]
-fn a_machine_that_the_cloud_told_gone_is_not_asked_after() {
+fn an_instance_that_the_cloud_reported_gone_is_not_queried() {
     let mut executor = Executor::new(1);
     let (id, _) = run(&executor.start(terminate("a"), Timestamp(0)));
     executor.outcome(id, Outcome::Begun, Timestamp(0));
-    executor.heard(&Event::InstanceGone { cluster: text("c1"), provider_id: text("aws:///z/i-1") });
+    executor.observe(&Event::InstanceGone { cluster: text("c1"), provider_id: text("aws:///z/i-1") });
     assert_eq!(executor.next_wakeup(), None);
 }
 
@@ -136,33 +136,33 @@ fn failures_wait_longer_each_time() {
 }
 
 #[test]
-fn what_a_launch_could_not_get_is_told_with_what_it_got() {
+fn a_launch_event_contains_the_unavailable_options() {
     let mut executor = Executor::new(1);
     let (id, _) = run(&executor.start(launch("a"), Timestamp(0)));
-    let sold_out = vec![(text("t.2"), text("z"))];
+    let unavailable = vec![(text("t.2"), text("z"))];
     let outcome = Outcome::Launched {
         provider_id: text("aws:///z/i-1"),
         instance_type: text("t.4"),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
-        sold_out: sold_out.clone(),
+        unavailable: unavailable.clone(),
     };
     let steps = executor.outcome(id, outcome, Timestamp(1));
-    let [Step::Tell(event)] = steps.as_slice() else { panic!("{steps:?}") };
+    let [Step::Handle(event)] = steps.as_slice() else { panic!("{steps:?}") };
     let Event::Launched(launched) = event.as_ref() else { panic!("{event:?}") };
-    assert_eq!(launched.sold_out, sold_out);
+    assert_eq!(launched.unavailable, unavailable);
 }
 
 #[test]
-fn what_is_written_down_belatedly_is_tried_until_it_is_done_and_told_to_nobody() {
+fn recording_a_launch_is_retried_until_done_and_causes_no_event() {
     let mut executor = Executor::new(1);
     let (cluster, claim, provider_id) = (text("c1"), text("a"), text("aws:///z/i-1"));
-    let steps = executor.start(Effect::Settle { cluster, claim, attempt: 1, provider_id }, Timestamp(0));
+    let steps = executor.start(Effect::RecordLaunched { cluster, claim, attempt: 1, provider_id }, Timestamp(0));
     let (id, command) = run(&steps);
-    assert!(matches!(command, Command::Settle { attempt: 1, .. }), "{command:?}");
+    assert!(matches!(command, Command::RecordLaunched { attempt: 1, .. }), "{command:?}");
     assert_eq!(executor.outcome(id, again(), Timestamp(1)), []);
     let due = executor.next_wakeup().unwrap();
     assert_eq!(run(&executor.tick(due)).0, id);
     assert_eq!(executor.outcome(id, Outcome::Done, due), []);
-    assert_eq!(executor.in_flight(), 0);
+    assert_eq!(executor.pending_count(), 0);
 }

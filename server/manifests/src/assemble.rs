@@ -1,8 +1,8 @@
-//! Everything that was read becomes one planning input.
+//! Assembles the parsed objects into one planning input.
 //!
-//! Reading order: [`assemble`] here; then [`region`] and [`pools`] (where, and what can be bought there), [`nodes`],
-//! [`pods`] with [`owners`], [`priority`], [`volumes`], [`spread`] and [`expand`]; [`drains`], which looks at what budgets will do
-//! to them.
+//! Reading order: [`assemble`] here; then [`region`] and [`pools`] (the region and its offerings),
+//! [`nodes`], [`pods`] with [`owners`], [`priority`], [`volumes`], [`spread`] and [`expand`];
+//! [`drains`], which examines disruption budgets.
 
 mod drains;
 mod expand;
@@ -25,10 +25,10 @@ use engine::input::{PlanningInput, Policy};
 use engine::model::labels::HOSTNAME;
 use engine::model::{DaemonSet, Node, NodePool, NodeStage, Text};
 
-use self::drains::Crowds;
+use self::drains::BudgetedPods;
 use self::owners::Owners;
 use self::pods::Reader;
-use self::pools::Shop;
+use self::pools::CatalogueSource;
 use self::region::Search;
 use self::spread::SpreadDefaults;
 use self::tables::Tables;
@@ -76,7 +76,7 @@ fn some<T>(items: Vec<Option<T>>) -> Vec<T> {
     items.into_iter().flatten().collect()
 }
 
-/// The planning input of `inventory`. What is wrong goes to `problems`; the result means nothing then.
+/// The planning input of `inventory`. Errors go to `problems`; the result is meaningless then.
 pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
     let cluster = Cluster::read(&mut inventory, problems, notes);
     let mut karpenter = Karpenter::read(&inventory, problems, notes);
@@ -101,9 +101,9 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
         return nothing(region);
     }
     restrict_zones(&mut karpenter.classes, &options.zones);
-    let shop = Shop { snapshot: &snapshot, region: &region, zones: &zones };
+    let catalogue_source = CatalogueSource { snapshot: &snapshot, region: &region, zones: &zones };
     let Karpenter { pools, classes, claims, overlays } = karpenter;
-    let mut pools = pools::build_pools(shop, pools, &classes, &overlays, notes);
+    let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
     pools.iter_mut().for_each(|pool| tighten(pool, options));
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
     let nodes = nodes.into_iter().map(|node| foreign.release(node)).collect();
@@ -173,7 +173,7 @@ fn populate(
         owners: Owners::new(&cluster.workloads),
         volumes: Volumes::new(cluster, hosts),
         defaults,
-        crowds: Crowds::new(&cluster.budgets),
+        budgeted_pods: BudgetedPods::new(&cluster.budgets),
         tables: Tables::default(),
         notes,
         problems,
@@ -181,8 +181,8 @@ fn populate(
     };
     reader.read(&mut nodes);
     let daemons = daemons(cluster, &mut reader);
-    let Reader { tables, pods, crowds, .. } = reader;
-    crowds.foresee(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
+    let Reader { tables, pods, budgeted_pods, .. } = reader;
+    budgeted_pods.foresee(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
     PlanningInput {
         shapes: tables.shapes.into_values(),
         label_sets: tables.labels.into_values(),

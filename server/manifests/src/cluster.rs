@@ -50,8 +50,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the Kubernetes objects of `inventory`, which has no Pods any more: they are most of a captured cluster, and each is
-    /// let go when it is read.
+    /// Parses the Kubernetes objects of `inventory`, except Pods: they are most of a captured
+    /// cluster, and each is dropped after parsing.
     #[must_use]
     pub fn read(inventory: &mut Inventory, problems: &Problems, notes: &mut Notes) -> Self {
         let pods = inventory.take(Kind::Pod).map(|pod| read_one(&pod, problems, PodObject::read)).collect();

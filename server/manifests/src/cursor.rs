@@ -1,7 +1,8 @@
-//! Typed looks at an object. A [`Cursor`] stands on a field, knows its path, and reports what is wrong there instead of
-//! stopping: one run names every mistake.
+//! Typed access to an object. A [`Cursor`] points to a field, knows its path, and reports errors
+//! there without stopping: one run reports every mistake.
 //!
-//! A field that is absent or null reads as `None` or empty; a field of the wrong type is reported and reads as absent.
+//! A field that is absent or null reads as `None` or empty; a field of the wrong type is reported
+//! and reads as absent.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,13 +31,14 @@ impl Problems {
         }
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether no error was reported.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.errors.borrow().is_empty()
     }
 
-    /// The errors in order of source, document and field, at most [`MAX_ERRORS`], the last saying how many were left out.
+    /// The errors in order of source, document and field, at most [`MAX_ERRORS`], the last saying
+    /// how many were left out.
     #[must_use]
     pub fn into_errors(self) -> Vec<InputError> {
         let mut errors = self.errors.into_inner();
@@ -53,16 +55,16 @@ impl Problems {
     }
 }
 
-/// Where an object stands, and where its errors go.
+/// The location of an object, and the destination of its errors.
 #[derive(Debug, Clone)]
-pub struct Site<'p> {
+pub struct ObjectLocation<'p> {
     /// Name of the source.
     pub source: Text,
     /// Number of the document.
     pub document: usize,
     /// `Kind/namespace/name`, when known.
     pub object: Option<String>,
-    /// Where errors go.
+    /// Destination of errors.
     pub problems: &'p Problems,
 }
 
@@ -78,22 +80,22 @@ enum Key<'v> {
     Index(usize),
 }
 
-/// A place in an object. Cheap to clone.
+/// A position in an object. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Cursor<'v> {
     value: Option<&'v Value>,
     path: Option<Rc<Step<'v>>>,
-    site: &'v Site<'v>,
+    site: &'v ObjectLocation<'v>,
 }
 
 impl<'v> Cursor<'v> {
     /// The object itself.
     #[must_use]
-    pub fn root(value: &'v Value, site: &'v Site<'v>) -> Self {
+    pub fn root(value: &'v Value, site: &'v ObjectLocation<'v>) -> Self {
         Self { value: Some(value), path: None, site }
     }
 
-    /// The field `key`; absent when this place is.
+    /// The field `key`; absent when this position is.
     #[must_use]
     pub fn at(&self, key: &'v str) -> Self {
         let value = self.fields().and_then(|fields| fields.get(key));
@@ -112,7 +114,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Whether something other than null stands here.
+    /// Whether the value is present and not null.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.value.is_some()
@@ -126,11 +128,11 @@ impl<'v> Cursor<'v> {
 
     /// The site, for errors about the object as a whole.
     #[must_use]
-    pub fn site(&self) -> &'v Site<'v> {
+    pub fn site(&self) -> &'v ObjectLocation<'v> {
         self.site
     }
 
-    /// The path of this place, such as `spec.containers[0].name`.
+    /// The path of this position, such as `spec.containers[0].name`.
     #[must_use]
     pub fn path(&self) -> String {
         let mut steps = Vec::new();
@@ -155,7 +157,7 @@ impl<'v> Cursor<'v> {
         path
     }
 
-    /// The name of the field on which this place stands; `None` for items of lists and the object itself.
+    /// The name of the field at this position; `None` for items of lists and the object itself.
     #[must_use]
     pub fn key(&self) -> Option<&'v str> {
         match self.path.as_deref()?.key {
@@ -164,7 +166,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Reports that something is wrong here.
+    /// Reports an error at this position.
     pub fn error(&self, message: impl Into<String>) {
         self.site.problems.add(InputError {
             source: self.site.source.to_string(),
@@ -194,7 +196,7 @@ impl<'v> Cursor<'v> {
         None
     }
 
-    /// This place, after reporting when nothing stands here.
+    /// This position; reports an error when the value is absent.
     #[must_use]
     pub fn required(self) -> Self {
         if self.value.is_none() {
@@ -203,7 +205,7 @@ impl<'v> Cursor<'v> {
         self
     }
 
-    /// The text here.
+    /// The text value.
     #[must_use]
     pub fn str(&self) -> Option<&'v str> {
         match self.value? {
@@ -212,13 +214,13 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The text here, as shared text.
+    /// The text value, as shared text.
     #[must_use]
     pub fn text(&self) -> Option<Text> {
         self.str().map(Text::from)
     }
 
-    /// The text here, which must be there and not empty.
+    /// The text value, required and not empty.
     #[must_use]
     pub fn required_str(&self) -> Option<&'v str> {
         match self.clone().required().str() {
@@ -230,7 +232,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The integer here.
+    /// The integer value.
     #[must_use]
     pub fn int(&self) -> Option<i64> {
         let value = self.value?;
@@ -241,7 +243,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The integer here, which must lie within `least` and `most`.
+    /// The integer value, between `least` and `most`.
     #[must_use]
     pub fn int_within(&self, least: i64, most: i64) -> Option<i64> {
         let number = self.int()?;
@@ -253,7 +255,7 @@ impl<'v> Cursor<'v> {
         self.unexpected(&number.to_string(), &allowed)
     }
 
-    /// The boolean here.
+    /// The boolean value.
     #[must_use]
     pub fn bool(&self) -> Option<bool> {
         match self.value? {
@@ -262,7 +264,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The items of the list here.
+    /// The items of the list.
     #[must_use]
     pub fn list(&self) -> Vec<Self> {
         let items: Option<&'v Vec<Value>> = match self.value {
@@ -274,20 +276,20 @@ impl<'v> Cursor<'v> {
         items.iter().enumerate().map(|(index, item)| self.step(Key::Index(index), Some(item))).collect()
     }
 
-    /// The entries of the map here, in the order in which they were written.
+    /// The entries of the map, in their written order.
     #[must_use]
     pub fn map(&self) -> Vec<(&'v str, Self)> {
         let entries = self.fields().into_iter().flatten();
         entries.map(|(key, value)| (key.as_str(), self.step(Key::Field(key), Some(value)))).collect()
     }
 
-    /// The texts of the list here.
+    /// The texts of the list.
     #[must_use]
     pub fn strings(&self) -> Vec<&'v str> {
         self.list().iter().filter_map(|item| item.clone().required().str()).collect()
     }
 
-    /// The map of texts here. A value of null reads as the empty text, as the API server reads it.
+    /// The map of texts. A null value reads as the empty text, as in the API server.
     #[must_use]
     pub fn string_map(&self) -> BTreeMap<Text, Text> {
         let entries = self.map().into_iter();
@@ -296,7 +298,7 @@ impl<'v> Cursor<'v> {
             .collect()
     }
 
-    /// The amount of `resource` here, in its unit; negative amounts are refused.
+    /// The amount of `resource`, in its unit; negative amounts are refused.
     #[must_use]
     pub fn quantity(&self, resource: &str) -> Option<i64> {
         let written: String = match self.value? {
@@ -314,13 +316,13 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The map of quantities here, by resource name.
+    /// The map of quantities, by resource name.
     #[must_use]
     pub fn resources(&self) -> Resources {
         self.map().into_iter().filter_map(|(name, at)| Some((name, at.quantity(name)?))).collect()
     }
 
-    /// The moment here, in RFC 3339.
+    /// The timestamp, in RFC 3339.
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         let text = self.str()?;
@@ -330,7 +332,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The meaning of the text here among `allowed` spellings.
+    /// The value that the text selects among `allowed` spellings.
     #[must_use]
     pub fn one_of<T: Copy>(&self, allowed: &[(&str, T)]) -> Option<T> {
         let text = self.str()?;

@@ -1,8 +1,10 @@
-//! Bytes to objects: YAML with many documents, JSON values one after another, `kind: List` and `kubectl get` dumps.
+//! Bytes to objects: YAML with many documents, JSON values one after another, `kind: List` and
+//! `kubectl get` dumps.
 //!
-//! A source is cut at `---` lines; every piece is JSON when it begins with a brace, else YAML. Managed fields and the like
-//! are dropped while parsing, and for planning what it never looks at ([`Detail`]). Size, depth, number of values and alias
-//! expansion are bounded, so that hostile or accidental input ends in an error and not in exhausted memory.
+//! A source is cut at `---` lines; every piece is JSON when it begins with a brace, else YAML.
+//! Managed fields and the like are dropped while parsing, and for planning what it never looks at
+//! ([`Detail`]). Size, depth, number of values and alias expansion are bounded, so that hostile or
+//! accidental input ends in an error and not in exhausted memory.
 
 mod split;
 mod tree;
@@ -15,7 +17,7 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
 use self::split::Chunk;
-use self::tree::Lean;
+use self::tree::BoundedSeed;
 use crate::{InputError, MAX_ERRORS, Source};
 
 /// The largest source that is read, in bytes. A dump of the largest clusters stays far below.
@@ -26,7 +28,7 @@ pub const MAX_VALUES: usize = 4_000_000;
 const MAX_TOP_FIELDS: usize = 100;
 /// Nesting of lists and maps in YAML. JSON is bounded by `serde_json` at 128.
 const MAX_DEPTH: usize = 100;
-/// Objects without a kind that are looked at. Each of them will be refused.
+/// Limit of objects without a kind; each of them will be refused.
 const MAX_STRANGERS: usize = MAX_ERRORS;
 /// Lists within lists that are looked into.
 const MAX_LIST_DEPTH: usize = 4;
@@ -44,9 +46,9 @@ pub struct Document {
 
 /// What is left of the value budget; one for all sources of a run.
 #[derive(Debug)]
-pub struct Allowance(Cell<usize>);
+pub struct ValueBudget(Cell<usize>);
 
-impl Default for Allowance {
+impl Default for ValueBudget {
     fn default() -> Self {
         Self(Cell::new(MAX_VALUES))
     }
@@ -65,7 +67,7 @@ pub enum Detail {
 ///
 /// # Errors
 /// Every document that cannot be read, with the line where known.
-pub fn parse(source: &Source, allowance: &Allowance, detail: Detail) -> Result<Vec<Document>, Vec<InputError>> {
+pub fn parse(source: &Source, value_budget: &ValueBudget, detail: Detail) -> Result<Vec<Document>, Vec<InputError>> {
     let refused = |message: String| vec![InputError::of_source(&source.name, message)];
     if source.bytes.len() > MAX_SOURCE_BYTES {
         let (found, allowed) = (source.bytes.len() >> 20, MAX_SOURCE_BYTES >> 20);
@@ -73,7 +75,7 @@ pub fn parse(source: &Source, allowance: &Allowance, detail: Detail) -> Result<V
     }
     let text = decode(&source.bytes).map_err(refused)?;
     let name: Text = Arc::from(source.name.as_str());
-    let lean = Lean::root(&allowance.0, detail);
+    let lean = BoundedSeed::root(&value_budget.0, detail);
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
     let (mut number, mut strangers) = (0, 0);
     for chunk in split::chunks(text) {
@@ -111,8 +113,9 @@ fn decode(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.strip_prefix('\u{FEFF}').unwrap_or(text))
 }
 
-/// The values of one chunk, each read or refused, one at a time. A chunk of YAML holds one value, a chunk of JSON any number.
-fn parse_chunk<'s>(chunk: Chunk<'s>, lean: Lean<'s>) -> Box<dyn Iterator<Item = Result<Value, String>> + 's> {
+/// The values of one chunk, each read or refused, one at a time. A chunk of YAML holds one value, a
+/// chunk of JSON any number.
+fn parse_chunk<'s>(chunk: Chunk<'s>, lean: BoundedSeed<'s>) -> Box<dyn Iterator<Item = Result<Value, String>> + 's> {
     let Some((line, first)) = chunk.first_line() else { return Box::new(std::iter::empty()) };
     if first.starts_with('{') && !first.starts_with("{{") {
         return Box::new(parse_json(chunk, lean));
@@ -125,7 +128,7 @@ fn parse_chunk<'s>(chunk: Chunk<'s>, lean: Lean<'s>) -> Box<dyn Iterator<Item = 
 }
 
 /// Ends with the first value that cannot be read: where the next one would begin is not known.
-fn parse_json<'s>(chunk: Chunk<'s>, lean: Lean<'s>) -> impl Iterator<Item = Result<Value, String>> + 's {
+fn parse_json<'s>(chunk: Chunk<'s>, lean: BoundedSeed<'s>) -> impl Iterator<Item = Result<Value, String>> + 's {
     let mut failed = false;
     split::json_values(&chunk).map_while(move |piece| {
         if failed {
@@ -137,18 +140,18 @@ fn parse_json<'s>(chunk: Chunk<'s>, lean: Lean<'s>) -> impl Iterator<Item = Resu
     })
 }
 
-fn parse_json_value(piece: &Chunk<'_>, lean: Lean<'_>) -> Result<Value, String> {
+fn parse_json_value(piece: &Chunk<'_>, lean: BoundedSeed<'_>) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_str(piece.text);
     lean.deserialize(&mut reader).map_err(|error| split::json_message(&error, piece))
 }
 
 /// A short document that begins with a brace and whose first key is bare may be YAML in flow style.
-fn flow_yaml(chunk: &Chunk<'_>, lean: Lean<'_>) -> Result<Value, ()> {
+fn flow_yaml(chunk: &Chunk<'_>, lean: BoundedSeed<'_>) -> Result<Value, ()> {
     let quoted = chunk.text.trim_start().trim_start_matches('{').trim_start().starts_with('"');
     if quoted || chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, lean).map_err(|_| ()) }
 }
 
-fn parse_yaml(chunk: &Chunk<'_>, lean: Lean<'_>) -> Result<Value, String> {
+fn parse_yaml(chunk: &Chunk<'_>, lean: BoundedSeed<'_>) -> Result<Value, String> {
     let parsed = serde_saphyr::with_deserializer_from_str_with_options(chunk.text, yaml_options(), |reader| {
         lean.deserialize(reader)
     });
@@ -187,7 +190,7 @@ fn yaml_message(error: &serde_saphyr::Error, chunk: &Chunk<'_>) -> String {
     format!("not valid YAML: {}{}", text.lines().next().unwrap_or_default(), hint.unwrap_or_default())
 }
 
-/// Hands every object in `value` to `take`: itself, or the items when it is a list.
+/// Passes every object in `value` to `take`: itself, or the items of a list.
 fn flatten(
     value: Value,
     within: Option<(&str, &str)>,
@@ -231,7 +234,7 @@ fn adopt(map: &mut Map<String, Value>, within: Option<(&str, &str)>) {
     }
 }
 
-/// What a value is, in the words of an error message.
+/// The type of a value, for error messages.
 #[must_use]
 pub fn type_name(value: &Value) -> &'static str {
     match value {

@@ -1,8 +1,8 @@
-//! What is wrong with the input, for the person who wrote it.
+//! Errors of the input, for its author.
 
 use std::fmt;
 
-/// Errors that are shown of one run. More of them help nobody.
+/// Maximum number of reported errors.
 pub const MAX_ERRORS: usize = 50;
 
 /// One reason to refuse the input. Printed as one line.
@@ -10,11 +10,12 @@ pub const MAX_ERRORS: usize = 50;
 pub struct InputError {
     /// The source, as the user knows it.
     pub source: String,
-    /// The document in the source, from 1; 0 when the source as a whole is meant.
+    /// The document in the source, from 1; 0 for the source as a whole.
     pub document: usize,
     /// The object as `Kind/namespace/name` or `Kind/name`, when it is known.
     pub object: Option<String>,
-    /// The field, such as `spec.containers[0].resources.requests.cpu`; empty when no single field is meant.
+    /// The field, such as `spec.containers[0].resources.requests.cpu`; empty for the object as a
+    /// whole.
     pub path: String,
     /// What was found and what is allowed.
     pub message: String,

@@ -1,9 +1,10 @@
-//! What every field of our objects means, for `fleetwright explain nodepool.spec.disruption`.
+//! Documentation of every field, for `fleetwright explain nodepool.spec.disruption`.
 //!
-//! One table per kind, in the order in which people write the fields. The tables are data: a field is a line, a kind is a
-//! file. [`lookup`] takes the tables as an argument, so that a program can add kinds of its own (the server's
-//! configuration is one); [`TABLES`] are those of this crate. [`render`] prints what was found as `kubectl explain` does.
-//! The reader of old manifests asks the same tables which fields exist ([`Table::children`]).
+//! One table per kind, in the usual order of the fields. The tables are data: a field is a line, a
+//! kind is a file. [`lookup`] accepts tables as an argument, so that a program can add kinds (the
+//! server's configuration is one); [`TABLES`] are those of this crate. [`render`] prints in the
+//! format of `kubectl explain`. The conversion of old manifests uses the same tables to decide
+//! which fields exist ([`Table::children`]).
 
 mod annotations;
 mod catalogue;
@@ -18,14 +19,14 @@ mod node_pool;
 mod render;
 
 pub(crate) use lookup::nearest_step;
-pub use lookup::{Found, NotFound, lookup};
+pub use lookup::{FieldMatch, NotFound, lookup};
 pub use render::render;
 
 /// One field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Dotted path inside the object; lists are passed through without an index. Annotations keep their whole key as the
-    /// last step.
+    /// Dotted path inside the object; lists are passed through without an index. Annotations keep
+    /// their whole key as the last step.
     pub path: &'static str,
     /// Type, as `kubectl explain` writes types: `string`, `[]Object`, `map[string]string`.
     pub type_name: &'static str,
@@ -44,7 +45,7 @@ pub struct Field {
 pub struct Table {
     /// The kind as written in manifests.
     pub kind: &'static str,
-    /// Other names that people type, in lower case.
+    /// Aliases, in lower case.
     pub short_names: &'static [&'static str],
     /// `apiVersion`, empty for what is no Kubernetes object.
     pub api_version: &'static str,

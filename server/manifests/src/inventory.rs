@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use engine::model::Text;
 use serde_json::Value;
 
-use crate::cursor::{Cursor, Problems, Site};
+use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::document::Document;
-use crate::kinds::{Kind, KindRow, Meaning, meaning};
+use crate::kinds::{Kind, KindRow, ResolvedKind, meaning};
 use crate::notes::Notes;
 use crate::{InputError, syntax};
 
@@ -35,10 +35,10 @@ impl Object {
         title(self.row, &self.namespace, &self.name)
     }
 
-    /// Where the object's errors go.
+    /// Destination of the object's errors.
     #[must_use]
-    pub fn site<'p>(&self, problems: &'p Problems) -> Site<'p> {
-        Site { source: self.source.clone(), document: self.document, object: Some(self.title()), problems }
+    pub fn site<'p>(&self, problems: &'p Problems) -> ObjectLocation<'p> {
+        ObjectLocation { source: self.source.clone(), document: self.document, object: Some(self.title()), problems }
     }
 }
 
@@ -53,7 +53,8 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Sorts `documents` out: unknown kinds and doubles become notes, contradictions and nameless objects errors.
+    /// Classifies `documents`: unknown kinds and duplicates become notes, contradictions and
+    /// nameless objects errors.
     #[must_use]
     pub fn new(documents: Vec<Document>, problems: &Problems, notes: &mut Notes) -> Self {
         let mut inventory = Self::default();
@@ -92,7 +93,7 @@ impl Inventory {
         });
     }
 
-    /// Takes the objects of `kind` out, by namespace and name.
+    /// Removes and returns the objects of `kind`, by namespace and name.
     pub fn take(&mut self, kind: Kind) -> impl Iterator<Item = Object> {
         self.objects.extract_if(.., move |_, object| object.row.kind == kind).map(|(_, object)| object)
     }
@@ -138,15 +139,15 @@ fn identify(document: Document, problems: &Problems, notes: &mut Notes) -> Optio
         let name = document.value["metadata"]["name"].as_str().unwrap_or("?");
         format!("{kind}/{name}")
     });
-    let site = Site { source: document.source.clone(), document: document.number, object: guess, problems };
+    let site = ObjectLocation { source: document.source.clone(), document: document.number, object: guess, problems };
     let root = Cursor::root(&document.value, &site);
     let (version, kind) = (root.at("apiVersion").required_str(), root.at("kind").required_str());
     let row = match meaning(version?, kind?) {
-        Meaning::Known(row) => row,
-        Meaning::WrongVersion(row) => {
+        ResolvedKind::Known(row) => row,
+        ResolvedKind::WrongVersion(row) => {
             return root.at("apiVersion").unexpected(version?, &format!("{} for kind {}", row.allowed(), row.name));
         }
-        Meaning::Unknown => {
+        ResolvedKind::Unknown => {
             notes.add(&format!("not read: kind {} ({})", kind?, version?), &describe(&root));
             return None;
         }

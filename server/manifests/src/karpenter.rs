@@ -1,12 +1,14 @@
-//! Karpenter's own objects: NodePool, NodeClaim, NodeOverlay (`karpenter.sh`) and EC2NodeClass (`karpenter.k8s.aws`), v1.
+//! Karpenter's objects: NodePool, NodeClaim, NodeOverlay (`karpenter.sh`) and EC2NodeClass
+//! (`karpenter.k8s.aws`), v1.
 //!
-//! Every reader does what an API server and Karpenter's controllers do together. What the object's schema refuses is
-//! reported through the [`Cursor`](crate::Cursor); what the API server accepts and Karpenter's own validation then
-//! refuses makes the object unusable, with the reason kept ([`engine::model::NotReady`]).
+//! Every parser combines the checks of the API server and of Karpenter's controllers. What the
+//! object's schema refuses is reported through the [`Cursor`](crate::Cursor); what the API server
+//! accepts and Karpenter's own validation refuses makes the object unusable, with the reason
+//! ([`engine::model::NotReady`]).
 //!
-//! Reading order: [`labels`] (which keys are whose), [`requirements`] and [`taints`] (parts that all objects have),
-//! [`conditions`], then the objects: [`node_pool`] with [`disruption`] and [`opt_in`], [`node_class`], [`node_claim`],
-//! [`node_overlay`].
+//! Reading order: [`labels`] (restricted and well-known keys), [`requirements`] and [`taints`]
+//! (parts of all objects), [`conditions`], then the objects: [`node_pool`] with [`disruption`] and
+//! [`opt_in`], [`node_class`], [`node_claim`], [`node_overlay`].
 
 pub mod conditions;
 pub mod disruption;

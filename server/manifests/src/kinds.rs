@@ -1,4 +1,4 @@
-//! The kinds that are read, the versions that say the same, and which of them live in a namespace.
+//! The supported kinds, their equivalent versions, and which of them are namespaced.
 
 /// A kind that is read or knowingly left aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +33,7 @@ pub enum Kind {
     PriorityClass,
     /// `v1 Service`; read for its selector where default spread constraints deduce theirs, else left aside.
     Service,
-    /// `batch/v1 CronJob`; its pods come by the clock.
+    /// `batch/v1 CronJob`; its pods are created on schedule.
     CronJob,
     /// `karpenter.sh/v1 NodePool`.
     NodePool,
@@ -56,7 +56,7 @@ pub struct KindRow {
     pub name: &'static str,
     /// Versions that are read.
     pub versions: &'static [&'static str],
-    /// Whether it lives in a namespace.
+    /// Whether it is namespaced.
     pub namespaced: bool,
 }
 
@@ -88,26 +88,26 @@ pub const KINDS: [KindRow; 20] = [
     row(Kind::Ec2NodeClass, "karpenter.k8s.aws", "EC2NodeClass", false),
 ];
 
-/// What an apiVersion and kind mean here.
+/// The resolution of an apiVersion and kind.
 #[derive(Debug)]
-pub enum Meaning {
+pub enum ResolvedKind {
     /// A kind that is read.
     Known(&'static KindRow),
     /// A known kind in a version that no API server with Karpenter v1 has.
     WrongVersion(&'static KindRow),
-    /// None of our kinds.
+    /// Not a supported kind.
     Unknown,
 }
 
-/// The meaning of `api_version` and `name`. A group of somebody else may have a kind of the same name.
+/// Resolves `api_version` and `name`. Another group may have a kind of the same name.
 #[must_use]
-pub fn meaning(api_version: &str, name: &str) -> Meaning {
+pub fn meaning(api_version: &str, name: &str) -> ResolvedKind {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let mut named = KINDS.iter().filter(|row| row.name == name);
     match named.next() {
-        Some(row) if row.group == group && row.versions.contains(&version) => Meaning::Known(row),
-        Some(row) if row.group == group || belongs_to_kubernetes(group) => Meaning::WrongVersion(row),
-        _ => Meaning::Unknown,
+        Some(row) if row.group == group && row.versions.contains(&version) => ResolvedKind::Known(row),
+        Some(row) if row.group == group || belongs_to_kubernetes(group) => ResolvedKind::WrongVersion(row),
+        _ => ResolvedKind::Unknown,
     }
 }
 
@@ -116,7 +116,7 @@ fn belongs_to_kubernetes(group: &str) -> bool {
 }
 
 impl KindRow {
-    /// The versions that are read, as they stand in `apiVersion`.
+    /// The supported versions, as in `apiVersion`.
     #[must_use]
     pub fn allowed(&self) -> String {
         let full = |version: &&str| {

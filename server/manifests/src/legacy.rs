@@ -1,13 +1,16 @@
-//! Old Karpenter objects become v1: v1alpha5 Provisioner and Machine, v1alpha1 AWSNodeTemplate, v1beta1 NodePool, NodeClaim
-//! and EC2NodeClass; and v1 objects with fields in the wrong place become right.
+//! Converts old Karpenter objects to v1: v1alpha5 Provisioner and Machine, v1alpha1
+//! AWSNodeTemplate, v1beta1 NodePool, NodeClaim and EC2NodeClass; and corrects v1 objects with
+//! misplaced fields.
 //!
-//! What an old object meant is written out: a default that v1 has changed appears as a field, with a note. Every changed
-//! field has a note, every reading of what is wrong for its version is a guess that [`Options::strict`] refuses, and what
-//! cannot be converted is an error. A second run over the result changes nothing and notes nothing.
+//! The meaning of an old object is made explicit: a default that v1 has changed appears as a field,
+//! with a note. Every changed field has a note, every interpretation of a field that is invalid in
+//! its version is a guess that [`Options::strict`] refuses, and what cannot be converted is an
+//! error. A second run over the result changes nothing and notes nothing.
 //!
-//! Reading order: [`kind`] (what an object is), `record` (notes and errors), then one room per object: `provisioner`, `pool`,
-//! `class`, `claim`, `workload`; the rooms share `requirements`, `disruption`, `selectors`, `images`, `metadata_options`. `kubelet`
-//! comes last: kubelet settings leave pools for their classes, which may split a class.
+//! Reading order: [`kind`] (classification), `record` (notes and errors), then one module per
+//! object: `provisioner`, `pool`, `class`, `claim`, `workload`; they share `requirements`,
+//! `disruption`, `selectors`, `images`, `metadata_options`. `kubelet` is last: kubelet settings
+//! move from pools to their classes, which may split a class.
 
 mod claim;
 mod class;
@@ -35,13 +38,14 @@ pub mod yaml;
 
 use crate::{Document, InputError};
 
-/// What the objects are wanted for.
+/// Purpose of the conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Purpose {
-    /// To be written out again: status and the API server's bookkeeping go, everything must be convertible.
+    /// The result is written: status and the API server's bookkeeping are dropped, everything must
+    /// be convertible.
     #[default]
     Convert,
-    /// To be planned with: status is kept, and what only launching needs may stay unknown.
+    /// The result is planned: status is kept, and fields that only launches need may be unknown.
     Plan,
 }
 
@@ -54,18 +58,18 @@ pub struct Options {
     pub strict: bool,
     /// IAM role of the nodes, for classes that name neither role nor instance profile.
     pub node_role: Option<String>,
-    /// Instance profile of the nodes, for classes that name neither; `node_role` goes first.
+    /// Instance profile of the nodes, for classes that name neither; `node_role` takes precedence.
     pub instance_profile: Option<String>,
 }
 
-/// What came out.
+/// Result of a conversion.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Converted {
-    /// The objects, in the order in which they were read; classes that a pool caused stand directly after it. Objects that
-    /// are not Karpenter's are there too.
+    /// The objects, in input order; classes created for a pool directly follow it. Objects that are
+    /// not Karpenter's are included.
     pub documents: Vec<Document>,
-    /// What was changed: `<source>#<document> <Kind>/<name> <old path>: <what and why>`, sorted; then what behaves otherwise
-    /// under v1 without any field having changed, a line each.
+    /// The changes: `<source>#<document> <Kind>/<name> <old path>: <what and why>`, sorted; then
+    /// behaviour that differs in v1 without a changed field, a line each.
     pub notes: Vec<String>,
 }
 

@@ -1,13 +1,14 @@
-//! Reading: bytes of YAML or JSON become one [`PlanningInput`](engine::input::PlanningInput), notes for the reader, or
-//! errors that say where and what.
+//! Parsing: bytes of YAML or JSON become one [`PlanningInput`](engine::input::PlanningInput),
+//! notes, or errors with their location.
 //!
-//! Pure: no files, no network, no clock. Whoever calls [`read`] has opened the files; what comes out depends on the
-//! bytes and the [`Options`] alone, never on the order of sources or documents.
+//! Pure: no files, no network, no clock. The caller of [`read`] opens the files; the result depends
+//! on the bytes and the [`Options`] alone, never on the order of sources or documents.
 //!
-//! Reading order: [`document`] (bytes to objects), [`cursor`] (typed looks at an object, errors with paths), `inventory` (which
-//! objects there are, each once), [`pod`] and [`cluster`] (Kubernetes objects), [`karpenter`] (Karpenter's), `scheduler` (its
-//! configuration), `assemble` (all of it together). [`legacy`] makes today's objects of older ones, [`fields`] explains every field, [`schema`] tells an
-//! API server about our objects.
+//! Reading order: [`document`] (bytes to objects), [`cursor`] (typed access, errors with paths),
+//! `inventory` (the objects, each once), [`pod`] and [`cluster`] (Kubernetes objects),
+//! [`karpenter`] (Karpenter's), `scheduler` (its configuration), `assemble` (the planning input).
+//! [`legacy`] converts older objects, [`fields`] documents every field, [`schema`] defines the
+//! custom resources.
 
 mod assemble;
 pub mod cluster;
@@ -26,8 +27,8 @@ pub mod schema;
 mod selector;
 pub mod syntax;
 
-pub use assemble::volumes::{Mounter, Volumes};
-pub use cursor::{Cursor, Problems, Site};
+pub use assemble::volumes::{VolumeUser, Volumes};
+pub use cursor::{Cursor, ObjectLocation, Problems};
 pub use document::Document;
 pub use error::{InputError, MAX_ERRORS};
 
@@ -36,7 +37,7 @@ use std::borrow::Borrow;
 use engine::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
 use engine::model::Timestamp;
 
-use self::document::{Allowance, Detail};
+use self::document::{Detail, ValueBudget};
 use self::inventory::Inventory;
 use self::notes::Notes;
 
@@ -56,13 +57,14 @@ pub struct Options {
     pub region: Option<String>,
     /// Zones of the region, for NodeClasses that have no status; each must be a zone of the region that is planned in.
     pub zones: Vec<String>,
-    /// Whether a region whose zones neither the catalogue nor the input knows is accepted. Nothing can be bought there until an
-    /// EC2NodeClass has subnets in its status, which a server may wait for.
+    /// Whether a region is accepted whose zones neither the catalogue nor the input contains.
+    /// Nothing can be launched there until an EC2NodeClass has subnets in its status, which a
+    /// server may wait for.
     pub allow_no_zones: bool,
     /// A catalogue in place of the built-in one.
     pub catalogue: Option<Source>,
-    /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's own file, or Karpenter's
-    /// short form of it. With it, Services are read for their selectors.
+    /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's
+    /// own file, or Karpenter's short form of it. With it, Services are read for their selectors.
     pub scheduler_config: Option<Source>,
     /// Machines that are left in capacity reservations, by id.
     pub reservations: Vec<(String, i64)>,
@@ -76,7 +78,7 @@ pub struct Options {
     pub search_steps: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// The moment that opt-in waits are judged by.
+    /// Time by which opt-in delays are evaluated.
     pub now: Timestamp,
     /// No machine with more vCPUs than this, in any pool.
     pub max_node_vcpu: Option<i64>,
@@ -87,7 +89,7 @@ pub struct Options {
 /// What was read.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// What planning looks at.
+    /// Input of planning.
     pub input: PlanningInput,
     /// What the reader should know, sorted, without doubles.
     pub notes: Vec<String>,
@@ -95,11 +97,12 @@ pub struct Captured {
     pub region: String,
 }
 
-/// Reads `sources` into one planning input. Those that are handed over are let go one by one as they are read. The order of sources and documents changes nothing.
+/// Parses `sources` into one planning input. Sources passed by value are dropped as they are
+/// parsed. The order of sources and documents does not matter.
 ///
 /// # Errors
-/// Everything that an API server would refuse and everything that contradicts itself, in order of source and document, at
-/// most [`MAX_ERRORS`].
+/// Everything that an API server would refuse, and every contradiction, in order of source and
+/// document, at most [`MAX_ERRORS`].
 pub fn read<S: Borrow<Source>>(
     sources: impl IntoIterator<Item = S>,
     options: &Options,
@@ -138,7 +141,7 @@ fn modernise(documents: Vec<Document>, options: &Options, problems: &Problems, n
 }
 
 fn parse_all<S: Borrow<Source>>(sources: impl IntoIterator<Item = S>, problems: &Problems) -> Vec<Document> {
-    let allowance = Allowance::default();
+    let allowance = ValueBudget::default();
     let mut documents = Vec::new();
     for source in sources {
         match document::parse(source.borrow(), &allowance, Detail::Planning) {

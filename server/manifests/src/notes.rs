@@ -1,11 +1,11 @@
-//! Notes for the reader: one line for each thing worth saying, with the objects that it is about.
+//! Notes for the user: one line for each note, with the objects that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects that one note names; the rest is counted.
 const NAMED: usize = 10;
 
-/// Collects notes, grouped by what they say.
+/// Collects notes, grouped by text.
 #[derive(Debug, Default)]
 pub struct Notes {
     groups: BTreeMap<String, BTreeSet<String>>,
@@ -13,7 +13,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Says `what` of `object`; one line for all objects of which the same is said.
+    /// Adds the note `what` about `object`; one line for all objects with the same note.
     pub fn add(&mut self, what: &str, object: &str) {
         match self.groups.get_mut(what) {
             Some(objects) => {

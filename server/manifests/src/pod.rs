@@ -1,7 +1,7 @@
-//! Pod specifications: what scheduling looks at, checked and defaulted as an API server would.
+//! Pod specs: the fields that scheduling uses, checked and defaulted as an API server would.
 //!
-//! Reading order: [`PodSpec`] here, then one room a subject: [`resources`], [`ports`], [`node_affinity`],
-//! [`pod_affinity`], [`spread`], [`tolerations`], [`volumes`].
+//! Reading order: [`PodSpec`] here, then one module per subject: [`resources`], [`ports`],
+//! [`node_affinity`], [`pod_affinity`], [`spread`], [`tolerations`], [`volumes`].
 
 pub mod node_affinity;
 pub mod pod_affinity;
@@ -41,9 +41,9 @@ pub struct PodSpec {
     pub gated: bool,
     /// `nodeName`.
     pub node_name: Option<Text>,
-    /// Volumes that say where the pod can run.
+    /// Volumes that constrain where the pod can run.
     pub volumes: Vec<PodVolume>,
-    /// Why nobody can schedule the pod although an API server takes it.
+    /// Why the pod cannot be scheduled although an API server accepts it.
     pub invalid: Option<Text>,
 }
 
@@ -104,15 +104,15 @@ impl PodSpec {
         self.base.node_selector.get(ZONE).into_iter().chain(listed).cloned().collect()
     }
 
-    /// The same without node affinity. The DaemonSet controller pins every pod of its by the node's name; what runs already is not
-    /// placed again, and one shape for all of them is enough.
+    /// The same without node affinity. The DaemonSet controller pins every pod of its by the node's
+    /// name; what runs already is not placed again, and one shape for all of them is enough.
     #[must_use]
     pub fn unpinned(&self) -> Self {
         let base = PodShape { node_affinity: Vec::new(), ..self.base.clone() };
         Self { base, ..self.clone() }
     }
 
-    /// Whether the pod says itself how it is spread.
+    /// Whether the pod declares topology spread constraints.
     #[must_use]
     pub fn declares_spread(&self) -> bool {
         !self.spread.is_empty()
@@ -141,8 +141,8 @@ impl PodSpec {
     }
 }
 
-/// Keys of node selectors are canonical, as those of nodes are. Of two spellings with different values neither node has both,
-/// so the second is kept as an expression.
+/// Keys of node selectors are canonical, as those of nodes are. Of two spellings with different
+/// values neither node has both, so the second is kept as an expression.
 fn canonical_selector(mut shape: PodShape) -> PodShape {
     use engine::model::labels::canonical_key;
     use engine::model::{NodeSelectorTerm, Requirement};

@@ -1,8 +1,8 @@
-//! The scheduler's configuration, for its default topology spread constraints: kube-scheduler's own file, or Karpenter's short
-//! form with `podTopologySpread` at the top.
+//! The scheduler's configuration, for its default topology spread constraints: kube-scheduler's own
+//! file, or Karpenter's short form with `podTopologySpread` at the top.
 
-use crate::cursor::{Cursor, Problems, Site};
-use crate::document::{self, Allowance, Detail, Document};
+use crate::cursor::{Cursor, ObjectLocation, Problems};
+use crate::document::{self, Detail, Document, ValueBudget};
 use crate::notes::Notes;
 use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::spread::{self, KeyedSpread};
@@ -10,17 +10,17 @@ use crate::{InputError, Source};
 
 const GROUP: &str = "kubescheduler.config.k8s.io/";
 const PLUGIN: &str = "PodTopologySpread";
-/// What a default constraint may say.
+/// Fields that a default constraint may have.
 const FIELDS: [&str; 6] =
     ["maxSkew", "topologyKey", "whenUnsatisfiable", "minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy"];
-/// What a default constraint must not say, because it is deduced for each pod.
+/// Fields that a default constraint must not have, because they are deduced for each pod.
 const DEDUCED: [&str; 2] = ["labelSelector", "matchLabelKeys"];
 /// `defaultingType`: whether the list counts.
 const DEFAULTING: [(&str, bool); 2] = [("List", true), ("System", false)];
 
 /// The default constraints in `source`, without selectors. A configuration that has none is noted.
 pub fn default_constraints(source: &Source, problems: &Problems, notes: &mut Notes) -> Vec<KeyedSpread> {
-    let errors = match document::parse(source, &Allowance::default(), Detail::Whole) {
+    let errors = match document::parse(source, &ValueBudget::default(), Detail::Whole) {
         Ok(documents) => match documents.as_slice() {
             [only] => return read(only, problems, notes),
             others => {
@@ -36,7 +36,7 @@ pub fn default_constraints(source: &Source, problems: &Problems, notes: &mut Not
 }
 
 fn read(document: &Document, problems: &Problems, notes: &mut Notes) -> Vec<KeyedSpread> {
-    let site = Site { source: document.source.clone(), document: document.number, object: None, problems };
+    let site = ObjectLocation { source: document.source.clone(), document: document.number, object: None, problems };
     let root = Cursor::root(&document.value, &site);
     let constraints = if root.at("kind").exists() { of_kube_scheduler(&root) } else { of_karpenter(&root) };
     if constraints.is_empty() {
@@ -76,8 +76,8 @@ fn of_kube_scheduler(root: &Cursor<'_>) -> Vec<KeyedSpread> {
     spreads.into_iter().flat_map(|plugin| arguments(&plugin.at("args"), false)).collect()
 }
 
-/// The constraints of the plugin's arguments at `at`. kube-scheduler takes its built-in ones unless `defaultingType` says
-/// `List`; the short form (`listed`) knows nothing else than its list.
+/// The constraints of the plugin's arguments at `at`. kube-scheduler takes its built-in ones unless
+/// `defaultingType` says `List`; the short form (`listed`) knows nothing else than its list.
 fn arguments(at: &Cursor<'_>, listed: bool) -> Vec<KeyedSpread> {
     allow_only(at, &["apiVersion", "kind", "defaultConstraints", "defaultingType"], &[]);
     let listed = at.at("defaultingType").one_of(&DEFAULTING).unwrap_or(listed);

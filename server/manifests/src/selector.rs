@@ -54,8 +54,8 @@ pub fn label_keys(at: &Cursor<'_>, selector: Option<&LabelSelector>) -> Vec<Text
     keys
 }
 
-/// `selector` with the pod's own values of `keys`: required with `In`, refused with `NotIn`. Keys that the pod lacks say
-/// nothing (Kubernetes: matchLabelKeys).
+/// `selector` with the pod's own values of `keys`: required with `In`, refused with `NotIn`. Keys
+/// that the pod lacks say nothing (Kubernetes: matchLabelKeys).
 pub fn merge(selector: &mut Option<LabelSelector>, keys: &[Text], operator: SelectorOperator, labels: &Labels) {
     let Some(present) = selector.as_mut().filter(|_| !keys.is_empty()) else { return };
     let mut terms = std::mem::take(&mut present.terms);

@@ -6,7 +6,7 @@ use engine::model::{Labels, Text};
 
 use crate::Cursor;
 
-/// What messages say about a label value.
+/// The message about a label value.
 pub const LABEL_VALUE: &str =
     "nothing, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 const LABEL_KEY: &str = "an optional DNS prefix and a slash, then 1 to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";

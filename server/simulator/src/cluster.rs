@@ -1,21 +1,24 @@
-//! A simulated cluster: workloads, a scheduler, kubelets, DaemonSets and the hands that carry instructions out, as one
-//! state machine on somebody else's clock.
+//! A simulated cluster: workloads, a scheduler, kubelets, DaemonSets and an agent's actions, as one
+//! state machine on the caller's clock.
 //!
-//! [`SimulatedCluster::instruct`] does what an agent would do against an API server, [`SimulatedCluster::tick`] lets time
-//! pass, and both fill an outbox of [`Change`]s: what a watch would have shown. NodePools are not its business; whoever
-//! runs it tells them apart. Its [`ClusterLedger`] knows which pods ever ran.
+//! [`SimulatedCluster::instruct`] does what an agent would do against an API server,
+//! [`SimulatedCluster::tick`] advances time, and both fill an outbox of [`Change`]s: what a watch
+//! would deliver. NodePools are not part of it; the caller adds them to snapshots. Its
+//! [`ClusterLedger`] records which pods ever ran.
 //!
-//! The scheduler looks at taints, selectors, required node affinity, host ports and resources, and prefers nodes with more
-//! room, as kube-scheduler does by default. Constraints between pods are the planner's alone.
+//! The scheduler evaluates taints, selectors, required node affinity, host ports and resources, and
+//! prefers nodes with more free resources, as kube-scheduler does by default. Only the planner
+//! evaluates constraints between pods.
 //!
-//! Machines are somebody else's: whoever runs the cluster tells it when one is gone ([`SimulatedCluster::machine_gone`]), and
-//! its Node follows as a cloud controller would have it.
+//! Instances are not part of it either: the caller reports a terminated one
+//! ([`SimulatedCluster::mark_machine_gone`]), and its Node is removed later, as a cloud controller
+//! would do it.
 //!
-//! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join, pods that start), `hands`
-//! (instructions), `eviction` (PodDisruptionBudgets), [`book`].
+//! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join,
+//! pods that start), `actions` (instructions), `eviction` (PodDisruptionBudgets), [`ledger`].
 
+mod actions;
 mod eviction;
-mod hands;
 mod kubelet;
 pub mod ledger;
 mod scheduler;
@@ -31,75 +34,75 @@ use engine::cluster::{
 };
 use engine::model::{Resources, Text, Timestamp};
 
-pub use hands::Answer;
+pub use actions::Answer;
 pub use ledger::ClusterLedger;
 pub use settings::ClusterSettings;
 pub use workload::Workload;
 
-/// What a watch, or an instruction that takes its time, shows.
+/// What a watch delivers, or the late answer to an instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// An object changed.
     Observed(Observation),
-    /// The drain of this NodeClaim's Node is over.
+    /// The drain of this NodeClaim's Node has ended.
     Drained {
-        /// NodeClaim.
+        /// NodeClaim of the drained Node.
         claim: Text,
     },
 }
 
-/// A cluster by seed.
+/// A simulated cluster, deterministic by seed.
 #[derive(Debug, Clone)]
 pub struct SimulatedCluster {
     settings: ClusterSettings,
-    dice: SeededRng,
+    rng: SeededRng,
     pods: BTreeMap<PodKey, PodRecord>,
     nodes: BTreeMap<Text, NodeRecord>,
     claims: BTreeMap<Text, ClaimRecord>,
     daemons: Vec<DaemonRecord>,
     namespaces: BTreeSet<Text>,
-    workloads: BTreeMap<Text, workload::Owned>,
-    /// Pods on each node; follows `pods`.
+    workloads: BTreeMap<Text, workload::WorkloadState>,
+    /// Pods on each node; derived from `pods`.
     on_node: BTreeMap<Text, BTreeSet<PodKey>>,
-    /// Pods that wait for a node; follows `pods`.
+    /// Pods without a node; derived from `pods`.
     unbound: BTreeSet<PodKey>,
-    /// Nodes that pods were hinted to (`status.nominatedNodeName`).
-    hinted: BTreeMap<PodKey, Text>,
-    /// What each node has left; follows `pods`.
-    room: BTreeMap<Text, Resources>,
-    /// Drains under way, by NodeClaim: the Node, and when pods go regardless.
+    /// Nominated nodes of pods (`status.nominatedNodeName`).
+    nominated: BTreeMap<PodKey, Text>,
+    /// Free resources of each node; derived from `pods`.
+    free: BTreeMap<Text, Resources>,
+    /// Drains in progress, by NodeClaim: the Node, and the deadline after which pods are deleted.
     drains: BTreeMap<Text, (Text, Option<Timestamp>)>,
-    /// PodDisruptionBudgets: by workload, how many of its pods have to run.
-    least_running: BTreeMap<Text, usize>,
-    /// Provider ids of machines that are gone.
-    dead: BTreeSet<Text>,
-    /// Whether kubelets of new machines reach this cluster.
-    joins: bool,
-    agenda: BTreeSet<(Timestamp, u64, Turn)>,
-    turns: u64,
-    /// Whether the scheduler may find something to do.
+    /// PodDisruptionBudgets: minimum number of running pods, by workload.
+    min_running: BTreeMap<Text, usize>,
+    /// Provider ids of terminated instances.
+    terminated_instances: BTreeSet<Text>,
+    /// Whether kubelets of new machines join this cluster.
+    kubelets_join: bool,
+    event_queue: BTreeSet<(Timestamp, u64, ClusterEvent)>,
+    sequence: u64,
+    /// Whether the scheduler may find a pod to bind.
     dirty: bool,
     outbox: Vec<Change>,
-    book: ClusterLedger,
+    ledger: ClusterLedger,
 }
 
-/// What happens by itself.
+/// A scheduled event inside the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
-    /// The machine of a NodeClaim joins.
-    Join(Text),
+enum ClusterEvent {
+    /// The Node of a NodeClaim joins.
+    JoinNode(Text),
     /// A node becomes ready.
-    Ready(Text),
-    /// A node's startup taints are taken off by whoever put them into the NodePool.
-    Start(Text),
-    /// A pod runs.
-    Run(PodKey, Text),
-    /// A terminating pod is gone.
-    Vanish(PodKey, Text),
-    /// A drain is looked at.
-    Drain(Text),
-    /// The Node of a machine that is gone is removed.
-    Remove(Text),
+    NodeReady(Text),
+    /// A node's startup taints are removed by their owner.
+    RemoveStartupTaints(Text),
+    /// A pod starts running.
+    StartPod(PodKey, Text),
+    /// A terminating pod is removed.
+    RemovePod(PodKey, Text),
+    /// A drain evicts further pods.
+    ContinueDrain(Text),
+    /// The Node of a terminated instance is removed.
+    RemoveNode(Text),
 }
 
 impl SimulatedCluster {
@@ -107,7 +110,7 @@ impl SimulatedCluster {
     #[must_use]
     pub fn new(settings: ClusterSettings) -> Self {
         Self {
-            dice: SeededRng::new(settings.seed).child("cluster"),
+            rng: SeededRng::new(settings.seed).child("cluster"),
             settings,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -117,31 +120,32 @@ impl SimulatedCluster {
             workloads: BTreeMap::new(),
             on_node: BTreeMap::new(),
             unbound: BTreeSet::new(),
-            hinted: BTreeMap::new(),
-            room: BTreeMap::new(),
+            nominated: BTreeMap::new(),
+            free: BTreeMap::new(),
             drains: BTreeMap::new(),
-            least_running: BTreeMap::new(),
-            dead: BTreeSet::new(),
-            joins: true,
-            agenda: BTreeSet::new(),
-            turns: 0,
+            min_running: BTreeMap::new(),
+            terminated_instances: BTreeSet::new(),
+            kubelets_join: true,
+            event_queue: BTreeSet::new(),
+            sequence: 0,
             dirty: false,
             outbox: Vec::new(),
-            book: ClusterLedger::default(),
+            ledger: ClusterLedger::default(),
         }
     }
 
-    /// A cluster in the same state, whose chances come from another seed from here on. Texts are shared with this one.
+    /// A cluster in the same state that draws its random values from another seed. Texts are shared
+    /// with this one.
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let settings = ClusterSettings { seed, ..self.settings };
-        Self { dice: SeededRng::new(seed).child("cluster"), settings, ..self.clone() }
+        Self { rng: SeededRng::new(seed).child("cluster"), settings, ..self.clone() }
     }
 
-    /// Adds a DaemonSet; its pods come to every node that suits them.
+    /// Adds a DaemonSet; every suitable node gets its pod.
     pub fn add_daemon(&mut self, daemon: DaemonRecord) {
         self.add_namespace(&daemon.namespace);
-        self.tell(Object::Daemon(daemon.clone()));
+        self.emit(Object::Daemon(daemon.clone()));
         self.daemons.push(daemon);
         for node in self.nodes.keys().cloned().collect::<Vec<_>>() {
             self.start_daemons(&node, Timestamp::default());
@@ -151,7 +155,7 @@ impl SimulatedCluster {
     fn add_namespace(&mut self, name: &Text) {
         if self.namespaces.insert(name.clone()) {
             let namespace = self.namespace(name);
-            self.tell(Object::Namespace(namespace));
+            self.emit(Object::Namespace(namespace));
         }
     }
 
@@ -160,8 +164,8 @@ impl SimulatedCluster {
         NamespaceRecord { name: name.clone(), labels: [label].into_iter().collect() }
     }
 
-    /// Everything there is, as a first list would show it. The outbox is emptied: the snapshot covers it, except drains
-    /// that are over, which stay.
+    /// All objects, as a first list would return them. The outbox is emptied except for ended
+    /// drains: the snapshot covers it.
     pub fn snapshot(&mut self) -> ClusterSnapshot {
         self.outbox.retain(|change| matches!(change, Change::Drained { .. }));
         ClusterSnapshot {
@@ -175,17 +179,17 @@ impl SimulatedCluster {
         }
     }
 
-    /// When something happens by itself next.
+    /// Time of the next scheduled event.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
-        self.agenda.first().map(|(at, _, _)| *at)
+        self.event_queue.first().map(|(at, _, _)| *at)
     }
 
-    /// Lets time pass until `now`; what changed since the last call comes out.
+    /// Advances time to `now`; returns the changes since the last call.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Change> {
-        while self.agenda.first().is_some_and(|(at, _, _)| *at <= now) {
-            if let Some((at, _, turn)) = self.agenda.pop_first() {
-                self.turn(turn, at);
+        while self.event_queue.first().is_some_and(|(at, _, _)| *at <= now) {
+            if let Some((at, _, event)) = self.event_queue.pop_first() {
+                self.apply_event(event, at);
                 self.schedule(at);
             }
         }
@@ -193,34 +197,34 @@ impl SimulatedCluster {
         std::mem::take(&mut self.outbox)
     }
 
-    fn turn(&mut self, turn: Turn, at: Timestamp) {
-        match turn {
-            Turn::Join(claim) => self.join(&claim, at),
-            Turn::Ready(node) => self.become_ready(&node, at),
-            Turn::Start(node) => self.lift_startup_taints(&node, at),
-            Turn::Run(pod, uid) => self.run(&pod, &uid, at),
-            Turn::Vanish(pod, uid) => self.vanish(&pod, &uid, at),
-            Turn::Drain(claim) => self.continue_drain(&claim, at),
-            Turn::Remove(node) => self.remove_node(&node, at),
+    fn apply_event(&mut self, event: ClusterEvent, at: Timestamp) {
+        match event {
+            ClusterEvent::JoinNode(claim) => self.join_node(&claim, at),
+            ClusterEvent::NodeReady(node) => self.mark_node_ready(&node, at),
+            ClusterEvent::RemoveStartupTaints(node) => self.remove_startup_taints(&node, at),
+            ClusterEvent::StartPod(pod, uid) => self.start_pod(&pod, &uid, at),
+            ClusterEvent::RemovePod(pod, uid) => self.remove_pod(&pod, &uid, at),
+            ClusterEvent::ContinueDrain(claim) => self.continue_drain(&claim, at),
+            ClusterEvent::RemoveNode(node) => self.remove_node(&node, at),
         }
     }
 
-    fn plan_turn(&mut self, now: Timestamp, wait_ms: i64, turn: Turn) {
-        self.turns += 1;
-        self.agenda.insert((Timestamp(now.0.saturating_add(wait_ms)), self.turns, turn));
+    fn schedule_event(&mut self, now: Timestamp, wait_ms: i64, event: ClusterEvent) {
+        self.sequence += 1;
+        self.event_queue.insert((Timestamp(now.0.saturating_add(wait_ms)), self.sequence, event));
     }
 
-    fn tell(&mut self, object: Object) {
+    fn emit(&mut self, object: Object) {
         self.outbox.push(Change::Observed(Observation::upsert(object)));
     }
 
-    fn tell_gone(&mut self, key: Key) {
+    fn emit_deletion(&mut self, key: Key) {
         self.outbox.push(Change::Observed(Observation::Delete(key)));
     }
 
-    fn tell_node(&mut self, name: &Text) {
+    fn emit_node(&mut self, name: &Text) {
         if let Some(node) = self.nodes.get(name).cloned() {
-            self.tell(Object::Node(node));
+            self.emit(Object::Node(node));
         }
     }
 
@@ -239,30 +243,31 @@ impl SimulatedCluster {
         self.claims.values()
     }
 
-    /// Pods that wait for a node.
+    /// Pods without a node.
     pub fn waiting(&self) -> impl Iterator<Item = &PodKey> {
         self.unbound.iter()
     }
 
-    /// Nodes of a NodeClaim that hold nothing but DaemonSet pods.
+    /// Nodes of NodeClaims without pods other than those of DaemonSets.
     pub fn empty_nodes(&self) -> impl Iterator<Item = &Text> {
         let provided: BTreeSet<&Text> = self.claims.values().map(|claim| &claim.provider_id).collect();
         let claimed = self.nodes.values().filter(move |node| provided.contains(&node.provider_id));
-        claimed.map(|node| &node.name).filter(|name| self.holds_nothing(name))
+        claimed.map(|node| &node.name).filter(|name| self.has_no_workload_pods(name))
     }
 
-    fn holds_nothing(&self, node: &Text) -> bool {
+    fn has_no_workload_pods(&self, node: &Text) -> bool {
         let pods = self.on_node.get(node).into_iter().flatten();
         pods.filter_map(|key| self.pods.get(key)).all(|pod| pod.daemon.is_some())
     }
 
-    /// What runs on the machine of `claim`, DaemonSet pods apart.
+    /// Running pods on the machine of `claim`, without DaemonSet pods.
     pub fn running_for(&self, claim: &str) -> impl Iterator<Item = &PodRecord> {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
         provider.into_iter().flat_map(|provider| self.running_on(provider))
     }
 
-    /// What runs on the machine with this provider id, DaemonSet pods apart, whether or not it has a NodeClaim.
+    /// Running pods on the instance with this provider id, without DaemonSet pods and with or
+    /// without a NodeClaim.
     pub fn running_on(&self, provider_id: &str) -> impl Iterator<Item = &PodRecord> {
         let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id).map(|node| &node.name);
         let pods = node.and_then(|node| self.on_node.get(node)).into_iter().flatten();
@@ -277,24 +282,25 @@ impl SimulatedCluster {
         provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
     }
 
-    /// Whether the Node of `claim` is to be drained: tainted, whether or not there is somebody left to evict.
+    /// Whether the Node of `claim` has the drain taint, with or without pods left to evict.
     #[must_use]
     pub fn is_draining(&self, claim: &str) -> bool {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
         provider.is_some_and(|provider| self.is_machine_draining(provider))
     }
 
-    /// Whether the Node of a machine is to be drained, by provider id and with or without a NodeClaim.
+    /// Whether the Node of an instance has the drain taint, by provider id and with or without a
+    /// NodeClaim.
     #[must_use]
     pub fn is_machine_draining(&self, provider_id: &str) -> bool {
         let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id);
-        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == hands::DISRUPTED))
+        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == actions::DISRUPTED))
     }
 
-    /// What really happened, whatever anybody believes.
+    /// Ground truth of this cluster.
     #[must_use]
-    pub fn book(&self) -> &ClusterLedger {
-        &self.book
+    pub fn ledger(&self) -> &ClusterLedger {
+        &self.ledger
     }
 }
 

@@ -1,10 +1,12 @@
-//! The simulation: the real engine against a simulated cloud and simulated clusters on a virtual clock.
+//! Simulation: the production engine with a simulated cloud and simulated clusters on a virtual
+//! clock.
 //!
-//! Reading order: [`cluster`] (a simulated cluster; the demo runs one in each agent's process), [`script`] (what its
-//! workloads do), [`simulation`] (everything together, by seed, with invariants).
+//! Reading order: [`cluster`] (a simulated cluster; the demo runs one in each agent process),
+//! [`scenario`] (scale events of its workloads), [`simulation`] (the whole system, by seed, with
+//! invariants).
 
 pub mod cluster;
-pub mod script;
+pub mod scenario;
 pub mod simulation;
 
 pub use cluster::SimulatedCluster;

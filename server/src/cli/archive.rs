@@ -1,35 +1,36 @@
-//! Where commands read what was decided: from a running server, or from the database, which works while no server does.
+//! Source of the decision log for commands: a running server, or its database while no server runs.
 
 use std::future::Future;
 
 use clap::Args;
 use fleetwright_proto::v1;
 use futures::{FutureExt, TryStreamExt};
-use tonic::{Code, Status as Refusal};
+use tonic::{Code, Status as RpcStatus};
 
 use super::exit::Failure;
-use super::remote::{Client, ServerFlags};
+use super::remote::{FleetClient, ServerFlags};
 use crate::fleet::decisions::{read_content, read_decision, read_segment};
 use crate::store::lease::Scope;
 use crate::store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
 use crate::store::postgres::{PostgresStore, Settings};
-use crate::store::{Answer, Archive, StoreError};
+use crate::store::{Archive, StoreError, StoreFuture};
 
-/// Which archive: the server that is named, else the database that is named, else the server at the usual place.
+/// Source: the given server, else the given database, else the default server.
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveFlags {
     #[command(flatten)]
     server: ServerFlags,
-    /// PostgreSQL that the servers share, as their `store.database-url`, where no server is named; nothing is written to it
+    /// PostgreSQL database of the servers (their `store.database-url`), used when no server is
+    /// given; read only
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
 }
 
 impl ArchiveFlags {
-    /// Connects, and says what came of `ask`.
+    /// Connects and runs `ask`.
     ///
     /// # Errors
-    /// When server or database cannot be reached or are of another release, or what `ask` answers.
+    /// The server or database is unreachable or of another version, or `ask` failed.
     pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(Box<dyn Archive>) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -44,12 +45,12 @@ impl ArchiveFlags {
                     ask(Box::new(store)).await
                 })
             }
-            None => self.server.ask(|client| ask(Box::new(Remote(client)))),
+            None => self.server.ask(|client| ask(Box::new(ServerArchive(client)))),
         }
     }
 }
 
-/// An archive that failed, as a command ends with it.
+/// Failure of the archive as the result of a command.
 pub(crate) fn failed(error: StoreError) -> Failure {
     match error {
         StoreError::Denied { .. } => Failure::refused(error),
@@ -57,11 +58,11 @@ pub(crate) fn failed(error: StoreError) -> Failure {
     }
 }
 
-/// What a server keeps.
-struct Remote(Client);
+/// Archive of a running server.
+struct ServerArchive(FleetClient);
 
-/// What the server answered; nothing when it has no such thing.
-fn found<T>(what: &'static str, answer: Result<T, Refusal>) -> Result<Option<T>, StoreError> {
+/// Result of a request; `None` for "not found".
+fn found<T>(what: &'static str, answer: Result<T, RpcStatus>) -> Result<Option<T>, StoreError> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(refusal) if refusal.code() == Code::NotFound => Ok(None),
@@ -72,7 +73,7 @@ fn found<T>(what: &'static str, answer: Result<T, Refusal>) -> Result<Option<T>,
     }
 }
 
-impl Remote {
+impl ServerArchive {
     async fn list(&self, request: v1::ListDecisionsRequest) -> Result<Vec<StoredDecision>, StoreError> {
         const WHAT: &str = "list decisions";
         let mut client = self.0.clone();
@@ -81,13 +82,13 @@ impl Remote {
         let read = listed.into_iter().map(|message| message.decision.and_then(read_decision));
         read.collect::<Option<Vec<_>>>().ok_or_else(|| StoreError::Server {
             what: WHAT,
-            why: "it sent something that is no decision; it may be of another release".to_owned(),
+            why: "it sent a malformed decision; it may run another version".to_owned(),
         })
     }
 }
 
-impl Archive for Remote {
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
+impl Archive for ServerArchive {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
         let cluster = filter.scope.as_ref().and_then(Scope::cluster_name).unwrap_or_default();
         let request = v1::ListDecisionsRequest {
             cluster_name: cluster.to_owned(),
@@ -98,11 +99,11 @@ impl Archive for Remote {
         self.list(request).boxed()
     }
 
-    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
+    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
         self.list(v1::ListDecisionsRequest { number, ..v1::ListDecisionsRequest::default() }).boxed()
     }
 
-    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
+    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
         async move {
             let (mut client, request) = (self.0.clone(), v1::ReadLogRequest { scope: scope.key(), segment });
             let read = async { read_segment(segment, client.read_log(request).await?.into_inner()).await };
@@ -111,7 +112,7 @@ impl Archive for Remote {
         .boxed()
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
         async move {
             let (mut client, request) = (self.0.clone(), v1::ReadContentRequest { hash: hash.0.to_vec() });
             let read = async { read_content(*hash, client.read_content(request).await?.into_inner()).await };

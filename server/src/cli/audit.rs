@@ -1,24 +1,24 @@
-//! `fleetwright audit`: who did what.
+//! `fleetwright audit`: audit log of operator commands.
 
 use clap::Args;
 use fleetwright_proto::v1;
 use serde::Serialize;
 
 use super::exit::{Failure, Status};
-use super::remote::{Format, ServerFlags, moment, print_rows, refused};
+use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
 
-/// List what people did, latest first
+/// List operator commands, latest first
 #[derive(Debug, Args)]
 pub(crate) struct AuditFlags {
     #[command(flatten)]
     server: ServerFlags,
-    /// How many entries
+    /// Maximum number of entries
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Only entries below this number
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     before: i64,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(flags: &AuditFlags) -> Result<Status, Failure> {
     let request = v1::ListAuditRequest { limit: flags.limit, before_id: flags.before };
     let entries = flags
         .server
-        .ask(async |mut client| Ok(client.list_audit(request).await.map_err(refused)?.into_inner().entries))?;
+        .ask(async |mut client| Ok(client.list_audit(request).await.map_err(rpc_failure)?.into_inner().entries))?;
     let rows: Vec<Row> = entries.into_iter().map(row).collect();
     print_rows(&rows, flags.output, ["ID", "AT (UTC)", "WHO", "WHAT", "SCOPE", "DETAIL"], |row| {
         let (who, what) = (row.who.clone(), row.what.clone());

@@ -1,4 +1,4 @@
-//! `fleetwright catalogue`: the machine types and prices that plans are made from.
+//! `fleetwright catalogue`: instance types and prices.
 
 use clap::Subcommand;
 use cloud::catalogue::Snapshot;
@@ -6,12 +6,12 @@ use cloud::catalogue::Snapshot;
 use super::exit::{Failure, Status};
 use super::output;
 
-/// Machine types and prices that plans are made from
+/// Instance types and prices that plans are based on
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogueCommand {
-    /// Print the built-in catalogue in the format that `plan --catalogue` reads
+    /// Print the built-in catalogue in the format of `plan --catalogue`
     Export {
-        /// This region alone
+        /// Only this region
         #[arg(long)]
         region: Option<String>,
     },
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &CatalogueCommand) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// Drops every other region, offerings elsewhere, and types that nobody offers then.
+/// Removes other regions, their offerings, and instance types without an offering.
 fn keep_region(document: &mut serde_json::Value, region: &str) -> Result<(), Failure> {
     let mut zones = Vec::new();
     if let Some(regions) = document.get_mut("regions").and_then(|regions| regions.as_array_mut()) {

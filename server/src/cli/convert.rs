@@ -1,41 +1,42 @@
-//! `fleetwright convert`: older Karpenter objects as `karpenter.sh/v1` and `karpenter.k8s.aws/v1`.
+//! `fleetwright convert`: converts older Karpenter objects to `karpenter.sh/v1` and
+//! `karpenter.k8s.aws/v1`.
 
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use manifests::Document;
-use manifests::document::{self, Allowance, Detail};
+use manifests::document::{self, Detail, ValueBudget};
 use manifests::legacy::{self, Converted, Purpose};
 
 use super::exit::{Failure, Status, one_line};
 use super::{output, sources};
 
-/// How converted objects are printed.
+/// Output format of converted objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// Documents, `---` between them.
+    /// Documents separated by `---`.
     Yaml,
     /// One `List`.
     Json,
 }
 
-/// Convert older Karpenter objects (v1alpha5, v1alpha1, v1beta1, misplaced fields) to v1; every change is noted on
-/// standard error
+/// Convert older Karpenter objects (v1alpha5, v1alpha1, v1beta1, misplaced fields) to v1; every
+/// change is reported on standard error
 #[derive(Debug, Args)]
 pub(crate) struct ConvertFlags {
-    /// File, folder (recursively *.yaml *.yml *.json), or - for standard input; repeatable
+    /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
     #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
     filenames: Vec<String>,
-    /// How to print the objects
+    /// Output format
     #[arg(short, long, value_enum, default_value = "yaml")]
     output: Output,
-    /// Refuse what is wrong for its version, even where it is understood
+    /// Reject fields that are invalid in their version, even where convertible
     #[arg(long)]
     strict: bool,
-    /// IAM role of the nodes, for classes that name neither role nor instance profile
+    /// IAM role of the nodes, for classes with neither role nor instance profile
     #[arg(long, value_name = "NAME")]
     node_role: Option<String>,
-    /// Instance profile of the nodes, for classes that name neither
+    /// Instance profile of the nodes, for classes with neither
     #[arg(long, value_name = "NAME")]
     instance_profile: Option<String>,
 }
@@ -59,7 +60,7 @@ pub(crate) fn run(flags: &ConvertFlags) -> Result<Status, Failure> {
 }
 
 fn read(flags: &ConvertFlags) -> Result<Vec<Document>, Failure> {
-    let allowance = Allowance::default();
+    let allowance = ValueBudget::default();
     let mut documents = Vec::new();
     for source in sources::open(&flags.filenames)? {
         documents.extend(document::parse(&source, &allowance, Detail::Whole).map_err(Failure::input)?);

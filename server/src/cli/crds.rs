@@ -1,4 +1,4 @@
-//! `fleetwright crds`: the custom resource definitions that a cluster needs before it can hold our objects.
+//! `fleetwright crds`: custom resource definitions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::output;
 /// Print the custom resource definitions, for `kubectl apply --server-side -f -`
 #[derive(Debug, Args)]
 pub(crate) struct CrdsFlags {
-    /// Write one file for each kind into this directory instead of printing
+    /// Write one file per kind into this directory instead of printing
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `fleetwright demo`: the whole system on this machine.
+//! `fleetwright demo`: the whole system on one host.
 
 use std::time::Duration;
 
@@ -7,31 +7,33 @@ use clap::Args;
 use super::exit::{Failure, Status};
 use crate::{demo, telemetry};
 
-/// Show the whole system on this machine: a server, a simulated cloud, and simulated clusters with an agent process each
+/// Run the whole system on this host: a server, a simulated cloud, and simulated clusters with an
+/// agent process each
 #[derive(Debug, Args)]
 pub(crate) struct DemoFlags {
-    /// End by itself, at the latest after so long (such as 60s), with a summary; without it the page stays until Ctrl-C
+    /// Stop after this time at the latest (such as 60s), with a summary; without it, run until
+    /// Ctrl-C
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     at_most: Option<Duration>,
-    /// Seed of everything that chance decides
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A cloud that has nothing to sell
+    /// Simulate a cloud without capacity
     #[arg(long)]
     no_capacity: bool,
-    /// Clusters
+    /// Number of clusters
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
     clusters: u8,
-    /// Port of the live page on 127.0.0.1; 0 lets the system choose
+    /// Port of the dashboard on 127.0.0.1; 0 lets the operating system choose
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// At the end, make every decision again from the decision log, and say whether it came out the same, bit for bit
+    /// At the end, replay every decision from the decision log and compare bit for bit
     #[arg(long)]
     replay: bool,
-    /// What is logged on standard error
+    /// Log filter for standard error
     #[arg(long, default_value = "warn", value_name = "FILTER")]
     log: String,
-    /// Where traces go, by OTLP over gRPC
+    /// OTLP/gRPC endpoint for traces
     #[arg(long = "trace-collector", env = telemetry::COLLECTOR_VARIABLE, value_name = "URL")]
     collector: Option<String>,
 }
@@ -39,8 +41,9 @@ pub(crate) struct DemoFlags {
 pub(crate) fn run(flags: DemoFlags) -> Result<Status, Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let collector = flags.collector.as_deref();
-    let _traces =
-        runtime.block_on(async { telemetry::log_and_trace(&flags.log, false, collector) }).map_err(Failure::refused)?;
+    let _traces = runtime
+        .block_on(async { telemetry::init_logging_and_tracing(&flags.log, false, collector) })
+        .map_err(Failure::refused)?;
     let plan = demo::Plan {
         at_most: flags.at_most,
         seed: flags.seed,

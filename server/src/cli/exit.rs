@@ -1,4 +1,4 @@
-//! How a command ends: one status, and for failures one line for the person who reads it.
+//! Exit status of a command; failures print one line each.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,13 +6,13 @@ use std::process::ExitCode;
 /// Exit status of every subcommand (plan contract §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// All went well: every planned pod is placed.
+    /// Success: every planned pod is placed.
     Done,
-    /// It ran, and something is left over: a pod without a place, a price above `--max-usd`.
+    /// Completed with a remainder: an unschedulable pod, or a price above `--max-usd`.
     Leftover,
-    /// The input, the flags or the configuration were refused.
+    /// Invalid input, flags or configuration.
     Refused,
-    /// A fault of this program or of something that it relies on.
+    /// Internal error, or failure of a dependency.
     Internal,
 }
 
@@ -27,32 +27,32 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Why a command gave up.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// [`Status::Refused`] or [`Status::Internal`].
     pub(crate) status: Status,
-    /// One message a line of stderr.
+    /// Messages, one line of stderr each.
     pub(crate) messages: Vec<String>,
 }
 
 impl Failure {
-    /// The user can mend it: input, flags, configuration.
+    /// Failure that the user can fix: input, flags, configuration.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { status: Status::Refused, messages: vec![message.to_string()] }
     }
 
-    /// Everything that is wrong with the input.
+    /// All errors of the input.
     pub(crate) fn input(errors: Vec<manifests::InputError>) -> Self {
         Self { status: Status::Refused, messages: errors.iter().map(ToString::to_string).collect() }
     }
 
-    /// The user cannot mend it by other input.
+    /// Failure that the user cannot fix by other input.
     pub(crate) fn internal(message: impl fmt::Display) -> Self {
         Self { status: Status::Internal, messages: vec![message.to_string()] }
     }
 
-    /// Prints every message as one line of stderr and says how to end.
+    /// Prints every message as one line of stderr and returns the exit status.
     pub(crate) fn report(self) -> Status {
         for message in &self.messages {
             eprintln!("error: {}", one_line(message));
@@ -61,7 +61,7 @@ impl Failure {
     }
 }
 
-/// `text` on a single line: line breaks inside a message become "; ", other control characters are dropped.
+/// `text` on a single line: line breaks become "; ", other control characters are removed.
 pub(crate) fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ").chars().filter(|c| !c.is_control()).collect()
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_several_lines_is_printed_as_one() {
+    fn a_multi_line_message_is_printed_on_one_line() {
         assert_eq!(one_line("bad\n  value\u{1b}[31m\n"), "bad; value[31m");
     }
 }

@@ -1,4 +1,5 @@
-//! `fleetwright explain`: what a field of our objects or of the configuration means, as `kubectl explain` tells it.
+//! `fleetwright explain`: documentation of object fields and configuration keys, like `kubectl
+//! explain`.
 
 use clap::Args;
 use manifests::fields;

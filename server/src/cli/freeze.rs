@@ -1,4 +1,4 @@
-//! `fleetwright freeze`: nothing voluntary happens any more, here or everywhere.
+//! `fleetwright freeze`: stops launches and voluntary removals.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fleetwright_proto::v1;
 use super::exit::{Failure, Status};
 use super::freezes::scope_name;
 use super::output;
-use super::remote::{ServerFlags, moment, refused};
+use super::remote::{ServerFlags, moment, rpc_failure};
 
 /// Stop launches and voluntary removals in the fleet, a cluster or a NodePool, on every replica
 #[derive(Debug, Args)]
@@ -17,15 +17,15 @@ pub(crate) struct FreezeFlags {
     server: ServerFlags,
     #[command(flatten)]
     scope: ScopeFlags,
-    /// Why, for whoever finds it frozen
+    /// Reason, shown to other operators
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// End by itself after so long (such as 2h); without it, `fleetwright thaw` ends it
+    /// Expire after this time (such as 2h); without it, `fleetwright thaw` ends the freeze
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     at_most: Option<Duration>,
 }
 
-/// How far it reaches: the fleet when nothing is said.
+/// Scope of a freeze; the fleet by default.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ScopeFlags {
     /// Only this cluster
@@ -37,7 +37,7 @@ pub(crate) struct ScopeFlags {
 }
 
 impl ScopeFlags {
-    /// As the server is told.
+    /// Scope as a message.
     pub(crate) fn message(self) -> v1::FreezeScope {
         let (cluster, pool) = (self.cluster.unwrap_or_default(), self.pool.unwrap_or_default());
         v1::FreezeScope { cluster_name: cluster, pool_name: pool }
@@ -48,8 +48,8 @@ pub(crate) fn run(flags: FreezeFlags) -> Result<Status, Failure> {
     let duration_ms = flags.at_most.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let request = v1::FreezeRequest { scope: Some(flags.scope.message()), reason: flags.reason, duration_ms };
     let freeze = flags.server.ask(async |mut client| {
-        let answer = client.freeze(request).await.map_err(refused)?.into_inner();
-        answer.freeze.ok_or_else(|| Failure::internal("the server answered without a freeze"))
+        let answer = client.freeze(request).await.map_err(rpc_failure)?.into_inner();
+        answer.freeze.ok_or_else(|| Failure::internal("the response of the server has no freeze"))
     })?;
     let scope = scope_name(freeze.scope.as_ref());
     let end = if freeze.until_ms > 0 { format!(" until {} UTC", moment(freeze.until_ms)) } else { String::new() };

@@ -1,18 +1,18 @@
-//! `fleetwright freezes`: what is frozen, by whom, and why.
+//! `fleetwright freezes`: lists freezes.
 
 use clap::Args;
 use fleetwright_proto::v1;
 use serde::Serialize;
 
 use super::exit::{Failure, Status};
-use super::remote::{Format, ServerFlags, moment, print_rows, refused};
+use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
 
-/// List what is frozen
+/// List freezes
 #[derive(Debug, Args)]
 pub(crate) struct FreezesFlags {
     #[command(flatten)]
     server: ServerFlags,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -32,7 +32,7 @@ struct Row {
 
 pub(crate) fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
     let freezes = flags.server.ask(async |mut client| {
-        Ok(client.list_freezes(v1::ListFreezesRequest {}).await.map_err(refused)?.into_inner().freezes)
+        Ok(client.list_freezes(v1::ListFreezesRequest {}).await.map_err(rpc_failure)?.into_inner().freezes)
     })?;
     let rows: Vec<Row> = freezes.into_iter().map(row).collect();
     let headings = ["ID", "SCOPE", "BY", "SINCE (UTC)", "UNTIL (UTC)", "REASON"];

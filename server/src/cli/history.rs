@@ -1,4 +1,4 @@
-//! `fleetwright history`: what was decided, when, for what price, and why.
+//! `fleetwright history`: lists decisions with cost and reasons.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{Format, moment, print_rows};
 use crate::clock;
-use crate::log::{every, replay};
+use crate::escape::escape_unprintable;
+use crate::log::{replay, replay_all};
 use crate::store::lease::Scope;
 use crate::store::log::StoredDecision;
-use crate::visible::visible;
 
-/// List what was decided, or show one decision with its reasons
+/// List decisions, or show one decision with its reasons
 #[derive(Debug, Args)]
 pub(crate) struct HistoryFlags {
-    /// Number of a decision, to see it whole
+    /// Number of a decision to show in full
     decision: Option<u64>,
     #[command(flatten)]
     archive: ArchiveFlags,
-    /// Decisions for this cluster
+    /// Only decisions for this cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Decisions of so long ago at most, such as 30m
+    /// Maximum age of decisions, such as 30m
     #[arg(long, value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     since: Option<Duration>,
-    /// So many at most, the latest first
+    /// Maximum number of decisions, latest first
     #[arg(long, default_value_t = 50)]
     limit: usize,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 
-/// A decision as it is listed.
+/// Row of the list.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -46,7 +46,7 @@ struct Row {
     cluster: String,
     kind: String,
     epoch: u64,
-    /// Machines to buy; absent where no plan was made.
+    /// Number of launches; absent without a plan.
     nodes: Option<usize>,
     cost_per_hour: Option<f64>,
     lower_bound_per_hour: Option<f64>,
@@ -69,7 +69,7 @@ fn list(flags: &HistoryFlags) -> Result<Status, Failure> {
     let scope = flags.cluster.as_deref().map(Scope::cluster);
     let found = flags.archive.ask(async |store| {
         let keep = |stored: &StoredDecision| from.is_none_or(|from| stored.decision.decided_at_ms >= from.0);
-        every::read(&*store, scope, flags.limit, keep).await.map_err(failed)
+        replay_all::read(&*store, scope, flags.limit, keep).await.map_err(failed)
     })?;
     let rows: Vec<Row> = found.into_iter().map(row).collect();
     print_list(&rows, flags.output)
@@ -105,9 +105,9 @@ fn one(flags: &HistoryFlags, number: u64) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-/// That there is no such decision.
+/// Error message for an unknown decision.
 pub(super) fn unknown(number: u64) -> String {
-    format!("there is no decision {number} in the store; `fleetwright history` lists those that are kept")
+    format!("there is no decision {number} in the store; `fleetwright history` lists the stored ones")
 }
 
 fn earlier(now: Timestamp, since: Duration) -> Timestamp {
@@ -138,15 +138,15 @@ fn whole(stored: StoredDecision) -> Row {
     Row { reasons, engine, ..row(stored) }
 }
 
-/// Micro-dollars as dollars; exact as printed, since a double holds fifteen digits.
+/// Micro-dollars as dollars; exact as printed, since a double has fifteen digits.
 pub(super) fn dollars(price: MicroUsd) -> f64 {
     price.0 as f64 / 1e6
 }
 
 fn story(row: &Row) -> String {
-    let (cluster, kind) = (visible(&row.cluster), visible(&row.kind));
+    let (cluster, kind) = (escape_unprintable(&row.cluster), escape_unprintable(&row.kind));
     let mut text = format!("decision {} of cluster {cluster} ({kind}), epoch {}\n", row.decision, row.epoch);
-    text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), visible(&row.summary)));
+    text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), escape_unprintable(&row.summary)));
     if let (Some(nodes), Some(cost), Some(bound)) = (row.nodes, row.cost_per_hour, row.lower_bound_per_hour) {
         text.push_str(&format!("  plan     nodes: {nodes}, ${cost} an hour; no plan costs less than ${bound}\n"));
     }
@@ -157,7 +157,7 @@ fn story(row: &Row) -> String {
         None => text.push_str("  engine   made without a plan; there is nothing to replay\n"),
     }
     for reason in &row.reasons {
-        text.push_str(&format!("  why      {}\n", visible(reason)));
+        text.push_str(&format!("  why      {}\n", escape_unprintable(reason)));
     }
     text
 }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_obeys_nothing_that_stands_in_it_and_every_line_is_its_own() {
+    fn a_report_escapes_control_characters_and_keeps_its_lines() {
         let hostile = "x\u{1b}]0;pwned\u{7}\n  why      made up".to_owned();
         let row = Row {
             decision: 7,

@@ -1,23 +1,23 @@
-//! Standard output, buffered. A reader that goes away (`| head`) is no error of ours.
+//! Buffered standard output. A closed pipe (`| head`) is not an error.
 
 use std::io::{self, BufWriter, Write};
 
 use super::exit::Failure;
-use crate::visible::Visible;
+use crate::escape::EscapingWriter;
 
-/// Bytes that are gathered before one write: large plans take few system calls.
+/// Buffer size: large plans take few system calls.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Hands a buffered standard output to `write`.
+/// Calls `write` with a buffered standard output.
 ///
 /// # Errors
-/// [`Failure`] when standard output refuses bytes for any reason but a closed pipe.
+/// [`Failure`] when standard output fails for any reason but a closed pipe.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let written = write(&mut out).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            // The buffer still holds bytes that nobody wants; dropping the writer would try them again.
+            // The buffer still has unwritten bytes; dropping the writer would retry them.
             let _unwanted = out.into_parts();
             Ok(())
         }
@@ -26,23 +26,24 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     }
 }
 
-/// Prints what people read: what a terminal would obey is written out. What programs read is printed by [`print`].
+/// Prints text for terminals: control characters are escaped. Machine-readable output is printed by
+/// [`print`].
 ///
 /// # Errors
 /// As [`print`].
-pub(crate) fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-    print(|out| write(&mut Visible(out)))
+pub(crate) fn print_escaped(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    print(|out| write(&mut EscapingWriter(out)))
 }
 
-/// Prints `text` for people.
+/// Prints `text` for terminals.
 ///
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
-    print_for_people(|out| out.write_all(text.as_bytes()))
+    print_escaped(|out| out.write_all(text.as_bytes()))
 }
 
-/// Prints `text`, which programs read, as it is.
+/// Prints `text` unchanged, as machine-readable output.
 ///
 /// # Errors
 /// As [`print`].

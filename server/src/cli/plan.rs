@@ -1,12 +1,12 @@
-//! `fleetwright plan`: manifests in, plan out. Opens files, asks the clock when nobody else said what time it is, and
-//! leaves reading to [`manifests`] and deciding to [`engine`].
+//! `fleetwright plan`: plans from manifests. Does the I/O (files, clock); parsing is in
+//! [`manifests`], planning in [`engine`].
 
 mod flags;
 mod timings;
 
 pub(crate) use flags::PlanFlags;
 
-use engine::decide::{self, Decision};
+use engine::decide::{self, PlannedDecision};
 use engine::input::PlanningInput;
 use manifests::{Captured, Options};
 
@@ -32,7 +32,7 @@ pub(crate) fn run(flags: &PlanFlags) -> Result<Status, Failure> {
     Ok(status(flags, &decision))
 }
 
-/// Everything that `-f` names, as one planning input.
+/// Reads the files of `-f` into one planning input.
 fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
     let opened = sources::open(&flags.filenames)?;
     let options = Options {
@@ -52,13 +52,13 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
     manifests::read(opened, &options).map_err(Failure::input)
 }
 
-/// Tells on stderr that packings failed their own check, whatever is printed and however.
-fn warn_of_failed_checks(decision: &Decision) {
+/// Warns on stderr when a plan failed the plan verifier, independent of the output format.
+fn warn_of_failed_checks(decision: &PlannedDecision) {
     let failed = &decision.failed_checks;
     let Some(first) = failed.violations.first() else { return };
     match failed.left_out.len() {
         0 => eprintln!(
-            "a packing failed the program's own check ({first}) and a plainer one is printed; please report this with the input"
+            "a plan failed the plan verifier ({first}) and a simpler one is printed; please report this with the input"
         ),
         pods => eprintln!(
             "{pods} pods are left out because every packing with them failed the program's own check ({first}); \
@@ -68,36 +68,40 @@ fn warn_of_failed_checks(decision: &Decision) {
 }
 
 fn failed_check(violations: &[engine::check::Violation]) -> Failure {
-    let head = "even a plan without any pod fails its own check, so none is printed; please report this with the input";
+    let head = "even an empty plan fails the plan verifier, so none is printed; please report this with the input";
     let messages = std::iter::once(head.to_owned()).chain(violations.iter().map(ToString::to_string)).collect();
     Failure { status: Status::Internal, messages }
 }
 
-fn print(flags: &PlanFlags, captured: &Captured, decision: &Decision) -> Result<(), Failure> {
-    if let Some(story) = story(flags, &captured.input, decision)? {
-        return output::print_for_people(|out| out.write_all(story.as_bytes()));
+fn print(flags: &PlanFlags, captured: &Captured, decision: &PlannedDecision) -> Result<(), Failure> {
+    if let Some(report) = explanation(flags, &captured.input, decision)? {
+        return output::print_escaped(|out| out.write_all(report.as_bytes()));
     }
     let mut notes: Vec<String> = captured.notes.iter().chain(&decision.report.notes).cloned().collect();
     notes.sort();
     notes.dedup();
     let rendering = Rendering { input: &captured.input, plan: &decision.plan, report: &decision.report, notes: &notes };
     match flags.output {
-        Output::Table => output::print_for_people(|out| render::table::write(&rendering, out)),
+        Output::Table => output::print_escaped(|out| render::table::write(&rendering, out)),
         Output::Json => output::print(|out| render::document::write_json(&rendering, out)),
         Output::Yaml => output::print(|out| render::document::write_yaml(&rendering, out)),
     }
 }
 
-/// What `--explain` or `--explain-node` asks for.
-fn story(flags: &PlanFlags, input: &PlanningInput, decision: &Decision) -> Result<Option<String>, Failure> {
+/// Report for `--explain` or `--explain-node`.
+fn explanation(
+    flags: &PlanFlags,
+    input: &PlanningInput,
+    decision: &PlannedDecision,
+) -> Result<Option<String>, Failure> {
     if let Some(pod) = &flags.explain {
         let index = find_pod(input, pod)?;
-        return Ok(Some(format!("{}\n", engine::explain::pod_story(input, &decision.plan, index))));
+        return Ok(Some(format!("{}\n", engine::explain::pod_report(input, &decision.plan, index))));
     }
     if let Some(node) = &flags.explain_node {
-        let story = engine::explain::node_story(input, &decision.plan, node);
-        let story = story.ok_or_else(|| Failure::refused(no_such_node(node, decision)))?;
-        return Ok(Some(format!("{story}\n")));
+        let report = engine::explain::node_report(input, &decision.plan, node);
+        let report = report.ok_or_else(|| Failure::refused(no_such_node(node, decision)))?;
+        return Ok(Some(format!("{report}\n")));
     }
     Ok(None)
 }
@@ -108,19 +112,17 @@ fn find_pod(input: &PlanningInput, wanted: &str) -> Result<u32, Failure> {
     };
     let found = input.pods.iter().position(|pod| pod.namespace.as_ref() == namespace && pod.name.as_ref() == name);
     let found = found.and_then(|index| u32::try_from(index).ok());
-    found.ok_or_else(|| Failure::refused(format!("--explain {wanted}: no pod of that name is planned")))
+    found.ok_or_else(|| Failure::refused(format!("--explain {wanted}: no such pod in the plan")))
 }
 
-fn no_such_node(node: &str, decision: &Decision) -> String {
+fn no_such_node(node: &str, decision: &PlannedDecision) -> String {
     let names: Vec<&str> = decision.plan.nodes.iter().take(10).map(|planned| planned.name.as_ref()).collect();
-    format!(
-        "--explain-node {node}: neither the input nor the plan has such a node; the plan launches {}",
-        names.join(", ")
-    )
+    format!("--explain-node {node}: no such node in the input or the plan; the plan launches {}", names.join(", "))
 }
 
-/// 1 when a pod has no place or the plan is too dear, which is told on stderr.
-fn status(flags: &PlanFlags, decision: &Decision) -> Status {
+/// Exit status; [`Status::Leftover`] when a pod is unschedulable or the plan exceeds `--max-usd`,
+/// reported on stderr.
+fn status(flags: &PlanFlags, decision: &PlannedDecision) -> Status {
     let cost = decision.report.new_cost;
     let too_dear = flags.max_usd.filter(|most| cost > *most);
     if let Some(most) = too_dear {

@@ -1,22 +1,22 @@
-//! `fleetwright quarantine`: clusters whose snapshots are not believed.
+//! `fleetwright quarantine`: quarantined clusters.
 
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
 
 use super::exit::{Failure, Status};
 use super::output;
-use super::remote::{ServerFlags, refused};
+use super::remote::{ServerFlags, rpc_failure};
 
-/// Look after clusters whose snapshots are not believed
+/// Manage quarantined clusters
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuarantineCommand {
     Release(ReleaseFlags),
 }
 
-/// Believe what the cluster's agent tells
+/// Release a cluster from quarantine: accept its agent's snapshot
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseFlags {
-    /// The cluster
+    /// Name of the cluster
     cluster: String,
     #[command(flatten)]
     server: ServerFlags,
@@ -25,7 +25,7 @@ pub(crate) struct ReleaseFlags {
 pub(crate) fn run(command: QuarantineCommand) -> Result<Status, Failure> {
     let QuarantineCommand::Release(ReleaseFlags { cluster, server }) = command;
     let request = v1::ReleaseQuarantineRequest { cluster_name: cluster.clone() };
-    server.ask(async |mut client| client.release_quarantine(request).await.map_err(refused))?;
-    output::print_text(&format!("released: what the agent of cluster {cluster} tells is believed\n"))?;
+    server.ask(async |mut client| client.release_quarantine(request).await.map_err(rpc_failure))?;
+    output::print_text(&format!("released: cluster {cluster} is no longer quarantined\n"))?;
     Ok(Status::Done)
 }

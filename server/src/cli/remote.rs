@@ -1,4 +1,4 @@
-//! Commands that ask a running server.
+//! Client of a running server.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -12,52 +12,52 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Code, Request, Status as Refusal};
+use tonic::{Code, Request, Status as RpcStatus};
 
 use super::exit::{Failure, Status};
 use super::output;
-use crate::visible::visible;
+use crate::escape::escape_unprintable;
 
-/// How long a server may take to answer.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+/// Timeout of a request.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Where a server listens unless it is told otherwise.
-const USUAL: &str = "http://127.0.0.1:7450";
+/// Default address of a server.
+const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7450";
 
-/// Which server.
+/// Address and credentials of a server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerFlags {
     /// Address of a server's gRPC endpoint [default: http://127.0.0.1:7450]
     #[arg(long, env = "FLEETWRIGHT_SERVER", value_name = "URL")]
     server: Option<String>,
-    /// Certificates (PEM) of the authorities that may vouch for an https server
+    /// Certificate authorities (PEM) of an https server
     #[arg(long, env = "FLEETWRIGHT_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// File with the bearer token that shows who you are
+    /// File with the bearer token
     #[arg(long, env = "FLEETWRIGHT_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
-/// How lists are printed.
+/// Output format of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// For terminals.
     Table,
-    /// For programs.
+    /// Machine-readable.
     Json,
-    /// The same as YAML.
+    /// The JSON document as YAML.
     Yaml,
 }
 
-/// A client of the fleet service.
-pub(crate) type Client = FleetServiceClient<InterceptedService<Channel, Bearer>>;
+/// Client of the fleet service.
+pub(crate) type FleetClient = FleetServiceClient<InterceptedService<Channel, Bearer>>;
 
-/// Shows a token with every call.
+/// Interceptor that adds the bearer token to every request.
 #[derive(Clone)]
 pub(crate) struct Bearer(Option<AsciiMetadataValue>);
 
 impl Interceptor for Bearer {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Refusal> {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, RpcStatus> {
         if let Some(token) = &self.0 {
             request.metadata_mut().insert("authorization", token.clone());
         }
@@ -66,20 +66,20 @@ impl Interceptor for Bearer {
 }
 
 impl ServerFlags {
-    /// Whether somebody said which server.
+    /// Whether a server was given.
     pub(crate) fn is_named(&self) -> bool {
         self.server.is_some()
     }
 
     fn address(&self) -> &str {
-        self.server.as_deref().unwrap_or(USUAL)
+        self.server.as_deref().unwrap_or(DEFAULT_ADDRESS)
     }
 
-    /// Connects, asks, and says what came of it.
+    /// Connects and runs `ask`.
     ///
     /// # Errors
-    /// When the server cannot be reached, or what `ask` answers.
-    pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(Client) -> F) -> Result<T, Failure>
+    /// The server is unreachable, or `ask` failed.
+    pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(FleetClient) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -88,9 +88,12 @@ impl ServerFlags {
         runtime.block_on(async { ask(self.connect().await?).await })
     }
 
-    async fn connect(&self) -> Result<Client, Failure> {
+    async fn connect(&self) -> Result<FleetClient, Failure> {
         let unusable = |error: tonic::transport::Error| {
-            Failure::refused(format!("--server {:?} is no address such as {USUAL}: {error}", self.address()))
+            Failure::refused(format!(
+                "--server {:?} is not an address such as {DEFAULT_ADDRESS}: {error}",
+                self.address()
+            ))
         };
         let mut endpoint = Endpoint::from_shared(self.address().to_owned()).map_err(unusable)?;
         if let Some(path) = &self.ca_file {
@@ -98,7 +101,7 @@ impl ServerFlags {
             endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(authorities)).map_err(unusable)?;
         }
         let bearer = self.bearer()?;
-        let channel = endpoint.timeout(PATIENCE).connect_timeout(PATIENCE).connect().await;
+        let channel = endpoint.timeout(TIMEOUT).connect_timeout(TIMEOUT).connect().await;
         let channel = channel.map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             Failure::internal(format!("the server at {} cannot be reached: {why}", self.address()))
@@ -108,23 +111,22 @@ impl ServerFlags {
 
     fn bearer(&self) -> Result<Bearer, Failure> {
         let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
-        if sends_in_clear(self.address()) {
+        if is_unencrypted(self.address()) {
             return Err(Failure::refused(format!(
-                "the token would travel to {} without encryption, for everybody on the way to read: give an https address",
+                "the token would be sent to {} without encryption; use an https address",
                 self.address()
             )));
         }
         let header = format!("Bearer {}", read(path)?.trim());
-        let mut value = AsciiMetadataValue::try_from(header).map_err(|_| {
-            Failure::refused(format!("{} holds no token: it has other than ASCII characters", path.display()))
-        })?;
+        let mut value = AsciiMetadataValue::try_from(header)
+            .map_err(|_| Failure::refused(format!("{} is not a token: it has non-ASCII characters", path.display())))?;
         value.set_sensitive(true);
         Ok(Bearer(Some(value)))
     }
 }
 
-/// Whether others could read what is sent there.
-fn sends_in_clear(address: &str) -> bool {
+/// Whether requests to this address leave the host unencrypted.
+fn is_unencrypted(address: &str) -> bool {
     let Ok(address) = address.parse::<Uri>() else { return true };
     let host = address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let loopback = host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
@@ -135,22 +137,22 @@ fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::refused(format!("cannot read {}: {error}", path.display())))
 }
 
-/// What the server refused, as a command ends with it.
-pub(crate) fn refused(refusal: Refusal) -> Failure {
-    match refusal.code() {
+/// Error status of the server as the result of a command.
+pub(crate) fn rpc_failure(status: RpcStatus) -> Failure {
+    match status.code() {
         Code::InvalidArgument
         | Code::NotFound
         | Code::FailedPrecondition
         | Code::PermissionDenied
-        | Code::Unauthenticated => Failure::refused(refusal.message()),
-        code => Failure::internal(format!("the server answered {code:?}: {}", refusal.message())),
+        | Code::Unauthenticated => Failure::refused(status.message()),
+        code => Failure::internal(format!("the server answered {code:?}: {}", status.message())),
     }
 }
 
-/// Prints `rows` as asked: under these headings, each cell as `cells` says, or as they are.
+/// Prints `rows` in the output format: as a table with these headings and `cells`, or serialized.
 ///
 /// # Errors
-/// When they cannot be written.
+/// Standard output fails.
 pub(crate) fn print_rows<R: Serialize, const N: usize>(
     rows: &[R],
     format: Format,
@@ -169,8 +171,8 @@ fn written<R: Serialize, const N: usize>(
 ) -> Result<String, Failure> {
     Ok(match format {
         Format::Table => {
-            let shown = |row: &R| cells(row).map(|cell| visible(&cell).into_owned());
-            table(headings, rows.iter().map(shown).collect())
+            let escaped = |row: &R| cells(row).map(|cell| escape_unprintable(&cell).into_owned());
+            table(headings, rows.iter().map(escaped).collect())
         }
         Format::Json => json(rows)?,
         Format::Yaml => serde_saphyr::to_string(&rows).map_err(Failure::internal)?,
@@ -199,7 +201,7 @@ fn table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> String 
     text
 }
 
-/// A moment as people read it, in UTC; empty for never.
+/// RFC 3339 in UTC; empty for zero.
 pub(crate) fn moment(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(at) if ms > 0 => at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
@@ -218,33 +220,33 @@ mod tests {
     }
 
     #[test]
-    fn a_token_travels_in_clear_only_within_this_machine() {
+    fn a_token_is_sent_unencrypted_only_to_loopback() {
         for address in ["https://fleet.example:7450", "http://127.0.0.1:7450", "http://localhost:1", "http://[::1]:1"] {
-            assert!(!sends_in_clear(address), "{address}");
+            assert!(!is_unencrypted(address), "{address}");
         }
         for address in
             ["http://fleet.example:7450", "http://10.0.0.1", "http://localhost.evil.example", "fleet:7450", ""]
         {
-            assert!(sends_in_clear(address), "{address}");
+            assert!(is_unencrypted(address), "{address}");
         }
     }
 
     #[test]
-    fn rows_of_others_cannot_command_a_terminal() {
+    fn control_characters_in_rows_are_escaped() {
         const REASON: &str = "a\u{1b}[2Jb\nc";
-        let shown = |format| written(&[REASON], format, ["REASON"], |row| [(*row).to_owned()]).unwrap();
-        assert_eq!(shown(Format::Table), "REASON\na\\u{1b}[2Jb\\u{a}c\n");
+        let printed = |format| written(&[REASON], format, ["REASON"], |row| [(*row).to_owned()]).unwrap();
+        assert_eq!(printed(Format::Table), "REASON\na\\u{1b}[2Jb\\u{a}c\n");
         for format in [Format::Json, Format::Yaml] {
-            let shown = shown(format);
-            assert!(!shown.contains('\u{1b}'), "{shown:?}");
+            let text = printed(format);
+            assert!(!text.contains('\u{1b}'), "{text:?}");
         }
     }
 
     #[tokio::test]
-    async fn no_connection_is_made_that_a_token_would_travel_on_in_clear() {
+    async fn no_unencrypted_connection_is_opened_with_a_token() {
         let token = std::env::temp_dir().join(format!("fleetwright-token-{}", std::process::id()));
         std::fs::write(&token, "secret\n").unwrap();
-        // 192.0.2.0/24 is nobody's (RFC 5737).
+        // 192.0.2.0/24 is reserved for documentation (RFC 5737).
         let flags = |server: &str| ServerFlags {
             server: Some(server.to_owned()),
             ca_file: None,
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_in_utc() {
+    fn times_are_printed_in_utc() {
         // 1,000,000,000 s after 1970.
         assert_eq!((moment(1_000_000_000_000).as_str(), moment(0).as_str()), ("2001-09-09 01:46:40", ""));
     }

@@ -1,4 +1,4 @@
-//! `fleetwright removals`: removals that wait, and a person's word for them.
+//! `fleetwright removals`: lists and confirms waiting removals.
 
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::exit::{Failure, Status};
 use super::output;
-use super::remote::{Format, ServerFlags, moment, print_rows, refused};
+use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
 
-/// List removals that wait, with the reason and what ends the waiting; or confirm those of a cluster
+/// List waiting removals with their reasons and what they wait for; or confirm those of a cluster
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RemovalsFlags {
@@ -16,7 +16,7 @@ pub(crate) struct RemovalsFlags {
     command: Option<RemovalsCommand>,
     #[command(flatten)]
     server: ServerFlags,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -26,10 +26,10 @@ enum RemovalsCommand {
     Confirm(ConfirmFlags),
 }
 
-/// Let the removals go on that wait in a cluster at this moment
+/// Confirm the removals that currently wait in a cluster
 #[derive(Debug, Args)]
 struct ConfirmFlags {
-    /// The cluster
+    /// Name of the cluster
     cluster: String,
     #[command(flatten)]
     server: ServerFlags,
@@ -55,14 +55,14 @@ pub(crate) fn run(flags: RemovalsFlags) -> Result<Status, Failure> {
 fn run_confirm(flags: &ConfirmFlags) -> Result<Status, Failure> {
     let cluster = &flags.cluster;
     let request = v1::ConfirmRemovalsRequest { cluster_name: cluster.clone() };
-    flags.server.ask(async |mut client| client.confirm_removals(request).await.map_err(refused))?;
-    output::print_text(&format!("confirmed: the removals that wait in cluster {cluster} go on\n"))?;
+    flags.server.ask(async |mut client| client.confirm_removals(request).await.map_err(rpc_failure))?;
+    output::print_text(&format!("confirmed: the waiting removals of cluster {cluster} proceed\n"))?;
     Ok(Status::Done)
 }
 
 fn list(flags: &RemovalsFlags) -> Result<Status, Failure> {
     let clusters = flags.server.ask(async |mut client| {
-        Ok(client.list_clusters(v1::ListClustersRequest {}).await.map_err(refused)?.into_inner().clusters)
+        Ok(client.list_clusters(v1::ListClustersRequest {}).await.map_err(rpc_failure)?.into_inner().clusters)
     })?;
     let rows: Vec<Row> = clusters.into_iter().flat_map(rows).collect();
     let headings = ["CLUSTER", "NODECLAIM", "SINCE (UTC)", "WHY", "UNTIL"];

@@ -1,4 +1,4 @@
-//! `fleetwright replay`: a decision once more, bit for bit, or as it would have been under another policy.
+//! `fleetwright replay`: replays a decision bit for bit, or under another policy.
 
 use std::path::Path;
 
@@ -14,41 +14,42 @@ use super::history::{dollars, unknown};
 use super::remote::Format;
 use super::{output, sources};
 use crate::config::{Config, Layers};
-use crate::log::alternative::{Alternative, Preferences};
-use crate::log::replay::{LogReader, Recorded, ReplayError, Verdict};
-use crate::log::{ENGINE, difference, every};
+use crate::log::replay::{LogReader, RecordedDecision, ReplayError, ReplayOutcome};
+use crate::log::what_if::{PolicyOverride, WhatIf};
+use crate::log::{ENGINE, diff, replay_all};
 use crate::store::lease::Scope;
 use crate::store::log::StoredDecision;
 
-/// Decide again from the log, and compare
+/// Replay decisions from the log and compare the results
 ///
-/// Plans are pure: the same input gives the same plan, bit for bit. This reads what a decision was made from, plans once
-/// more, and says whether input and plan are identical; exit status 1 says that they are not. With another policy or
-/// catalogue it shows what would have been decided, and the difference in nodes and dollars.
+/// Plans are pure: the same input gives the same plan, bit for bit. Replay reads the input of a
+/// decision, plans again and compares input and plan; exit status 1 means that they differ. With
+/// another policy or catalogue it prints the alternative decision and the difference in nodes and
+/// dollars.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["decision", "all"])))]
 pub(crate) struct ReplayFlags {
     /// Number of a decision
     decision: Option<u64>,
-    /// Every decision that is kept
+    /// All stored decisions
     #[arg(long, conflicts_with_all = ["with_policy", "with_catalogue"])]
     all: bool,
     #[command(flatten)]
     archive: ArchiveFlags,
-    /// Decisions for this cluster
+    /// Only decisions for this cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// With --all: so many at most, the latest
+    /// With --all: maximum number, latest first
     #[arg(long, default_value_t = 10_000)]
     limit: usize,
-    /// Decide under this policy instead: manifests with NodePools, which replace those of the same name, or the server's
-    /// configuration (.toml); may be repeated
+    /// Use this policy instead: manifests with NodePools, which replace those of the same name, or
+    /// a server configuration (.toml); repeatable
     #[arg(long, value_name = "FILE")]
     with_policy: Vec<String>,
-    /// Decide with these machines and prices instead, in the format that `plan --catalogue` reads
+    /// Use these instance types and prices instead, in the format of `plan --catalogue`
     #[arg(long, value_name = "FILE")]
     with_catalogue: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -64,13 +65,13 @@ fn all(flags: &ReplayFlags) -> Result<Status, Failure> {
     let scope = flags.cluster.as_deref().map(Scope::cluster);
     let mut outcomes = Vec::new();
     let tally = flags.archive.ask(async |store| {
-        let decisions = every::read(&*store, scope, flags.limit, |_| true).await.map_err(failed)?;
-        let tell = |stored: &StoredDecision, verdict: &Result<Verdict, ReplayError>| {
+        let decisions = replay_all::read(&*store, scope, flags.limit, |_| true).await.map_err(failed)?;
+        let print_result = |stored: &StoredDecision, verdict: &Result<ReplayOutcome, ReplayError>| {
             if !matches!(verdict, Err(ReplayError::NoPlan { .. })) {
                 outcomes.push(outcome(stored, verdict));
             }
         };
-        every::replay(&*store, decisions, tell).await.map_err(failed)
+        replay_all::replay(&*store, decisions, print_result).await.map_err(failed)
     })?;
     match flags.output {
         Format::Table => {
@@ -79,10 +80,10 @@ fn all(flags: &ReplayFlags) -> Result<Status, Failure> {
         }
         format => print_value(&outcomes, format)?,
     }
-    Ok(if tally.is_well() { Status::Done } else { Status::Leftover })
+    Ok(if tally.is_success() { Status::Done } else { Status::Leftover })
 }
 
-/// What came of one replay.
+/// Result of one replay.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
@@ -92,12 +93,12 @@ struct Outcome {
     said: String,
 }
 
-fn outcome(stored: &StoredDecision, verdict: &Result<Verdict, ReplayError>) -> Outcome {
+fn outcome(stored: &StoredDecision, verdict: &Result<ReplayOutcome, ReplayError>) -> Outcome {
     Outcome {
         decision: stored.decision.number,
         cluster: stored.scope.cluster_name().unwrap_or_default().to_owned(),
-        identical: verdict.as_ref().is_ok_and(Verdict::is_identical),
-        said: every::sentence(stored, verdict),
+        identical: verdict.as_ref().is_ok_and(ReplayOutcome::is_identical),
+        said: replay_all::describe_outcome(stored, verdict),
     }
 }
 
@@ -106,7 +107,7 @@ fn one(flags: &ReplayFlags, number: u64) -> Result<Status, Failure> {
     let recorded = flags.archive.ask(async |store| {
         let found = store.decision(number).await.map_err(failed)?;
         let stored = only(found, number, flags.cluster.as_deref())?;
-        Ok(LogReader::new(&*store).recall(stored).await)
+        Ok(LogReader::new(&*store).load(stored).await)
     })?;
     let recorded = match recorded {
         Ok(recorded) => recorded,
@@ -123,7 +124,7 @@ fn one(flags: &ReplayFlags, number: u64) -> Result<Status, Failure> {
     }
 }
 
-/// The decision that is meant.
+/// Selects the only matching decision.
 fn only(found: Vec<StoredDecision>, number: u64, cluster: Option<&str>) -> Result<StoredDecision, Failure> {
     let meant = |stored: &StoredDecision| cluster.is_none_or(|name| stored.scope.cluster_name() == Some(name));
     let mut meant: Vec<StoredDecision> = found.into_iter().filter(meant).collect();
@@ -132,15 +133,17 @@ fn only(found: Vec<StoredDecision>, number: u64, cluster: Option<&str>) -> Resul
         (None, _) => Err(Failure::refused(unknown(number))),
         (Some(one), Some(other)) => Err(Failure::refused(format!(
             "there is a decision {number} of {} and one of {}; add --cluster",
-            every::name_of(&other.scope),
-            every::name_of(&one.scope)
+            replay_all::scope_name(&other.scope),
+            replay_all::scope_name(&one.scope)
         ))),
     }
 }
 
-fn repeat(recorded: &Recorded, format: Format) -> Result<Status, Failure> {
+fn repeat(recorded: &RecordedDecision, format: Format) -> Result<Status, Failure> {
     if let Some(other) = recorded.other_engine() {
-        eprintln!("note: engine {other} made this decision, and this is {ENGINE}; a difference may be the engine's");
+        eprintln!(
+            "note: the decision was made by engine {other}, this is {ENGINE}; a difference may come from the engine"
+        );
     }
     let verdict = Ok(recorded.replay());
     let outcome = outcome(&recorded.stored, &verdict);
@@ -151,12 +154,12 @@ fn repeat(recorded: &Recorded, format: Format) -> Result<Status, Failure> {
     Ok(if outcome.identical { Status::Done } else { Status::Leftover })
 }
 
-/// What is to be different; `None` when nothing is.
-fn alternative(flags: &ReplayFlags) -> Result<Option<Alternative>, Failure> {
+/// The alternative of a what-if replay; `None` for an exact one.
+fn alternative(flags: &ReplayFlags) -> Result<Option<WhatIf>, Failure> {
     if flags.with_policy.is_empty() && flags.with_catalogue.is_none() {
         return Ok(None);
     }
-    let mut alternative = Alternative::default();
+    let mut alternative = WhatIf::default();
     for file in &flags.with_policy {
         if file.ends_with(".toml") {
             alternative.settings = Some(settings(Path::new(file))?);
@@ -168,14 +171,14 @@ fn alternative(flags: &ReplayFlags) -> Result<Option<Alternative>, Failure> {
     Ok(Some(alternative))
 }
 
-fn settings(file: &Path) -> Result<Preferences, Failure> {
+fn settings(file: &Path) -> Result<PolicyOverride, Failure> {
     let mut layers = Layers::default();
     layers.add_file(file).map_err(Failure::refused)?;
     let control = Config::resolve(&layers).map_err(Failure::refused)?.control;
-    Ok(Preferences { preferences: control.preferences, min_values: control.min_values })
+    Ok(PolicyOverride { preferences: control.preferences, min_values: control.min_values })
 }
 
-/// A plan in figures.
+/// Plan in figures.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstanceTypeInfo {
@@ -186,7 +189,7 @@ struct InstanceTypeInfo {
     machines: Vec<String>,
 }
 
-/// Two plans side by side.
+/// Two plans in comparison.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Comparison {
@@ -198,15 +201,15 @@ struct Comparison {
     cost_per_hour_difference: f64,
 }
 
-fn compare(recorded: &Recorded, alternative: &Alternative, format: Format) -> Result<Status, Failure> {
+fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) -> Result<Status, Failure> {
     if let Some(why) = recorded.replay().input {
-        return Err(Failure::refused(format!("this is not the input of the decision: {why}")));
+        return Err(Failure::refused(format!("cannot reconstruct the input of the decision: {why}")));
     }
     let mut input = recorded.input.clone();
     alternative.apply(&mut input).map_err(Failure::input)?;
     let again = decide::plan(&input).map_err(|violations| {
         let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        Failure::internal(format!("the plan failed its own check: {}", violations.join("; ")))
+        Failure::internal(format!("the plan failed the plan verifier: {}", violations.join("; ")))
     })?;
     let (then_cost, again_cost) = (recorded.report.new_cost.0, again.report.new_cost.0);
     let then = figures(&recorded.input, &recorded.plan, &recorded.report);
@@ -233,7 +236,7 @@ fn figures(input: &PlanningInput, plan: &Plan, report: &PlanReport) -> InstanceT
         cost_per_hour: dollars(report.new_cost),
         lower_bound_per_hour: dollars(report.lower_bound),
         pods_without_place: plan.unschedulable.len(),
-        machines: nodes.map(|node| difference::node(input, node)).collect(),
+        machines: nodes.map(|node| diff::node(input, node)).collect(),
     }
 }
 
@@ -256,7 +259,7 @@ fn table(comparison: &Comparison) -> String {
 }
 
 fn print_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Result<(), Failure> {
-    output::print_for_people(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
+    output::print_escaped(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 
 fn print_value(value: &impl Serialize, format: Format) -> Result<(), Failure> {

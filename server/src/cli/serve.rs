@@ -1,4 +1,4 @@
-//! `fleetwright serve`: the server, by file, environment and flags.
+//! `fleetwright serve`: runs the server with configuration from file, environment and flags.
 
 use std::path::PathBuf;
 
@@ -9,23 +9,23 @@ use super::output;
 use crate::config::{self, Config, FILE_VARIABLE, KEYS, Layers};
 use crate::{clouds, serve, telemetry};
 
-/// Flags of `serve`: every configuration key is one, beside `--config` and `--print-config`.
+/// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
 #[derive(Debug)]
 pub(crate) struct ServeFlags {
     file: Option<PathBuf>,
     print: bool,
-    values: Vec<(&'static config::Key, String)>,
+    values: Vec<(&'static config::ConfigKey, String)>,
 }
 
 impl Args for ServeFlags {
     fn augment_args(command: clap::Command) -> clap::Command {
         let file = Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("TOML file");
         let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
-        let keys = KEYS.iter().map(|key| Arg::new(key.path).long(key.flag).value_name("VALUE").help(key.meaning));
+        let keys = KEYS.iter().map(|key| Arg::new(key.path).long(key.flag).value_name("VALUE").help(key.help));
         command
-            .about("Run the server that agents connect to")
+            .about("Run the server")
             .arg(file)
-            .arg(print.help("Print the configuration in force, secrets hidden, and end"))
+            .arg(print.help("Print the effective configuration, with secrets hidden, and exit"))
             .args(keys)
     }
 
@@ -36,7 +36,7 @@ impl Args for ServeFlags {
 
 impl FromArgMatches for ServeFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |key: &'static config::Key| Some((key, matches.get_one::<String>(key.path)?.clone()));
+        let given = |key: &'static config::ConfigKey| Some((key, matches.get_one::<String>(key.path)?.clone()));
         Ok(Self {
             file: matches.get_one::<String>("config").map(PathBuf::from),
             print: matches.get_flag("print-config"),
@@ -61,7 +61,7 @@ pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let collector = config.trace_collector.as_deref();
     let _traces = runtime
-        .block_on(async { telemetry::log_and_trace(&config.log_filter, config.log_json, collector) })
+        .block_on(async { telemetry::init_logging_and_tracing(&config.log_filter, config.log_json, collector) })
         .map_err(Failure::refused)?;
     let grace = config.shutdown_grace;
     let ended = runtime.block_on(serve::until_stopped(clouds::start(config), grace));
@@ -69,7 +69,7 @@ pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn layers(file: Option<PathBuf>, values: Vec<(&'static config::Key, String)>) -> Result<Layers, Failure> {
+fn layers(file: Option<PathBuf>, values: Vec<(&'static config::ConfigKey, String)>) -> Result<Layers, Failure> {
     let mut layers = Layers::default();
     if let Some(file) = file {
         layers.add_file(&file).map_err(Failure::refused)?;

@@ -1,4 +1,4 @@
-//! `fleetwright simulate`: long runs against invariants, each ending with figures.
+//! `fleetwright simulate`: long runs that check invariants and print measurements.
 
 mod crashes;
 mod faults;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::exit::{Failure, Status};
 use super::output;
 
-/// Run the system against faults or load, and say whether anything happened that must never happen
+/// Run the system under faults or load and check invariants
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
@@ -18,7 +18,7 @@ pub(crate) enum SimulateCommand {
     Load(load::LoadFlags),
 }
 
-/// How a result is printed.
+/// Output format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     Table,

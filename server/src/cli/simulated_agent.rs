@@ -1,4 +1,5 @@
-//! `fleetwright simulated-agent`: one simulated cluster and its agent, started by `demo` as a process of its own.
+//! `fleetwright simulated-agent`: one simulated cluster with its agent, started by `demo` as a
+//! process.
 
 use std::path::PathBuf;
 
@@ -11,31 +12,31 @@ use crate::{demo, telemetry};
 /// One simulated cluster and its agent
 #[derive(Debug, Args)]
 pub(crate) struct SimulatedAgentFlags {
-    /// The server, as http://host:port
+    /// Address of the server, as http://host:port
     #[arg(long)]
     server: String,
     /// Name of the cluster
     #[arg(long)]
     cluster_name: String,
-    /// Seed of everything that chance decides
+    /// Random seed
     #[arg(long)]
     seed: u64,
-    /// Begin the script again when it has ended
+    /// Restart the script when it has ended
     #[arg(long)]
     repeat: bool,
-    /// Certificates (PEM) of the authorities that may vouch for an https server
+    /// Certificate authorities (PEM) of an https server
     #[arg(long)]
     ca_file: Option<PathBuf>,
-    /// File with the token that shows which cluster it speaks for
+    /// File with the token of the cluster's agent
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// What is logged
+    /// Log filter
     #[arg(long)]
     log: String,
 }
 
 pub(crate) fn run(flags: SimulatedAgentFlags) -> Result<Status, Failure> {
-    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
     let credentials = Credentials { ca_file: flags.ca_file, token_file: flags.token_file, ..Credentials::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;

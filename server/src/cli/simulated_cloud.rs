@@ -1,4 +1,4 @@
-//! `fleetwright simulated-cloud`: the simulated cloud as a process of its own, for tests that end servers.
+//! `fleetwright simulated-cloud`: the simulated cloud as a process, for tests that restart servers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,40 +13,40 @@ use super::output;
 use crate::simulated_cloud::{self, Latency};
 use crate::{clouds, demo, telemetry};
 
-/// The simulated cloud as a process of its own; its address is one line on standard output
+/// Run the simulated cloud as a process; prints its address as one line on standard output
 #[derive(Debug, Args)]
 pub(crate) struct SimulatedCloudFlags {
-    /// Where to listen; port 0 lets the system choose
+    /// Listen address; port 0 lets the operating system choose
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Seed of everything that chance decides
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The region whose machines are sold
+    /// Region of the catalogue
     #[arg(long, default_value = "us-east-1")]
     region: String,
-    /// From purchase to a running machine
+    /// Time from launch to running of an instance
     #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     boot: Duration,
-    /// From sending a call to its taking effect, at most; from nothing on, by chance
+    /// Maximum random delay before a call takes effect
     #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     arrival: Duration,
-    /// From a call's taking effect to its answer, at most; from nothing on, by chance
+    /// Maximum random delay before the response of a call
     #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     answer: Duration,
-    /// Every launch buys a machine, whatever its token
+    /// Ignore client tokens: every launch call creates an instance
     #[arg(long)]
     ignore_tokens: bool,
-    /// End when standard input does
+    /// Exit when standard input is closed
     #[arg(long)]
     until_input_ends: bool,
-    /// What is logged
+    /// Log filter
     #[arg(long, default_value = "warn", value_name = "FILTER")]
     log: String,
 }
 
 pub(crate) fn run(flags: SimulatedCloudFlags) -> Result<Status, Failure> {
-    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     runtime.block_on(serve(flags)).map_err(|error| Failure::internal(format!("{error:#}")))?;
@@ -56,7 +56,7 @@ pub(crate) fn run(flags: SimulatedCloudFlags) -> Result<Status, Failure> {
 async fn serve(flags: SimulatedCloudFlags) -> anyhow::Result<()> {
     if !flags.listen.ip().is_loopback() {
         bail!(
-            "--listen {} can be reached from other machines, and a simulated cloud asks nobody who they are: listen on 127.0.0.1",
+            "--listen {} is not a loopback address, and the simulated cloud has no authentication: listen on 127.0.0.1",
             flags.listen
         );
     }
@@ -69,7 +69,7 @@ async fn serve(flags: SimulatedCloudFlags) -> anyhow::Result<()> {
     };
     let cloud = clouds::simulated(weather, &flags.region, None)?;
     let latency = Latency { arrival_ms: (0, milliseconds(flags.arrival)), answer_ms: (0, milliseconds(flags.answer)) };
-    let asked = agent::asked_to_stop();
+    let asked = agent::shutdown_signal();
     let ended = demo::input_ended(flags.until_input_ends)?;
     let stop = async {
         tokio::select! { () = asked => {}, () = ended => {} }
@@ -98,12 +98,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_other_machines_reach_is_not_listened_on() {
-        // 192.0.2.0/24 is nobody's (RFC 5737), so it could not be listened on either: what is said tells which it was.
+    async fn a_non_loopback_address_is_rejected() {
+        // 192.0.2.0/24 is reserved for documentation (RFC 5737), so listening would fail too: the
+        // message tells the causes apart.
         for address in ["192.0.2.1:0", "[2001:db8::1]:0"] {
             let Command { flags } = Command::parse_from(["simulated-cloud", "--listen", address]);
             let refused = serve(flags).await.unwrap_err().to_string();
-            assert!(refused.contains("can be reached from other machines"), "{refused}");
+            assert!(refused.contains("is not a loopback address"), "{refused}");
         }
     }
 }

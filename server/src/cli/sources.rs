@@ -1,4 +1,4 @@
-//! Opening what `-f` names: files, folders (recursively, sorted), and standard input.
+//! Reads the arguments of `-f`: files, directories (recursively, sorted) and standard input.
 
 use std::fs;
 use std::io::Read;
@@ -9,45 +9,45 @@ use manifests::document::MAX_SOURCE_BYTES;
 
 use super::exit::Failure;
 
-/// Endings of the files that are read from folders.
-const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+/// Extensions of files that are read from directories.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// How deep folders may nest; a deeper tree is a link that leads back into itself.
-const DEPTH_MAX: usize = 64;
+/// Maximum directory depth; a deeper tree is a symbolic link cycle.
+const MAX_DEPTH: usize = 64;
 
-/// One thing to read.
+/// One input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Input {
     /// `-`.
     Stdin,
-    /// A file.
+    /// Path of a file.
     File(PathBuf),
 }
 
-/// The content of everything that the arguments name.
+/// Reads all inputs.
 ///
 /// # Errors
-/// [`Failure`] naming what cannot be found or read.
+/// [`Failure`] with the missing or unreadable input.
 pub(crate) fn open(arguments: &[String]) -> Result<Vec<Source>, Failure> {
     find(arguments)?.into_iter().map(read).collect()
 }
 
-/// The content of one file.
+/// Reads one file.
 ///
 /// # Errors
-/// [`Failure`] naming the file when it cannot be read.
+/// [`Failure`] with the unreadable file.
 pub(crate) fn open_file(path: &str) -> Result<Source, Failure> {
-    read(Place::File(PathBuf::from(path)))
+    read(Input::File(PathBuf::from(path)))
 }
 
-fn read(place: Place) -> Result<Source, Failure> {
-    let name = match &place {
-        Place::Stdin => "-".to_owned(),
-        Place::File(path) => path.display().to_string(),
+fn read(input: Input) -> Result<Source, Failure> {
+    let name = match &input {
+        Input::Stdin => "-".to_owned(),
+        Input::File(path) => path.display().to_string(),
     };
-    let read = match &place {
-        Place::Stdin => read_bounded(std::io::stdin().lock()),
-        Place::File(path) => fs::File::open(path).and_then(read_bounded),
+    let read = match &input {
+        Input::Stdin => read_bounded(std::io::stdin().lock()),
+        Input::File(path) => fs::File::open(path).and_then(read_bounded),
     };
     match read {
         Ok(bytes) => Ok(Source { name, bytes }),
@@ -55,23 +55,23 @@ fn read(place: Place) -> Result<Source, Failure> {
     }
 }
 
-/// Reads one byte more than is allowed at most, so that the parser sees that there was too much.
+/// Reads one byte beyond the maximum, so that the parser detects an oversized input.
 fn read_bounded(input: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Everything that the arguments name, in their order; files of a folder sorted by path. A file that is named twice is
-/// read once.
+/// All inputs in argument order; files of a directory are sorted by path. Duplicates are read once.
 ///
 /// # Errors
-/// [`Failure`] naming a path that does not exist or cannot be listed, and a folder without any manifest.
-fn find(arguments: &[String]) -> Result<Vec<Place>, Failure> {
-    let mut places = Vec::new();
+/// [`Failure`] with a path that does not exist or cannot be listed, or a directory without
+/// manifests.
+fn find(arguments: &[String]) -> Result<Vec<Input>, Failure> {
+    let mut inputs = Vec::new();
     for argument in arguments {
         if argument == "-" {
-            places.push(Place::Stdin);
+            inputs.push(Input::Stdin);
             continue;
         }
         let path = Path::new(argument);
@@ -80,29 +80,30 @@ fn find(arguments: &[String]) -> Result<Vec<Place>, Failure> {
             let mut files = Vec::new();
             list(path, 0, &mut files)?;
             if files.is_empty() {
-                return Err(Failure::refused(format!("{argument}: the folder holds no *.yaml, *.yml or *.json file")));
+                return Err(Failure::refused(format!("{argument}: the directory has no *.yaml, *.yml or *.json file")));
             }
             files.sort();
-            places.extend(files.into_iter().map(Place::File));
+            inputs.extend(files.into_iter().map(Input::File));
         } else {
-            places.push(Place::File(path.to_owned()));
+            inputs.push(Input::File(path.to_owned()));
         }
     }
     let mut seen = std::collections::BTreeSet::new();
-    places.retain(|place| seen.insert(place.clone()));
-    Ok(places)
+    inputs.retain(|input| seen.insert(input.clone()));
+    Ok(inputs)
 }
 
 fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let refused = |error: std::io::Error| Failure::refused(format!("cannot list {}: {error}", folder.display()));
-    if depth > DEPTH_MAX {
-        return Err(Failure::refused(format!("{}: folders nest deeper than {DEPTH_MAX}", folder.display())));
+    if depth > MAX_DEPTH {
+        return Err(Failure::refused(format!("{}: directories nest deeper than {MAX_DEPTH}", folder.display())));
     }
     for entry in fs::read_dir(folder).map_err(refused)? {
         let path = entry.map_err(refused)?.path();
         if path.is_dir() {
             list(&path, depth + 1, files)?;
-        } else if path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| ENDINGS.contains(&ending)) {
+        } else if path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| EXTENSIONS.contains(&ending))
+        {
             files.push(path);
         }
     }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::{KEYS, Layers};
 
-/// What is said of a server on EC2 with these settings.
-fn said(settings: &[(&str, &str)]) -> String {
+/// Result of the check for EC2 with these settings.
+fn check_message(settings: &[(&str, &str)]) -> String {
     let mut layers = Layers::default();
     for (path, value) in [("cloud.provider", "ec2")].iter().chain(settings) {
         layers.add_flag(KEYS.iter().find(|key| key.path == *path).unwrap(), (*value).to_owned());
@@ -16,7 +16,7 @@ fn the_simulated_cloud_needs_nothing() {
 }
 
 #[test]
-fn ec2_says_what_it_lacks() {
+fn missing_ec2_settings_are_named() {
     let settings = [("cloud.subnets", "eu-west-1a=subnet-a"), ("cloud.launch-template", "nodes")];
     let lacks: &[&str] = if cfg!(feature = "ec2") {
         &["needs cloud.subnets", "needs cloud.launch-template", "nothing"]
@@ -24,7 +24,7 @@ fn ec2_says_what_it_lacks() {
         &["cargo build --release -p fleetwright --features ec2"; 3]
     };
     for (given, lack) in lacks.iter().enumerate() {
-        let said = said(&settings[..given]);
-        assert!(said.contains(lack), "{said}");
+        let message = check_message(&settings[..given]);
+        assert!(message.contains(lack), "{message}");
     }
 }

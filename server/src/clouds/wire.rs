@@ -1,5 +1,5 @@
-//! The simulated cloud's messages as values of the port, and back. The only room of the server that names them beside the
-//! two that send them: [`super::remote`] and the process in `simulated_cloud`.
+//! Conversion between the protobuf messages of the simulated cloud and the provider types, for the
+//! client in [`super::remote`] and the server in `simulated_cloud`.
 
 use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use engine::model::{CapacityType, Text, Timestamp};
@@ -31,7 +31,7 @@ pub(crate) fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
         capacity_type: capacity_type(&request.capacity_type),
         overrides: request.overrides.into_iter().map(read_option).collect(),
         reservation: (!request.reservation.is_empty()).then(|| Text::from(request.reservation)),
-        // The simulated cloud has no settings of a server's.
+        // The simulated cloud has no provider settings.
         terms: Text::default(),
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1
     match outcome {
         Ok(outcome) => v1::LaunchResponse {
             instance: Some(instance(&outcome.instance)),
-            sold_out: outcome.sold_out.iter().map(option).collect(),
+            sold_out: outcome.unavailable.iter().map(option).collect(),
             failure: None,
         },
         Err(error) => v1::LaunchResponse { failure: Some(failure(error)), ..v1::LaunchResponse::default() },
@@ -105,11 +105,11 @@ pub(crate) fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1
 }
 
 /// # Errors
-/// What the cloud said against it.
+/// The error of the cloud.
 pub(crate) fn read_launch_response(response: v1::LaunchResponse) -> Result<LaunchOutcome, CloudError> {
-    refused(response.failure)?;
+    check_failure(response.failure)?;
     let instance = response.instance.map(read_instance).ok_or_else(|| unknown("the launch"))?;
-    Ok(LaunchOutcome { instance, sold_out: response.sold_out.into_iter().map(read_option).collect() })
+    Ok(LaunchOutcome { instance, unavailable: response.sold_out.into_iter().map(read_option).collect() })
 }
 
 pub(crate) fn event(event: &CloudEvent) -> v1::Event {
@@ -121,7 +121,7 @@ pub(crate) fn event(event: &CloudEvent) -> v1::Event {
     v1::Event { kind: kind.into(), instance: Some(instance(machine)), at_ms }
 }
 
-/// `None` for a kind that this program does not know.
+/// `None` for an unknown event kind.
 pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
     let (kind, at) = (event.kind(), Timestamp(event.at_ms));
     let instance = event.instance.map(read_instance)?;
@@ -135,8 +135,8 @@ pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
 
 pub(crate) fn failure(error: &CloudError) -> v1::Failure {
     let kind = match error {
-        CloudError::NoCapacity { sold_out } => {
-            Kind::NoCapacity(v1::NoCapacity { sold_out: sold_out.iter().map(option).collect() })
+        CloudError::InsufficientCapacity { unavailable } => {
+            Kind::NoCapacity(v1::NoCapacity { sold_out: unavailable.iter().map(option).collect() })
         }
         CloudError::RequestLimitExceeded { retry_after_ms } => Kind::RetryAfterMs(*retry_after_ms),
         CloudError::IdempotentParameterMismatch { token } => Kind::TokenMismatch(token.to_string()),
@@ -155,12 +155,12 @@ pub(crate) fn failure(error: &CloudError) -> v1::Failure {
 }
 
 /// # Errors
-/// The failure, if there is one.
-pub(crate) fn refused(failure: Option<v1::Failure>) -> Result<(), CloudError> {
+/// The failure, if present.
+pub(crate) fn check_failure(failure: Option<v1::Failure>) -> Result<(), CloudError> {
     let Some(failure) = failure else { return Ok(()) };
     Err(match failure.kind {
         Some(Kind::NoCapacity(short)) => {
-            CloudError::NoCapacity { sold_out: short.sold_out.into_iter().map(read_option).collect() }
+            CloudError::InsufficientCapacity { unavailable: short.sold_out.into_iter().map(read_option).collect() }
         }
         Some(Kind::RetryAfterMs(retry_after_ms)) => CloudError::RequestLimitExceeded { retry_after_ms },
         Some(Kind::TokenMismatch(token)) => CloudError::IdempotentParameterMismatch { token: Text::from(token) },
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_the_same_after_the_journey_or_its_token_would_be_refused() {
+    fn a_request_round_trips_so_that_its_token_matches() {
         let request = LaunchRequest {
             token: Text::from("web-abcde-2"),
             cluster: Text::from("blue"),
@@ -208,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_is_the_same_after_the_journey() {
+    fn every_failure_round_trips() {
         let text = Text::from;
         let failures = [
-            CloudError::NoCapacity { sold_out: vec![option_of("m5.large")] },
+            CloudError::InsufficientCapacity { unavailable: vec![option_of("m5.large")] },
             CloudError::RequestLimitExceeded { retry_after_ms: 7 },
             CloudError::IdempotentParameterMismatch { token: text("t") },
             CloudError::NotFound { id: text("i-1") },
@@ -220,7 +220,7 @@ mod tests {
             CloudError::Refused { operation: text("x"), code: text("y"), message: "z".to_owned() },
         ];
         for error in failures {
-            assert_eq!(refused(Some(failure(&error))), Err(error));
+            assert_eq!(check_failure(Some(failure(&error))), Err(error));
         }
     }
 }

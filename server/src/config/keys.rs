@@ -1,47 +1,48 @@
-//! The keys: name, type, default, meaning, example. Nothing about a key is written anywhere else.
+//! Definition of every key: path, type, default, help text, example. Nothing about a key is defined
+//! anywhere else.
 
-/// What a key takes.
+/// Type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Any text.
+pub enum ValueType {
+    /// Any string.
     Text,
-    /// An address to listen on, `host:port`; port 0 lets the system choose.
+    /// Socket address, `host:port`; port 0 lets the operating system choose.
     Address,
-    /// A whole number from 0.
+    /// Non-negative integer.
     Number,
     /// `true` or `false`.
-    Switch,
-    /// A number with a unit: `500ms`, `10s`, `2m`, `1h`.
+    Boolean,
+    /// Integer with a unit: `500ms`, `10s`, `2m`, `1h`.
     Duration,
-    /// Names and what stands for each: `a=b,c=d`.
+    /// Map in the form `a=b,c=d`.
     Pairs,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
 
-impl Kind {
-    /// What is allowed, as the end of "… is not".
+impl ValueType {
+    /// Description of the valid values, as the end of "… is not".
     #[must_use]
     pub fn expected(self) -> String {
         match self {
             Self::Text => "a text".to_owned(),
             Self::Address => "an address such as 127.0.0.1:7450".to_owned(),
             Self::Number => "a whole number from 0".to_owned(),
-            Self::Switch => "true or false".to_owned(),
+            Self::Boolean => "true or false".to_owned(),
             Self::Duration => "a duration such as 500ms, 10s, 2m or 1h".to_owned(),
             Self::Pairs => "pairs such as a=b,c=d, each name once".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
         }
     }
 
-    /// The type's name in `explain`.
+    /// Name of the type in `explain`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "string",
             Self::Address => "address",
             Self::Number => "integer",
-            Self::Switch => "boolean",
+            Self::Boolean => "boolean",
             Self::Duration => "duration",
             Self::Pairs => "map",
             Self::Choice(_) => "enum",
@@ -49,27 +50,28 @@ impl Kind {
     }
 }
 
-/// One thing that can be set.
+/// A configuration key.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
-    /// `table.key` in the file; the flag is `--table-key`, the environment variable `FLEETWRIGHT_TABLE_KEY`.
+pub struct ConfigKey {
+    /// `table.key` in the file; the flag is `--table-key`, the environment variable
+    /// `FLEETWRIGHT_TABLE_KEY`.
     pub path: &'static str,
-    /// The flag without its dashes.
+    /// Flag without its dashes.
     pub flag: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-    /// The value when nobody says otherwise; empty means absent.
+    /// Type of the value.
+    pub kind: ValueType,
+    /// Default value; empty means unset.
     pub default: &'static str,
-    /// What it means.
-    pub meaning: &'static str,
-    /// A value as one would write it.
+    /// Help text of `--help` and `explain`.
+    pub help: &'static str,
+    /// Example value.
     pub example: &'static str,
-    /// Never printed.
+    /// Whether the value is hidden in output.
     pub secret: bool,
 }
 
-impl Key {
-    /// The environment variable that sets it.
+impl ConfigKey {
+    /// Environment variable of this key.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("FLEETWRIGHT_{}", self.flag.replace('-', "_").to_uppercase())
@@ -79,551 +81,551 @@ impl Key {
 const fn key(
     path: &'static str,
     flag: &'static str,
-    kind: Kind,
+    kind: ValueType,
     default: &'static str,
     example: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key { path, flag, kind, default, meaning, example, secret: false }
+    help: &'static str,
+) -> ConfigKey {
+    ConfigKey { path, flag, kind, default, help, example, secret: false }
 }
 
-/// Every key, by table.
-pub const KEYS: &[Key] = &[
+/// All keys, by table.
+pub const KEYS: &[ConfigKey] = &[
     key(
         "listen.grpc",
         "listen-grpc",
-        Kind::Address,
+        ValueType::Address,
         "127.0.0.1:7450",
         "0.0.0.0:7450",
-        "Where agents and programs connect (gRPC). Beyond loopback only with listen.tls-certificate and trust.file.",
+        "Address of the gRPC listener for agents and API clients. A non-loopback address requires listen.tls-certificate and trust.file.",
     ),
     key(
         "listen.http",
         "listen-http",
-        Kind::Address,
+        ValueType::Address,
         "127.0.0.1:7480",
         "127.0.0.1:0",
-        "Where the live page, /metrics, /healthz and /readyz are served. Beyond loopback only with listen.tls-certificate and trust.file.",
+        "Address of the HTTP listener: dashboard, /metrics, /healthz and /readyz. A non-loopback address requires listen.tls-certificate and trust.file.",
     ),
     key(
         "listen.tls-certificate",
         "listen-tls-certificate",
-        Kind::Text,
+        ValueType::Text,
         "",
         "/etc/fleetwright/tls/tls.crt",
-        "This server's certificate chain (PEM), for both addresses. Read again when it changes. Absent: connections are not encrypted.",
+        "TLS certificate chain of this server (PEM), used by both listeners. Reloaded when the file changes. Unset: connections are not encrypted.",
     ),
     key(
         "listen.tls-key",
         "listen-tls-key",
-        Kind::Text,
+        ValueType::Text,
         "",
         "/etc/fleetwright/tls/tls.key",
-        "Key of the certificate (PEM). Read again when it changes.",
+        "Private key of listen.tls-certificate (PEM). Reloaded when the file changes.",
     ),
     key(
         "listen.client-ca",
         "listen-client-ca",
-        Kind::Text,
+        ValueType::Text,
         "",
         "/etc/fleetwright/tls/agents-ca.crt",
-        "Authorities (PEM) that sign certificates of agents. Read again when it changes. Absent: agents show tokens.",
+        "Certificate authorities (PEM) that sign client certificates of agents. Reloaded when the file changes. Unset: agents authenticate by token only.",
     ),
     key(
         "trust.file",
         "trust-file",
-        Kind::Text,
+        ValueType::Text,
         "",
         "/etc/fleetwright/trust.toml",
-        "Which agents speak for which cluster, and which clients may do what; deploy/trust.toml is an example. Read again when it changes. Absent: everybody may do everything, on loopback only.",
+        "File that maps agent identities to clusters and API clients to scopes; see deploy/trust.toml for an example. Reloaded when it changes. Unset: no authentication; every peer has every right, and only loopback addresses are allowed.",
     ),
-    Key {
+    ConfigKey {
         secret: true,
         ..key(
             "store.database-url",
             "store-database-url",
-            Kind::Text,
+            ValueType::Text,
             "",
             "postgres://fleetwright@db.internal/fleetwright",
-            "PostgreSQL that keeps leases, intents, decisions and everything else that survives a crash. Absent: the server runs a PostgreSQL of its own in store.data-dir. The environment variable DATABASE_URL is read as well.",
+            "URL of the PostgreSQL database that persists leases, intents, decisions and all other durable state. Unset: the server runs a local PostgreSQL in store.data-dir. The environment variable DATABASE_URL is also read.",
         )
     },
     key(
         "store.data-dir",
         "store-data-dir",
-        Kind::Text,
+        ValueType::Text,
         "/var/lib/fleetwright",
         "/srv/fleetwright",
-        "Folder of the PostgreSQL that the server runs itself when it is given none. Needs the server programs of PostgreSQL on this machine; its socket is for the server's user alone.",
+        "Data directory of the local PostgreSQL that the server runs when store.database-url is unset. Requires the PostgreSQL server binaries on this host; only the server's OS user can access its socket.",
     ),
     key(
         "store.memory",
         "store-memory",
-        Kind::Switch,
+        ValueType::Boolean,
         "false",
         "true",
-        "Without a database, keep everything in memory and lose it with the process, rather than run a PostgreSQL.",
+        "When store.database-url is unset, keep all state in memory instead of running a local PostgreSQL. The state is lost when the process exits.",
     ),
     key(
         "store.migrate",
         "store-migrate",
-        Kind::Switch,
+        ValueType::Boolean,
         "true",
         "false",
-        "Whether the server may bring the schema of its database up to date when it starts. Where it may not, it says which version it needs.",
+        "Apply schema migrations at startup. When false, startup fails if the schema is outdated, and the error names the required version.",
     ),
     key(
         "store.connections",
         "store-connections",
-        Kind::Number,
+        ValueType::Number,
         "10",
         "20",
-        "Connections to the database at most, for each replica.",
+        "Maximum number of database connections per replica.",
     ),
     key(
         "store.keep-log",
         "store-keep-log",
-        Kind::Duration,
+        ValueType::Duration,
         "336h",
         "720h",
-        "How long decisions and what they are replayed from are kept.",
+        "Retention of the decision log: decisions and the records needed to replay them.",
     ),
     key(
         "store.keep-ended",
         "store-keep-ended",
-        Kind::Duration,
+        ValueType::Duration,
         "24h",
         "72h",
-        "How long launches, instructions and disruptions are kept after their end.",
+        "Retention of completed launches, instructions and disruptions.",
     ),
     key(
         "store.keep-clusters",
         "store-keep-clusters",
-        Kind::Duration,
+        ValueType::Duration,
         "2160h",
         "8760h",
-        "How long the lease of a cluster is kept that no replica decides for, with what was left open under it. A cluster that comes back later begins anew: its machines are known by their NodeClaims.",
+        "Retention of a cluster's lease row, with its unfinished operations, after the last replica released the cluster. A cluster that reconnects later starts without stored state; its instances are recovered from their NodeClaims.",
     ),
     key(
         "cloud.provider",
         "cloud-provider",
-        Kind::Choice(&["simulated", "ec2"]),
+        ValueType::Choice(&["simulated", "ec2"]),
         "simulated",
         "ec2",
-        "Which cloud machines are bought from. `ec2` needs a program that was built with the cargo feature of that name; credentials come from where AWS tools look for them.",
+        "Cloud provider that instances are launched in. `ec2` requires a binary built with the cargo feature `ec2`; credentials come from the default AWS credential chain.",
     ),
     key(
         "cloud.account",
         "cloud-account",
-        Kind::Text,
+        ValueType::Text,
         "default",
         "123456789012",
-        "The account that machines are bought in, as replicas on one database name it: those that name the same account and region share what its cloud lists and refuses. Replicas with credentials of different accounts need different names.",
+        "Name of the cloud account that instances are launched in. Replicas on one database with the same account and region share instance listings and unavailable offerings. Replicas with credentials of different accounts must use different names.",
     ),
     key(
         "cloud.region",
         "cloud-region",
-        Kind::Text,
+        ValueType::Text,
         "us-east-1",
         "eu-west-1",
-        "The region that machines are bought in.",
+        "Cloud region that instances are launched in.",
     ),
     key(
         "cloud.catalogue",
         "cloud-catalogue",
-        Kind::Text,
+        ValueType::Text,
         "",
         "/etc/fleetwright/catalogue.json",
-        "Machine types and prices in place of the built-in ones; the format is that of `fleetwright catalogue export`.",
+        "Catalogue file with instance types and prices; overrides the built-in catalogue. Format: output of `fleetwright catalogue export`.",
     ),
     key(
         "cloud.endpoint",
         "cloud-endpoint",
-        Kind::Text,
+        ValueType::Text,
         "",
         "https://ec2.eu-west-1.api.aws",
-        "Address of the EC2 API in place of the region's own, such as a VPC endpoint's.",
+        "EC2 API endpoint; overrides the region's default endpoint, for example with a VPC endpoint.",
     ),
     key(
         "cloud.launch-template",
         "cloud-launch-template",
-        Kind::Text,
+        ValueType::Text,
         "",
         "fleetwright-nodes",
-        "Name of the EC2 launch template that every machine is made from: image, security groups, instance profile, user data. EC2 needs it.",
+        "Name of the EC2 launch template of every instance: AMI, security groups, instance profile, user data. Required for EC2.",
     ),
     key(
         "cloud.launch-template-version",
         "cloud-launch-template-version",
-        Kind::Text,
+        ValueType::Text,
         "$Default",
         "7",
-        "Version of the launch template: a number, $Default or $Latest.",
+        "Version of the EC2 launch template: a number, $Default or $Latest.",
     ),
     key(
         "cloud.subnets",
         "cloud-subnets",
-        Kind::Pairs,
+        ValueType::Pairs,
         "",
         "us-east-1a=subnet-0a1b2c,us-east-1b=subnet-0d4e5f",
-        "The subnet for the machines of each zone. EC2 needs it; machines are bought in no other zone.",
+        "Subnet per zone. Required for EC2; no instance is launched in a zone without a subnet.",
     ),
     key(
         "cloud.address",
         "cloud-address",
-        Kind::Text,
+        ValueType::Text,
         "",
         "http://127.0.0.1:7460",
-        "Where a simulated cloud runs as a process of its own (`fleetwright simulated-cloud`); its machines outlive this server. Absent: the simulated cloud lives and dies with this process.",
+        "Address of an external simulated cloud (`fleetwright simulated-cloud`); its instances survive a restart of this server. Unset: the simulated cloud runs in this process and ends with it.",
     ),
     key(
         "cloud.seed",
         "cloud-seed",
-        Kind::Number,
+        ValueType::Number,
         "0",
         "42",
-        "Seed of everything that the simulated cloud does by chance.",
+        "Seed of the simulated cloud's random number generator.",
     ),
     key(
         "cloud.boot",
         "cloud-boot",
-        Kind::Duration,
+        ValueType::Duration,
         "3s",
         "30s",
-        "How long a machine of the simulated cloud takes from launch to running.",
+        "Time from launch to running of an instance in the simulated cloud.",
     ),
     key(
         "cloud.no-capacity",
         "cloud-no-capacity",
-        Kind::Switch,
+        ValueType::Boolean,
         "false",
         "true",
-        "The simulated cloud refuses every launch for lack of capacity.",
+        "Make the simulated cloud fail every launch with insufficient capacity.",
     ),
     key(
         "control.batch-idle",
         "control-batch-idle",
-        Kind::Duration,
+        ValueType::Duration,
         "1s",
         "500ms",
-        "Pending pods are planned together; a batch closes when none has arrived for so long (Karpenter's BATCH_IDLE_DURATION).",
+        "Idle time that closes a batch of pending pods: planning starts when no new pending pod has arrived for this duration (Karpenter's BATCH_IDLE_DURATION).",
     ),
     key(
         "control.hold-after-foreign-scale-up",
         "control-hold-after-foreign-scale-up",
-        Kind::Duration,
+        ValueType::Duration,
         "5m",
         "10m",
-        "A pod for which Cluster Autoscaler says that it buys a node is left to it for so long, so that both do not buy for the same pod.",
+        "How long a pod is excluded from planning after Cluster Autoscaler triggered a scale-up for it. Prevents both autoscalers from launching capacity for the same pod.",
     ),
     key(
         "control.batch-max",
         "control-batch-max",
-        Kind::Duration,
+        ValueType::Duration,
         "10s",
         "5s",
-        "A batch closes at the latest after so long (Karpenter's BATCH_MAX_DURATION).",
+        "Maximum duration of a batch of pending pods (Karpenter's BATCH_MAX_DURATION).",
     ),
     key(
         "control.plan-pods",
         "control-plan-pods",
-        Kind::Number,
+        ValueType::Number,
         "5000",
         "10000",
-        "Pods that one plan takes at most, by priority and then by age; the others are planned next, at once. 0 takes all.",
+        "Maximum number of pods per plan, ordered by priority and then by age. The remaining pods are planned immediately afterwards. 0: unlimited.",
     ),
     key(
         "control.plan-steps",
         "control-plan-steps",
-        Kind::Number,
+        ValueType::Number,
         "200000000",
         "50000000",
-        "Elementary steps that one plan may take, about 50 ns each; pods that it has not reached by then are planned next. 0 bounds nothing.",
+        "Step budget of one plan, about 50 ns per step. Pods that are not reached within the budget go into the next plan. 0: unlimited.",
     ),
     key(
         "control.preferred-terms",
         "control-preferred-terms",
-        Kind::Number,
+        ValueType::Number,
         "20",
         "64",
-        "Preferences of one pod that are looked at, the heaviest first: preferred node and pod (anti-)affinity, ScheduleAnyway spread.",
+        "Maximum number of preferences evaluated per pod, highest weight first: preferred node affinity, preferred pod (anti-)affinity, ScheduleAnyway topology spread.",
     ),
     key(
         "control.collect-after",
         "control-collect-after",
-        Kind::Duration,
+        ValueType::Duration,
         "60s",
         "30s",
-        "How long a machine that nobody has, or a NodeClaim whose machine is gone, must be seen as such before it is removed. 0s removes neither.",
+        "Garbage collection delay: how long an instance without a NodeClaim, or a NodeClaim without an instance, must be observed before it is removed. 0s disables garbage collection.",
     ),
     key(
         "control.open-together",
         "control-open-together",
-        Kind::Duration,
+        ValueType::Duration,
         "10s",
         "0s",
-        "How long a Node that is ready waits for the others of its decision, so that kube-scheduler binds pods where they were planned and no room is taken by pods of machines that come later. 0s opens every Node as soon as it is ready.",
+        "Registration gate: maximum time that a ready Node stays unschedulable until the other Nodes of the same decision are ready. Lets kube-scheduler bind pods to their planned Nodes. 0s makes every Node schedulable as soon as it is ready.",
     ),
     key(
         "control.preference-policy",
         "control-preference-policy",
-        Kind::Choice(&["Respect", "Ignore"]),
+        ValueType::Choice(&["Respect", "Ignore"]),
         "Respect",
         "Ignore",
-        "Whether soft constraints of pods are looked at (Karpenter's PREFERENCE_POLICY).",
+        "Whether planning respects preferred (soft) scheduling constraints of pods (Karpenter's PREFERENCE_POLICY).",
     ),
     key(
         "control.min-values-policy",
         "control-min-values-policy",
-        Kind::Choice(&["Strict", "BestEffort"]),
+        ValueType::Choice(&["Strict", "BestEffort"]),
         "Strict",
         "BestEffort",
-        "What happens when a pool's minValues cannot be met (Karpenter's MIN_VALUES_POLICY).",
+        "Behaviour when the minValues of a NodePool cannot be satisfied (Karpenter's MIN_VALUES_POLICY).",
     ),
     key(
         "rails.mode",
         "rails-mode",
-        Kind::Choice(&["act", "shadow"]),
+        ValueType::Choice(&["act", "shadow"]),
         "act",
         "shadow",
-        "Whether decisions are carried out. `shadow` decides and writes down what would be done, and does nothing.",
+        "Execution mode. `act` executes decisions; `shadow` only records them (dry run).",
     ),
     key(
         "rails.shadow-clusters",
         "rails-shadow-clusters",
-        Kind::Text,
+        ValueType::Text,
         "",
         "staging,payments-eu",
-        "Clusters in shadow mode whatever rails.mode says, separated by commas.",
+        "Comma-separated clusters that run in shadow mode regardless of rails.mode.",
     ),
     key(
         "rails.quarantine-percent",
         "rails-quarantine-percent",
-        Kind::Number,
+        ValueType::Number,
         "50",
         "90",
-        "An agent that loses more than this share of the pods, nodes, NodeClaims, NodePools or running machines at once, from one snapshot to the next or by unannounced removals, is not believed until another snapshot and a second witness agree or a person releases it. 0 believes everything.",
+        "Quarantine threshold in percent. A cluster is quarantined when more than this share of its pods, Nodes, NodeClaims, NodePools or running instances disappears between two snapshots or by unannounced removals. The quarantine ends when a second snapshot and an independent source confirm the loss, or when an operator releases it. 0 disables quarantine.",
     ),
     key(
         "rails.quarantine-confirm",
         "rails-quarantine-confirm",
-        Kind::Duration,
+        ValueType::Duration,
         "60s",
         "5m",
-        "How long after a snapshot that is not believed another one is asked for.",
+        "Delay before a confirming snapshot is requested from a quarantined cluster's agent.",
     ),
     key(
         "rails.quarantine-window",
         "rails-quarantine-window",
-        Kind::Duration,
+        ValueType::Duration,
         "60s",
         "2m",
-        "Removals without an announcement within this window are counted together. 0s believes each.",
+        "Sliding window in which unannounced removals are summed for rails.quarantine-percent. 0s accepts every removal.",
     ),
     key(
         "rails.quarantine-hold-percent",
         "rails-quarantine-hold-percent",
-        Kind::Number,
+        ValueType::Number,
         "90",
         "70",
-        "What an agent lost more than this share of is not believed because other snapshots and witnesses agree, but after rails.quarantine-hold, or when a person releases it.",
+        "Hold threshold in percent. A loss above this share is not released by confirming snapshots and sources; the quarantine lasts until rails.quarantine-hold has passed or an operator releases it.",
     ),
     key(
         "rails.quarantine-hold",
         "rails-quarantine-hold",
-        Kind::Duration,
+        ValueType::Duration,
         "0s",
         "6h",
-        "How long it is held. 0s: until a person releases it.",
+        "Duration of a quarantine above rails.quarantine-hold-percent. 0s: until an operator releases it.",
     ),
     key(
         "rails.launch-window",
         "rails-launch-window",
-        Kind::Duration,
+        ValueType::Duration,
         "10m",
         "5m",
-        "The sliding window that bounds on launches speak of.",
+        "Sliding window of the launch rate limits.",
     ),
     key(
         "rails.launches-per-cluster",
         "rails-launches-per-cluster",
-        Kind::Number,
+        ValueType::Number,
         "500",
         "50",
-        "Machines that may be launched for one cluster within the window; 0 for any number.",
+        "Launch rate limit per cluster: maximum instances per rails.launch-window. 0: unlimited.",
     ),
     key(
         "rails.launches-per-fleet",
         "rails-launches-per-fleet",
-        Kind::Number,
+        ValueType::Number,
         "2000",
         "200",
-        "Machines that may be launched for all clusters within the window, whichever replicas decide for them; 0 for any number.",
+        "Launch rate limit of the fleet: maximum instances per rails.launch-window, over all clusters and replicas. 0: unlimited.",
     ),
     key(
         "rails.launch-dollars-per-cluster",
         "rails-launch-dollars-per-cluster",
-        Kind::Number,
+        ValueType::Number,
         "1000",
         "100",
-        "What the machines launched for one cluster within the window may cost together, in dollars an hour; 0 for any amount.",
+        "Launch cost limit per cluster: maximum total price of the instances launched per rails.launch-window, in US dollars per hour. 0: unlimited.",
     ),
     key(
         "rails.launch-dollars-per-fleet",
         "rails-launch-dollars-per-fleet",
-        Kind::Number,
+        ValueType::Number,
         "5000",
         "500",
-        "What the machines launched for all clusters within the window may cost together, in dollars an hour; 0 for any amount.",
+        "Launch cost limit of the fleet: maximum total price of the instances launched per rails.launch-window over all clusters, in US dollars per hour. 0: unlimited.",
     ),
     key(
         "rails.removal-window",
         "rails-removal-window",
-        Kind::Duration,
+        ValueType::Duration,
         "10m",
         "30m",
-        "The sliding window that bounds on removals speak of. Machines that the cloud takes back or that people delete do not count.",
+        "Sliding window of the removal rate limits. Instances that the cloud reclaims or operators delete are not counted.",
     ),
     key(
         "rails.removals-per-cluster",
         "rails-removals-per-cluster",
-        Kind::Number,
+        ValueType::Number,
         "200",
         "20",
-        "Machines that may be removed from one cluster within the window; 0 for any number.",
+        "Removal rate limit per cluster: maximum instances per rails.removal-window. 0: unlimited.",
     ),
     key(
         "rails.removals-per-fleet",
         "rails-removals-per-fleet",
-        Kind::Number,
+        ValueType::Number,
         "1000",
         "100",
-        "Machines that may be removed from all clusters within the window, whichever replicas decide for them; 0 for any number.",
+        "Removal rate limit of the fleet: maximum instances per rails.removal-window, over all clusters and replicas. 0: unlimited.",
     ),
     key(
         "rails.removal-percent-per-cluster",
         "rails-removal-percent-per-cluster",
-        Kind::Number,
+        ValueType::Number,
         "50",
         "20",
-        "Share of the machines of one cluster that may be removed within the window, in percent, though 10 always may; 0 for any share.",
+        "Removal rate limit per cluster in percent of its instances per rails.removal-window; 10 removals are always allowed. 0: unlimited.",
     ),
     key(
         "rails.removal-percent-per-fleet",
         "rails-removal-percent-per-fleet",
-        Kind::Number,
+        ValueType::Number,
         "25",
         "10",
-        "Share of all machines that may be removed within the window, in percent, though 50 always may; 0 for any share.",
+        "Removal rate limit of the fleet in percent of all instances per rails.removal-window; 50 removals are always allowed. 0: unlimited.",
     ),
     key(
         "rails.launches-per-pod",
         "rails-launches-per-pod",
-        Kind::Number,
+        ValueType::Number,
         "3",
         "5",
-        "Machines that are launched for one pod without it ever being bound before further ones wait; 0 never waits.",
+        "Launch backoff: number of launches for a pod that never becomes bound before further launches for it are delayed. 0 disables the backoff.",
     ),
     key(
         "rails.pod-wait",
         "rails-pod-wait",
-        Kind::Duration,
+        ValueType::Duration,
         "2m",
         "5m",
-        "The first such wait. It doubles with every further machine, to one hour at most.",
+        "Initial delay of the launch backoff. It doubles with every further launch for the pod, up to one hour.",
     ),
     key(
         "rails.brake-percent",
         "rails-brake-percent",
-        Kind::Number,
+        ValueType::Number,
         "50",
         "30",
-        "Nothing is removed of free will in the whole fleet while at least this share of its launches fails, whichever replicas decide for their clusters; 0 never stops removals.",
+        "Circuit breaker: voluntary removals stop fleet-wide while at least this percentage of launches fails, counted over all replicas. 0 disables it.",
     ),
     key(
         "rails.brake-release-percent",
         "rails-brake-release-percent",
-        Kind::Number,
+        ValueType::Number,
         "20",
         "10",
-        "Removals go on when at most this share of launches fails.",
+        "Circuit breaker: voluntary removals resume when at most this percentage of launches fails.",
     ),
     key(
         "rails.brake-window",
         "rails-brake-window",
-        Kind::Duration,
+        ValueType::Duration,
         "10m",
         "5m",
-        "How far back launches are looked at for the brake.",
+        "Sliding window of launches that the circuit breaker evaluates.",
     ),
     key(
         "rails.replacement-wait",
         "rails-replacement-wait",
-        Kind::Duration,
+        ValueType::Duration,
         "15s",
         "30s",
-        "How long the drain of a machine that has to go waits at most for the plan that gives its pods room; 0s drains at once.",
+        "Maximum delay of the drain of an instance that must be replaced, until replacement capacity for its pods is planned. 0s drains immediately.",
     ),
     key(
         "lease.owner",
         "lease-owner",
-        Kind::Text,
+        ValueType::Text,
         "",
         "fleetwright-0",
-        "Name that this replica holds leases under. Absent: the machine's name and a part that stands for listen.grpc in this network until the machine starts anew (with port 0: for this process), so that any number of replicas share one file. A name must belong to one process at a time: a lease goes back at once to the name that held it, so that a server which is started again in its place does not wait for lease.duration.",
+        "Lease holder identity of this replica; must be unique among running processes. A restarted server with the same identity reacquires its leases immediately instead of waiting for lease.duration. Unset: the host name plus a hash of listen.grpc, the network namespace and the boot id (random if the port is 0), so that replicas can share one configuration file.",
     ),
     key(
         "lease.duration",
         "lease-duration",
-        Kind::Duration,
+        ValueType::Duration,
         "30s",
         "1m",
-        "How long a cluster stays with a replica that does not renew its lease; it renews three times as often.",
+        "Duration of a cluster lease without renewal. The holder renews it every third of this duration.",
     ),
     key(
         "session.memory",
         "session-memory",
-        Kind::Number,
+        ValueType::Number,
         "256",
         "512",
-        "MiB that one cluster's objects may take in this server, by its own estimate of about 1 KiB for each pod. A session that would take more is ended, and its agent told.",
+        "Memory limit for the objects of one cluster, in MiB (estimated, about 1 KiB per pod). The server closes a session that exceeds it and sends the agent the reason.",
     ),
     key(
         "session.memory-total",
         "session-memory-total",
-        Kind::Number,
+        ValueType::Number,
         "0",
         "4096",
-        "MiB that the objects of all clusters may take. A session that takes more than its even share is ended beyond it. 0: half of the memory that this process may use.",
+        "Memory limit for the objects of all clusters, in MiB (estimated). Above it, the server closes sessions that use more than an equal share. 0: half of the memory available to this process.",
     ),
     key(
         "shutdown.grace",
         "shutdown-grace",
-        Kind::Duration,
+        ValueType::Duration,
         "10s",
         "30s",
-        "How long connections may take to end when the server is told to stop.",
+        "Grace period for open connections at shutdown.",
     ),
     key(
         "log.filter",
         "log-filter",
-        Kind::Text,
+        ValueType::Text,
         "info",
         "fleetwright=debug,info",
-        "What is logged on standard error: levels by module, as RUST_LOG writes them.",
+        "Log filter for standard error, in RUST_LOG syntax (levels per module).",
     ),
-    key("log.format", "log-format", Kind::Choice(&["text", "json"]), "text", "json", "How log lines are written."),
+    key("log.format", "log-format", ValueType::Choice(&["text", "json"]), "text", "json", "Format of log lines."),
     key(
         "trace.collector",
         "trace-collector",
-        Kind::Text,
+        ValueType::Text,
         "",
         "http://127.0.0.1:4317",
-        "Where traces go, by OTLP over gRPC: one for each decision that buys, from its first pod to the machines' ids. Absent: none are made. The environment variable OTEL_EXPORTER_OTLP_ENDPOINT is read as well, and so are the others that OpenTelemetry defines (service name, headers, sampler).",
+        "OTLP/gRPC endpoint for traces: one trace per launching decision, from its first pod to the instance ids. Unset: tracing is off. OTEL_EXPORTER_OTLP_ENDPOINT and the other OpenTelemetry variables (service name, headers, sampler) are also read.",
     ),
 ];
 
-/// The key of this path.
-pub(super) fn find(path: &str) -> Option<&'static Key> {
+/// The key with this path.
+pub(super) fn find(path: &str) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.path == path)
 }

@@ -1,4 +1,4 @@
-//! Where values come from: defaults, the file, the environment, flags. Later ones win.
+//! Layers of values: defaults, file, environment, flags. Later ones override earlier ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::ConfigError;
-use super::keys::{KEYS, Key, Kind, find};
-use crate::{spelling, telemetry};
+use super::keys::{ConfigKey, KEYS, ValueType, find};
+use crate::{suggest, telemetry};
 
-/// Where a value was written.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere: the default.
+    /// The default of the key.
     Default,
     /// The configuration file.
     File(PathBuf),
     /// An environment variable.
     Environment(String),
-    /// A flag.
+    /// A command-line flag.
     Flag(&'static str),
 }
 
@@ -35,23 +35,24 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The prefix of our environment variables.
+/// Prefix of the server's environment variables.
 const PREFIX: &str = "FLEETWRIGHT_";
 
-/// The prefix of the agent's, which this program leaves alone.
+/// Prefix of the agent's environment variables, which the server ignores.
 const AGENT_PREFIX: &str = "FLEETWRIGHT_AGENT_";
 
-/// Variables of commands that ask a running server; they are no keys.
+/// Variables of client commands; not keys.
 const CLIENT_VARIABLES: [&str; 3] = ["FLEETWRIGHT_SERVER", "FLEETWRIGHT_CA_FILE", "FLEETWRIGHT_TOKEN_FILE"];
 
-/// Variables that others have defined, and the keys that they set, below our own.
-const FOREIGN: [(&str, &str); 2] =
+/// Conventional variables of other projects and the keys that they set, with lower precedence than
+/// `FLEETWRIGHT_*`.
+const EXTERNAL_VARIABLES: [(&str, &str); 2] =
     [("DATABASE_URL", "store.database-url"), (telemetry::COLLECTOR_VARIABLE, "trace.collector")];
 
-/// `FLEETWRIGHT_CONFIG` names the configuration file; it is no key.
+/// `FLEETWRIGHT_CONFIG` names the configuration file; not a key.
 pub(crate) const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
 
-/// The value of every key, and where it comes from.
+/// Value and source of every key.
 #[derive(Debug, Clone)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
@@ -65,16 +66,16 @@ impl Default for Layers {
 }
 
 impl Layers {
-    /// Lays the file on top.
+    /// Adds the values of the configuration file.
     ///
     /// # Errors
-    /// [`ConfigError`] when the file cannot be read, is no TOML, or names a key that does not exist.
+    /// [`ConfigError`] when the file is unreadable, not TOML, or has an unknown key.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let file_error = |why: String| ConfigError::File { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
         let table: toml::Table = text
             .parse()
-            .map_err(|error: toml::de::Error| file_error(format!("it is no valid TOML: {}", error.message())))?;
+            .map_err(|error: toml::de::Error| file_error(format!("not valid TOML: {}", error.message())))?;
         let origin = Origin::File(path.to_owned());
         let mut flat = Vec::new();
         flatten("", &table, &mut flat);
@@ -86,13 +87,13 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays environment variables on top; [`FOREIGN`] ones below our own.
+    /// Adds environment variables; [`EXTERNAL_VARIABLES`] have lower precedence.
     ///
     /// # Errors
-    /// [`ConfigError::Unknown`] for a variable with our prefix that sets nothing.
+    /// [`ConfigError::Unknown`] for an unknown variable with the prefix `FLEETWRIGHT_`.
     pub fn add_environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Result<(), ConfigError> {
         let ours: BTreeMap<String, String> = variables.collect();
-        for (variable, key) in FOREIGN {
+        for (variable, key) in EXTERNAL_VARIABLES {
             if let Some(value) = ours.get(variable).filter(|value| !value.is_empty()) {
                 self.values.insert(key, (value.clone(), Origin::Environment(variable.to_owned())));
             }
@@ -101,7 +102,7 @@ impl Layers {
         let is_key = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && !others(name);
         for (variable, value) in ours.into_iter().filter(|(name, _)| is_key(name)) {
             let origin = Origin::Environment(variable.clone());
-            let names = || KEYS.iter().map(Key::variable);
+            let names = || KEYS.iter().map(ConfigKey::variable);
             let key = KEYS.iter().find(|key| key.variable() == variable);
             let key = key.ok_or_else(|| unknown(&origin, &variable, names()))?;
             self.values.insert(key.path, (value, origin));
@@ -109,12 +110,12 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays a flag on top.
-    pub fn add_flag(&mut self, key: &'static Key, value: String) {
+    /// Adds a flag.
+    pub fn add_flag(&mut self, key: &'static ConfigKey, value: String) {
         self.values.insert(key.path, (value, Origin::Flag(key.flag)));
     }
 
-    /// The value of a key and where it comes from.
+    /// Value of a key and its source.
     #[must_use]
     pub fn get(&self, path: &str) -> (&str, &Origin) {
         self.values.get(path).map_or(("", &Origin::Default), |(value, origin)| (value.as_str(), origin))
@@ -132,7 +133,7 @@ impl Layers {
         self.parsed(path, |value| value.parse().ok())
     }
 
-    pub(super) fn switch(&self, path: &str) -> Result<bool, ConfigError> {
+    pub(super) fn boolean(&self, path: &str) -> Result<bool, ConfigError> {
         self.parsed(path, |value| value.parse().ok())
     }
 
@@ -146,7 +147,7 @@ impl Layers {
 
     pub(super) fn choice(&self, path: &str) -> Result<&'static str, ConfigError> {
         self.parsed(path, |value| match find(path)?.kind {
-            Kind::Choice(words) => words.iter().copied().find(|word| *word == value),
+            ValueType::Choice(words) => words.iter().copied().find(|word| *word == value),
             _ => None,
         })
     }
@@ -174,26 +175,26 @@ fn flatten(prefix: &str, table: &toml::Table, flat: &mut Vec<(String, toml::Valu
     }
 }
 
-/// A TOML value as text, when its type suits the key.
-fn as_text(key: &Key, value: &toml::Value) -> Option<String> {
+/// A TOML value as text, when its type matches the key.
+fn as_text(key: &ConfigKey, value: &toml::Value) -> Option<String> {
     match (key.kind, value) {
-        (Kind::Number, toml::Value::Integer(number)) => Some(number.to_string()),
-        (Kind::Switch, toml::Value::Boolean(on)) => Some(on.to_string()),
-        (Kind::Number | Kind::Switch, _) => None,
+        (ValueType::Number, toml::Value::Integer(number)) => Some(number.to_string()),
+        (ValueType::Boolean, toml::Value::Boolean(on)) => Some(on.to_string()),
+        (ValueType::Number | ValueType::Boolean, _) => None,
         (_, toml::Value::String(text)) => Some(text.clone()),
         _ => None,
     }
 }
 
-/// A duration of the command line.
+/// Parses a duration of the command line.
 ///
 /// # Errors
-/// What is allowed.
+/// The valid format.
 pub(crate) fn parse_duration_flag(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| format!("{text:?} is not {}", Kind::Duration.expected()))
+    parse_duration(text).ok_or_else(|| format!("{text:?} is not {}", ValueType::Duration.expected()))
 }
 
-/// Reads `500ms`, `10s`, `2m`, `1h`.
+/// Parses `500ms`, `10s`, `2m`, `1h`.
 fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -207,7 +208,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
 }
 
-/// Reads `a=b,c=d`; nothing at all is no pairs.
+/// Parses `a=b,c=d`; an empty text has no pairs.
 fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
     let mut pairs = BTreeMap::new();
     for pair in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
@@ -219,12 +220,12 @@ fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
     Some(pairs)
 }
 
-fn refused(key: &'static Key, value: String, origin: &Origin) -> ConfigError {
+fn refused(key: &'static ConfigKey, value: String, origin: &Origin) -> ConfigError {
     let value = if key.secret { "(hidden)".to_owned() } else { value };
     ConfigError::Value { origin: origin.clone(), key: key.path, value, expected: key.kind.expected() }
 }
 
 fn unknown(origin: &Origin, name: &str, known: impl Iterator<Item = String>) -> ConfigError {
-    let nearest = spelling::nearest(name, known);
+    let nearest = suggest::nearest(name, known);
     ConfigError::Unknown { origin: origin.clone(), key: name.to_owned(), nearest }
 }

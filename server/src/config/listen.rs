@@ -1,16 +1,16 @@
-//! The table `listen`, and who is let in.
+//! The table `listen`, and `trust.file`.
 
 use std::path::PathBuf;
 
 use super::{ConfigError, Layers, Listen};
-use crate::trust::refuse_to_listen;
-use crate::trust::tls::TlsFiles;
+use crate::auth::check_listen_address;
+use crate::auth::tls::TlsFiles;
 
-/// The addresses that `layers` amount to.
+/// Parses the listener settings.
 ///
 /// # Errors
-/// [`ConfigError::Value`] for a value that its key does not take, [`ConfigError::Together`] for an address that other machines
-/// reach without protection, or half a pair of files.
+/// [`ConfigError::Value`] for an invalid value; [`ConfigError::Conflict`] for an unprotected
+/// non-loopback address or an incomplete pair of TLS files.
 pub(super) fn resolve(layers: &Layers) -> Result<Listen, ConfigError> {
     let listen = Listen {
         grpc: layers.address("listen.grpc")?,
@@ -19,8 +19,8 @@ pub(super) fn resolve(layers: &Layers) -> Result<Listen, ConfigError> {
         trust: path(layers, "trust.file"),
     };
     for (key, address) in [("listen.grpc", listen.grpc), ("listen.http", listen.http)] {
-        let refused = refuse_to_listen(key, address, listen.tls.is_some(), listen.trust.is_some());
-        refused.map_or(Ok(()), |why| Err(ConfigError::Together(why)))?;
+        let refused = check_listen_address(key, address, listen.tls.is_some(), listen.trust.is_some());
+        refused.map_or(Ok(()), |why| Err(ConfigError::Conflict(why)))?;
     }
     Ok(listen)
 }
@@ -31,8 +31,9 @@ fn tls(layers: &Layers) -> Result<Option<TlsFiles>, ConfigError> {
     match (certificate, key, client_ca) {
         (Some(certificate), Some(key), client_ca) => Ok(Some(TlsFiles { certificate, key, client_ca })),
         (None, None, None) => Ok(None),
-        _ => Err(ConfigError::Together(
-            "listen.tls-certificate and listen.tls-key belong together, and listen.client-ca needs both".to_owned(),
+        _ => Err(ConfigError::Conflict(
+            "listen.tls-certificate and listen.tls-key must be set together, and listen.client-ca requires both"
+                .to_owned(),
         )),
     }
 }

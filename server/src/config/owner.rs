@@ -1,12 +1,14 @@
-//! The name that a replica holds leases under, when nobody has given it one.
+//! Generates the lease holder identity of a replica when `lease.owner` is unset.
 //!
-//! A lease goes back at once to whoever held it under the same name, so that a server which is started again after a crash
-//! goes on without waiting. Two processes must therefore never share a name: a copy that was paused would go on acting beside
-//! its successor. What no two processes have at one time is an address to listen on, in one network, of one running kernel;
-//! and leases are taken by nobody who does not listen. Without a fixed port, or where the system does not tell of the others,
-//! the name is left to chance and differs from start to start.
+//! A process reacquires the leases of its own identity at once, so a restarted server does not wait
+//! for expiry. Two processes must therefore never share an identity: a suspended process would
+//! continue beside its successor. Unique among running processes is a listening address within a
+//! network namespace of a running kernel, and only a listening process acquires leases. Without a
+//! fixed port, or where the operating system does not expose the rest, the identity is random and
+//! changes with every start.
 //!
-//! A name begins with the machine's, so that people see in errors and in the database who it was.
+//! An identity starts with the host name, so that operators recognise it in errors and in the
+//! database.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -14,26 +16,26 @@ use std::net::SocketAddr;
 
 use sha2::{Digest, Sha256};
 
-/// Where Linux tells the machine's name; in a pod it is the pod's.
+/// Host name; in a pod, the pod's name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Where Linux tells what is another one whenever it starts.
+/// Random id of the current boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What Linux calls the network that this process sees; containers of one pod share one, also across their restarts.
+/// Id of the network namespace; containers of one pod share it, also across their restarts.
 const NETWORK: &str = "/proc/self/ns/net";
 
 /// `<host>.<eight hexadecimal digits>`, for a process that listens on this address.
 pub(super) fn of(listens: SocketAddr) -> String {
     let host = fs::read_to_string(HOST_NAME).unwrap_or_default();
-    let place = (listens.port() != 0).then(|| place(listens)).flatten();
-    // Keys from the system's source of chance, mixed with the process's number.
-    let chance = || RandomState::new().hash_one(std::process::id());
-    named(host.trim(), place.unwrap_or_else(chance))
+    let hash = (listens.port() != 0).then(|| address_hash(listens)).flatten();
+    // Randomness of the operating system, mixed with the process id.
+    let random = || RandomState::new().hash_one(std::process::id());
+    named(host.trim(), hash.unwrap_or_else(random))
 }
 
-/// What only one process at a time can have.
-fn place(listens: SocketAddr) -> Option<u64> {
+/// Hash of what only one process at a time can have.
+fn address_hash(listens: SocketAddr) -> Option<u64> {
     let boot = fs::read_to_string(BOOT).ok()?;
     let network = fs::read_link(NETWORK).ok()?;
     let digest = Sha256::digest(format!("{} {} {listens}", boot.trim(), network.display()));
@@ -54,21 +56,21 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_where_its_process_is() {
+    fn an_identity_starts_with_the_host_name() {
         assert_eq!(named("web-0", 0x0123_4567_89ab_cdef), "web-0.01234567");
         assert_eq!(named("", 7), "fleetwright.00000000");
     }
 
     #[test]
-    fn two_processes_on_one_machine_differ_as_their_addresses_do() {
+    fn processes_on_one_host_differ_by_their_addresses() {
         assert_ne!(on("127.0.0.1:7450"), on("127.0.0.1:7451"));
         assert_ne!(on("127.0.0.1:7450"), on("0.0.0.0:7450"));
         assert_ne!(on("127.0.0.1:0"), on("127.0.0.1:0"), "the system chooses the port");
     }
 
     #[test]
-    fn a_process_that_is_started_again_in_its_place_keeps_its_name() {
-        if place("127.0.0.1:7450".parse().unwrap()).is_some() {
+    fn a_restarted_process_keeps_its_identity() {
+        if address_hash("127.0.0.1:7450".parse().unwrap()).is_some() {
             assert_eq!(on("127.0.0.1:7450"), on("127.0.0.1:7450"));
         }
     }

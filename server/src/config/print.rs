@@ -1,11 +1,12 @@
-//! The configuration for people: what is in force and where it comes from; what each key means.
+//! Prints the effective configuration with the source of each value, and the help text of keys.
 
 use std::fmt::Write;
 
-use super::keys::{KEYS, Key, Kind};
+use super::keys::{ConfigKey, KEYS, ValueType};
 use super::layers::{Layers, Origin};
 
-/// The configuration in force, as a file that would set it, with the origin of each value. Secrets are hidden.
+/// The effective configuration as a configuration file, with the source of each value. Secrets are
+/// hidden.
 #[must_use]
 pub fn print(layers: &Layers) -> String {
     let mut text = String::new();
@@ -23,38 +24,40 @@ pub fn print(layers: &Layers) -> String {
     text
 }
 
-fn line(key: &Key, name: &str, value: &str, origin: &Origin) -> String {
+fn line(key: &ConfigKey, name: &str, value: &str, origin: &Origin) -> String {
     match (value, key.secret, key.kind) {
         ("", _, _) => format!("# {name} is not set\n"),
         (_, true, _) => format!("{name} = \"(hidden)\" # {origin}\n"),
-        (_, _, Kind::Number | Kind::Switch) => format!("{name} = {value} # {origin}\n"),
+        (_, _, ValueType::Number | ValueType::Boolean) => format!("{name} = {value} # {origin}\n"),
         _ => format!("{name} = {} # {origin}\n", toml::Value::from(value)),
     }
 }
 
-/// What `fleetwright explain config…` prints: all keys, those of a table, or one. `None` when there is no such path.
+/// Output of `fleetwright explain config…`: all keys, those of a table, or one. `None` for an
+/// unknown path.
 #[must_use]
 pub fn explain(path: &str) -> Option<String> {
     let wanted = path.strip_prefix("config").filter(|rest| rest.is_empty() || rest.starts_with('.'))?;
     let wanted = wanted.trim_start_matches('.');
     if let Some(key) = super::keys::find(wanted) {
-        return Some(one(key));
+        return Some(describe(key));
     }
-    let of_table = |key: &&Key| wanted.is_empty() || key.path.split_once('.').is_some_and(|(table, _)| table == wanted);
-    let keys: Vec<&Key> = KEYS.iter().filter(of_table).collect();
+    let of_table =
+        |key: &&ConfigKey| wanted.is_empty() || key.path.split_once('.').is_some_and(|(table, _)| table == wanted);
+    let keys: Vec<&ConfigKey> = KEYS.iter().filter(of_table).collect();
     if keys.is_empty() {
         return None;
     }
     let mut text = String::from(
-        "The configuration of `fleetwright serve`: a TOML file, environment variables, flags; later ones win.\n\n",
+        "Configuration of `fleetwright serve`: TOML file, environment variables, flags; later ones take precedence.\n\n",
     );
     for key in keys {
-        let _infallible = writeln!(text, "config.{} <{}>\n    {}", key.path, key.kind.name(), key.meaning);
+        let _infallible = writeln!(text, "config.{} <{}>\n    {}", key.path, key.kind.name(), key.help);
     }
     Some(text)
 }
 
-fn one(key: &Key) -> String {
+fn describe(key: &ConfigKey) -> String {
     let default = if key.default.is_empty() { "(none)" } else { key.default };
     format!(
         "FIELD:       config.{}\nTYPE:        {}: {}\nDEFAULT:     {default}\nFLAG:        --{}\nENVIRONMENT: {}\nEXAMPLE:     {}\n\n{}\n",
@@ -64,6 +67,6 @@ fn one(key: &Key) -> String {
         key.flag,
         key.variable(),
         key.example,
-        key.meaning,
+        key.help,
     )
 }

@@ -1,23 +1,24 @@
-//! Settings that all replicas of one database should share, as digests that can be compared and tell nothing.
+//! Digests of settings that all replicas of one database should share; comparable without revealing
+//! the values.
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::keys::{KEYS, Key};
+use super::keys::{ConfigKey, KEYS};
 use super::layers::Layers;
 
-/// Guardrails count what all replicas do; machines are bought by whichever replica decides for a cluster; and the replica that
-/// prunes does so for all.
+/// Guardrails count over all replicas, any replica may launch instances for a cluster, and one
+/// replica prunes the store for all.
 const SHARED: [&str; 3] = ["rails.", "cloud.", "store.keep-"];
 
-/// Hexadecimal digits of a digest: enough to tell values apart.
+/// Hexadecimal digits of a digest; enough to distinguish values.
 const DIGITS: usize = 16;
 
-/// The digest of each of those settings, by key.
+/// Digest of each shared setting, by key.
 pub(super) fn digests(layers: &Layers) -> BTreeMap<String, String> {
-    let is_shared = |key: &&Key| SHARED.iter().any(|prefix| key.path.starts_with(prefix));
-    let digest = |key: &Key| (key.path.to_owned(), digest(layers.get(key.path).0));
+    let is_shared = |key: &&ConfigKey| SHARED.iter().any(|prefix| key.path.starts_with(prefix));
+    let digest = |key: &ConfigKey| (key.path.to_owned(), digest(layers.get(key.path).0));
     KEYS.iter().filter(is_shared).map(digest).collect()
 }
 
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_differ_between_replicas_with_reason_are_left_out() {
+    fn settings_that_may_differ_between_replicas_are_excluded() {
         let shared = digests(&Layers::default());
         assert!(shared.contains_key("store.keep-log") && shared.contains_key("cloud.region"), "{shared:?}");
         assert!(shared.keys().any(|key| key.starts_with("rails.")), "{shared:?}");

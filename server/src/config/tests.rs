@@ -18,11 +18,11 @@ fn with_file(text: &str) -> Result<Layers, ConfigError> {
 }
 
 #[test]
-fn every_default_and_every_example_is_a_value_that_its_key_takes() {
+fn every_default_and_every_example_is_valid() {
     assert!(Config::resolve(&Layers::default()).is_ok());
     for key in KEYS {
         let mut layers = Layers::default();
-        // What an address beyond loopback asks for.
+        // A non-loopback address requires these.
         for guard in
             KEYS.iter().filter(|key| ["listen.tls-certificate", "listen.tls-key", "trust.file"].contains(&key.path))
         {
@@ -45,7 +45,7 @@ fn the_environment_overrides_the_file_and_a_flag_both() {
 }
 
 #[test]
-fn a_key_that_does_not_exist_is_refused_with_the_nearest_one() {
+fn an_unknown_key_is_an_error_that_names_the_nearest_one() {
     let message = with_file("[listen]\ngprc = \"127.0.0.1:1\"\n").unwrap_err().to_string();
     assert!(message.ends_with("there is no key \"listen.gprc\"; did you mean \"listen.grpc\"?"), "{message}");
     let message = with_environment(&[("FLEETWRIGHT_LISTEN_GRCP", "x")]).unwrap_err().to_string();
@@ -53,7 +53,7 @@ fn a_key_that_does_not_exist_is_refused_with_the_nearest_one() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_names_key_value_and_what_is_allowed() {
+fn an_invalid_value_is_an_error_with_key_value_and_valid_values() {
     let message = with_file("[cloud]\nseed = \"many\"\n").unwrap_err().to_string();
     assert!(message.contains("cloud.seed = \"\\\"many\\\"\" is not a whole number from 0"), "{message}");
     let layers = with_environment(&[("FLEETWRIGHT_CLOUD_BOOT", "soon")]).unwrap();
@@ -92,7 +92,7 @@ fn secrets_are_never_printed() {
 }
 
 #[test]
-fn what_is_printed_can_be_read_as_a_file() {
+fn the_printed_configuration_is_a_valid_file() {
     let printed = print(&Layers::default());
     let again = with_file(&printed).unwrap();
     assert_eq!(again.get("listen.grpc").0, "127.0.0.1:7450");

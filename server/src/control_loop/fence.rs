@@ -1,9 +1,10 @@
-//! Whether a lease may still be acted on, by this process's own clock.
+//! Local lease expiry: whether a lease may still be acted on, by this process's own clocks.
 //!
-//! The database judges leases by its clock, and refuses writes under one that has passed on. A cloud refuses nothing: so a
-//! process that was paused, or that could not renew, must stop by itself before anybody else may begin. A lease is good for
-//! its duration from the moment *before* it was asked for, less a margin; what has run out is begun by nobody, and a
-//! renewal that succeeds opens it again.
+//! The database checks leases by its own clock and rejects writes under an expired epoch. A cloud
+//! rejects nothing, so a process that was paused or could not renew must stop by itself before
+//! another replica may begin. A lease is valid for its duration from the moment *before* it was
+//! requested, less a margin. No action begins under an expired lease; a successful renewal makes it
+//! valid again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,36 +13,36 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::store::lease::Lease;
 
-/// Of a lease's duration, this part is left unused: a call that was begun takes time to arrive, and clocks run at slightly
-/// different speeds.
-const MARGIN_PART: u32 = 10;
+/// Fraction of the lease duration that is left unused (1/10): a call takes time to arrive, and
+/// clocks run at slightly different rates.
+const MARGIN_DIVISOR: u32 = 10;
 
-/// Time since a moment that never changes, by each clock.
-type Clock = Box<dyn Fn() -> Moment + Send + Sync>;
+/// Time since a fixed moment, by each clock.
+type Clock = Box<dyn Fn() -> ClockReading + Send + Sync>;
 
-/// A moment by the clock that only runs forward, and by the one that people set. A machine that was suspended may have
-/// stopped the first; the second may be moved either way. A lease has run out when either says so.
+/// A moment by the monotonic clock and by the wall clock. Suspending the machine may stop the
+/// first; the second may be set either way. A lease has expired when either clock says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment([Duration; 2]);
+pub(crate) struct ClockReading([Duration; 2]);
 
-impl Moment {
-    /// By both clocks.
-    fn is_ahead_of(&self, now: &Self) -> bool {
+impl ClockReading {
+    /// Whether this moment lies after `now` by both clocks.
+    fn is_after(&self, now: &Self) -> bool {
         now.0.iter().zip(self.0).all(|(now, until)| *now < until)
     }
 }
 
-/// From so many leases on, those that have run out are forgotten when another one is taken: clusters come and go, and a renewal
-/// takes none.
-const PRUNED_FROM: usize = 1_000;
+/// Number of leases from which on a new lease prunes expired ones: clusters come and go, and
+/// renewals add none.
+const PRUNE_THRESHOLD: usize = 1_000;
 
-/// What is known of the leases of this process.
+/// Validity of this process's leases.
 pub(crate) struct Fence {
     clock: Clock,
-    /// Until when each lease is good: its epoch, and the moment. By scope.
-    until: Mutex<BTreeMap<String, (u64, Moment)>>,
-    /// Switched off, nothing stops a process that woke up. For tests that show what follows.
-    stands: bool,
+    /// Epoch and end of validity by lease scope.
+    until: Mutex<BTreeMap<String, (u64, ClockReading)>>,
+    /// Disabled in guard-off tests only: a paused process then acts under an expired lease.
+    enabled: bool,
 }
 
 impl fmt::Debug for Fence {
@@ -51,57 +52,57 @@ impl fmt::Debug for Fence {
 }
 
 impl Fence {
-    /// A fence by this machine's clocks.
+    /// A fence on this machine's clocks.
     pub(crate) fn new() -> Self {
         let started = Instant::now();
-        Self::on(move || {
+        Self::with_clocks(move || {
             let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             [started.elapsed(), since_1970]
         })
     }
 
-    /// A fence by these clocks: one that only runs forward, and one that people set.
-    pub(crate) fn on(clocks: impl Fn() -> [Duration; 2] + Send + Sync + 'static) -> Self {
-        Self { clock: Box::new(move || Moment(clocks())), until: Mutex::default(), stands: true }
+    /// A fence on these clocks: monotonic and wall clock.
+    pub(crate) fn with_clocks(clocks: impl Fn() -> [Duration; 2] + Send + Sync + 'static) -> Self {
+        Self { clock: Box::new(move || ClockReading(clocks())), until: Mutex::default(), enabled: true }
     }
 
-    /// The same, switched off.
-    pub(crate) fn without(self) -> Self {
-        Self { stands: false, ..self }
+    /// Disables the fence.
+    pub(crate) fn disabled(self) -> Self {
+        Self { enabled: false, ..self }
     }
 
-    /// The moment: to be taken before a lease is asked for.
-    pub(crate) fn now(&self) -> Moment {
+    /// The current moment; take it before requesting a lease.
+    pub(crate) fn now(&self) -> ClockReading {
         (self.clock)()
     }
 
-    /// How long ago a moment was, by the clock that says the more.
-    pub(crate) fn since(&self, moment: Moment) -> Duration {
+    /// Time since `moment`, by the clock that counted more.
+    pub(crate) fn since(&self, moment: ClockReading) -> Duration {
         let by_each = self.now().0.into_iter().zip(moment.0);
         by_each.map(|(now, then)| now.saturating_sub(then)).max().unwrap_or_default()
     }
 
-    /// `lease` was granted or prolonged for `duration` by a question that was asked at `asked`.
-    pub(crate) fn extend(&self, lease: &Lease, asked: Moment, duration: Duration) {
-        let good = duration.saturating_sub(duration / MARGIN_PART);
-        let until = Moment(asked.0.map(|clock| clock + good));
+    /// Extends `lease`, granted or renewed for `duration` by a call sent at `asked`.
+    pub(crate) fn extend(&self, lease: &Lease, asked: ClockReading, duration: Duration) {
+        let good = duration.saturating_sub(duration / MARGIN_DIVISOR);
+        let until = ClockReading(asked.0.map(|clock| clock + good));
         let now = self.now();
         let mut leases = self.leases();
-        if leases.len() >= PRUNED_FROM && !leases.contains_key(&lease.scope.key()) {
-            leases.retain(|_, (_, until)| until.is_ahead_of(&now));
+        if leases.len() >= PRUNE_THRESHOLD && !leases.contains_key(&lease.scope.key()) {
+            leases.retain(|_, (_, until)| until.is_after(&now));
         }
         leases.insert(lease.scope.key(), (lease.epoch, until));
     }
 
-    /// Whether something may be begun under `lease`.
+    /// Whether an action may begin under `lease`.
     pub(crate) fn allows(&self, lease: &Lease) -> bool {
         let now = self.now();
-        let known = |(epoch, until): &(u64, Moment)| *epoch == lease.epoch && until.is_ahead_of(&now);
-        !self.stands || self.leases().get(&lease.scope.key()).is_some_and(known)
+        let known = |(epoch, until): &(u64, ClockReading)| *epoch == lease.epoch && until.is_after(&now);
+        !self.enabled || self.leases().get(&lease.scope.key()).is_some_and(known)
     }
 
-    fn leases(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Moment)>> {
-        // Every change is one step, so a panic elsewhere does not spoil it.
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<String, (u64, ClockReading)>> {
+        // Every critical section is one map operation, so a poisoned lock guards a consistent map.
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,27 +115,27 @@ mod tests {
     use super::*;
     use crate::store::lease::Scope;
 
-    /// A fence by a clock in seconds, and by one that stands still.
+    /// A fence on a clock in seconds and a clock that does not advance.
     fn fence() -> (Fence, Arc<AtomicU64>) {
         let seconds = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&seconds);
         let read = move || Duration::from_secs(clock.load(Ordering::Relaxed));
-        (Fence::on(move || [read(), Duration::from_secs(1_000)]), seconds)
+        (Fence::with_clocks(move || [read(), Duration::from_secs(1_000)]), seconds)
     }
 
     #[test]
-    fn leases_that_have_run_out_are_forgotten() {
+    fn expired_leases_are_pruned() {
         let (fence, seconds) = fence();
         let lease =
             |number: usize| Lease { scope: Scope::cluster(&format!("c{number}")), owner: "a".to_owned(), epoch: 1 };
         let take = |numbers: std::ops::Range<usize>| {
             numbers.for_each(|number| fence.extend(&lease(number), fence.now(), Duration::from_secs(30)));
         };
-        take(0..PRUNED_FROM);
+        take(0..PRUNE_THRESHOLD);
         seconds.store(60, Ordering::Relaxed);
-        take(PRUNED_FROM..PRUNED_FROM + 3);
+        take(PRUNE_THRESHOLD..PRUNE_THRESHOLD + 3);
         assert_eq!(fence.leases().len(), 3);
-        assert!(fence.allows(&lease(PRUNED_FROM)) && !fence.allows(&lease(0)));
+        assert!(fence.allows(&lease(PRUNE_THRESHOLD)) && !fence.allows(&lease(0)));
     }
 
     #[test]
@@ -143,7 +144,7 @@ mod tests {
         let (clock, runs) = (Arc::clone(&set), Arc::new(AtomicU64::new(0)));
         let forward = Arc::clone(&runs);
         let seconds = |clock: &AtomicU64| Duration::from_secs(clock.load(Ordering::Relaxed));
-        let fence = Fence::on(move || [seconds(&forward), seconds(&clock)]);
+        let fence = Fence::with_clocks(move || [seconds(&forward), seconds(&clock)]);
         fence.extend(&lease(1), fence.now(), DURATION);
         set.store(5_000, Ordering::Relaxed);
         assert!(!fence.allows(&lease(1)));
@@ -159,20 +160,20 @@ mod tests {
     const DURATION: Duration = Duration::from_secs(30);
 
     #[test]
-    fn a_process_that_was_paused_finds_its_lease_run_out() {
+    fn a_paused_process_finds_its_lease_expired() {
         let (fence, seconds) = fence();
         fence.extend(&lease(1), fence.now(), DURATION);
         assert!(fence.allows(&lease(1)));
-        // 30 s less a tenth: it is good until 27 s.
+        // 30 s less a tenth: valid until 27 s.
         seconds.store(26, Ordering::Relaxed);
         assert!(fence.allows(&lease(1)));
         seconds.store(27, Ordering::Relaxed);
         assert!(!fence.allows(&lease(1)));
-        assert!(fence.without().allows(&lease(1)), "switched off, it would have acted");
+        assert!(fence.disabled().allows(&lease(1)), "disabled, it allows an expired lease");
     }
 
     #[test]
-    fn a_slow_answer_counts_from_the_question() {
+    fn a_lease_is_valid_from_the_request_not_from_the_answer() {
         let (fence, seconds) = fence();
         let asked = fence.now();
         seconds.store(20, Ordering::Relaxed);

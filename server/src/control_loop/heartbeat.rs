@@ -1,13 +1,13 @@
-//! Whether the loop still comes round: what `/healthz` says, and what renewals go by.
+//! Progress of the control loop: read by `/healthz` and by lease renewal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A loop that has not come round for this long is stuck. It comes round once a second at least; its longest steps, whole
-/// snapshots of the largest clusters, take a second or two.
-pub(crate) const STUCK: Duration = Duration::from_secs(60);
+/// A loop without a turn for this long is stalled. It turns at least once a second; its longest
+/// steps, whole snapshots of the largest clusters, take one or two seconds.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// When the loop came round last.
+/// Time of the loop's last turn.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     started: Instant,
@@ -22,26 +22,26 @@ impl Default for Heartbeat {
 }
 
 impl Heartbeat {
-    /// The loop comes round.
-    pub(crate) fn beat(&self) {
+    /// Records a turn of the loop.
+    pub(crate) fn record_turn(&self) {
         self.last.store(millis(self.started.elapsed()), Ordering::Relaxed);
     }
 
-    /// How long ago that was.
+    /// Time since the last turn.
     pub(crate) fn age(&self) -> Duration {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(last)
     }
 
-    /// Why the process should be started anew, if it should.
-    pub(crate) fn fault(&self) -> Option<String> {
-        fault(self.age())
+    /// Why the process should be restarted, if the loop is stalled.
+    pub(crate) fn stall_reason(&self) -> Option<String> {
+        stall_reason(self.age())
     }
 }
 
-fn fault(age: Duration) -> Option<String> {
-    (age > STUCK).then(|| {
-        format!("the control loop has not come round for {} s: nothing is decided; restart this server", age.as_secs())
+fn stall_reason(age: Duration) -> Option<String> {
+    (age > STALLED_AFTER).then(|| {
+        format!("the control loop has been stalled for {} s: no decisions are made; restart this server", age.as_secs())
     })
 }
 
@@ -54,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_that_is_slow_is_healthy_and_one_that_is_stuck_is_not() {
+    fn a_slow_loop_is_healthy_and_a_stalled_one_is_not() {
         let heartbeat = Heartbeat::default();
-        heartbeat.beat();
-        assert_eq!(heartbeat.fault(), None);
-        assert_eq!(fault(Duration::from_secs(60)), None);
-        assert!(fault(Duration::from_secs(61)).is_some_and(|why| why.contains("for 61 s")));
+        heartbeat.record_turn();
+        assert_eq!(heartbeat.stall_reason(), None);
+        assert_eq!(stall_reason(Duration::from_secs(60)), None);
+        assert!(stall_reason(Duration::from_secs(61)).is_some_and(|why| why.contains("for 61 s")));
     }
 }

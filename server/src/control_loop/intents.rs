@@ -1,9 +1,10 @@
-//! Launches as rows, and back: whoever takes a cluster over sends the very same orders.
+//! Encodes launch intents as rows and decodes them, so that the next owner of a cluster sends
+//! identical requests.
 //!
-//! A row is JSON that this program writes and later ones read: a field that is added has a default, none changes its
-//! meaning. Engine types are spelt out here by hand, so that a change of theirs changes no row.
+//! A row is JSON that later versions read: a new field has a default, and no field changes its
+//! meaning. Engine types are encoded by hand here, so that changing them changes no row.
 
-use engine::control::guardrails::quarantine::Extent;
+use engine::control::guardrails::quarantine::ObjectCounts;
 use engine::control::guardrails::restore::RecentLaunch;
 use engine::control::{
     ClaimOrder, ClusterId, DecidedLaunch, DecisionId, Event, LaunchOption, LaunchOrder, LaunchState, OpenLaunch,
@@ -16,12 +17,12 @@ use engine::model::{
 use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
-use crate::store::lease::{LeaseAnswer, ObservedExtent, Open};
-use crate::store::undertaking::{Intent, IntentState, OpenIntent, PastAttempt, Settlement};
+use crate::store::lease::{LeaseOutcome, ObservedExtent, OpenOperations};
+use crate::store::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
 
-/// What is sent to the cloud.
+/// The launch request for the cloud.
 #[derive(Serialize, Deserialize)]
-struct Request {
+struct StoredRequest {
     cluster: String,
     cluster_uid: String,
     pool: String,
@@ -31,14 +32,14 @@ struct Request {
     options: Vec<(String, String, i64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservation: Option<String>,
-    /// What the cloud's settings added. Rows of older programs have none.
+    /// Terms added by the cloud's settings. Rows of older versions have none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     terms: String,
 }
 
-/// What is created in the cluster, and why.
+/// The NodeClaim to create, and its reason.
 #[derive(Serialize, Deserialize)]
-struct Claim {
+struct StoredClaim {
     decision: u64,
     at: i64,
     reason: String,
@@ -49,7 +50,7 @@ struct Claim {
     /// Key, value, effect.
     taints: Vec<(String, String, String)>,
     startup_taints: Vec<(String, String, String)>,
-    requirements: Vec<Wanted>,
+    requirements: Vec<StoredRequirement>,
     requests: Vec<(String, i64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expire_after_ms: Option<i64>,
@@ -57,16 +58,17 @@ struct Claim {
     termination_grace_period_ms: Option<i64>,
 }
 
-/// A requirement as the conjunction of simple ones.
+/// A requirement as a conjunction of simple ones.
 #[derive(Serialize, Deserialize)]
-struct Wanted {
+struct StoredRequirement {
     key: String,
     all: Vec<(String, Vec<String>)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_values: Option<u32>,
 }
 
-/// The row of a launch that has no terms yet, or those that it was first sent on; `terms` are the cloud's for the former.
+/// Encodes a launch. `terms` supplies the cloud's terms unless the order already has those of its
+/// first call.
 pub(super) fn encode(decided: &DecidedLaunch, terms: impl Fn(&LaunchOrder) -> Text) -> Intent {
     let order = &decided.machine.launch;
     let terms = if order.terms.is_empty() { terms(order) } else { order.terms.clone() };
@@ -76,15 +78,15 @@ pub(super) fn encode(decided: &DecidedLaunch, terms: impl Fn(&LaunchOrder) -> Te
         claim: order.claim.to_string(),
         attempt: order.attempt,
         token: order.token.to_string(),
-        // Both are made of texts and numbers alone, which always have a JSON.
+        // Both consist of strings and numbers, which always serialize.
         request: request.unwrap_or_default(),
         claim_order: claim_order.unwrap_or_default(),
     }
 }
 
-fn request(order: &LaunchOrder, terms: &Text) -> Request {
+fn request(order: &LaunchOrder, terms: &Text) -> StoredRequest {
     let option = |option: &LaunchOption| (option.instance_type.to_string(), option.zone.to_string(), option.price.0);
-    Request {
+    StoredRequest {
         cluster: order.cluster.to_string(),
         cluster_uid: order.cluster_uid.to_string(),
         pool: order.pool.to_string(),
@@ -96,10 +98,10 @@ fn request(order: &LaunchOrder, terms: &Text) -> Request {
     }
 }
 
-fn claim(decided: &DecidedLaunch) -> Claim {
+fn claim(decided: &DecidedLaunch) -> StoredClaim {
     let PlannedMachine { claim, pods, reason, .. } = &decided.machine;
     let pair = |(key, value): (&Text, &Text)| (key.to_string(), value.to_string());
-    Claim {
+    StoredClaim {
         decision: decided.decision.0,
         at: decided.at.0,
         reason: reason.to_string(),
@@ -109,7 +111,7 @@ fn claim(decided: &DecidedLaunch) -> Claim {
         labels: claim.labels.iter().map(pair).collect(),
         taints: taints(&claim.taints),
         startup_taints: taints(&claim.startup_taints),
-        requirements: claim.requirements.iter().map(wanted).collect(),
+        requirements: claim.requirements.iter().map(store_requirement).collect(),
         requests: claim.requests.iter().map(|(name, amount)| (name.to_string(), amount)).collect(),
         expire_after_ms: claim.expire_after_ms,
         termination_grace_period_ms: claim.termination_grace_period_ms,
@@ -121,7 +123,7 @@ fn taints(taints: &[Taint]) -> Vec<(String, String, String)> {
     taints.iter().map(triple).collect()
 }
 
-fn wanted(requirement: &Requirement) -> Wanted {
+fn store_requirement(requirement: &Requirement) -> StoredRequirement {
     let mut all = Vec::new();
     let mut add = |operator: Operator, values: Vec<String>| all.push((operator.as_str().to_owned(), values));
     let (least, most) = requirement.bounds();
@@ -141,35 +143,35 @@ fn wanted(requirement: &Requirement) -> Wanted {
     if let Some(most) = most {
         add(Operator::Lte, vec![most.to_string()]);
     }
-    Wanted { key: requirement.key().to_string(), all, min_values: requirement.min_values() }
+    StoredRequirement { key: requirement.key().to_string(), all, min_values: requirement.min_values() }
 }
 
-/// What a row says. A launch whose orders cannot be read comes without them.
+/// Decodes a row. A launch whose order is unreadable has no `planned`.
 pub(super) fn decode(open: OpenIntent) -> OpenLaunch {
     let OpenIntent { intent, state } = open;
     let (state, awaited) = match state {
         IntentState::Open => (LaunchState::Open, true),
-        IntentState::Settled(Settlement::Launched { provider_id }) => {
+        IntentState::Ended(AttemptOutcome::Launched { provider_id }) => {
             (LaunchState::Launched { provider_id: provider_id.into() }, false)
         }
-        IntentState::Settled(Settlement::Failed { why }) => (LaunchState::Failed { why: why.into() }, true),
+        IntentState::Ended(AttemptOutcome::Failed { why }) => (LaunchState::Failed { why: why.into() }, true),
     };
-    let planned = if awaited { read(&intent).map(Box::new) } else { None };
+    let planned = if awaited { read_launch(&intent).map(Box::new) } else { None };
     OpenLaunch { claim: intent.claim.into(), attempt: intent.attempt, state, planned }
 }
 
-/// What a row says of a launch that is past. One whose order cannot be read was for nobody.
-pub(super) fn past(attempt: PastAttempt, now: Timestamp) -> RecentLaunch {
-    let PastAttempt { claim, claim_order, launched, begun_ago_ms, closed_ago_ms } = attempt;
-    let order: Option<Claim> = serde_json::from_str(&claim_order).ok();
+/// Decodes the row of a recent launch. If its order is unreadable, it has no pods.
+pub(super) fn recent_launch(attempt: RecentAttempt, now: Timestamp) -> RecentLaunch {
+    let RecentAttempt { claim, claim_order, launched, begun_ago_ms, closed_ago_ms } = attempt;
+    let order: Option<StoredClaim> = serde_json::from_str(&claim_order).ok();
     let pods = order.map(|order| order.pods.into_iter().map(Text::from).collect()).unwrap_or_default();
     let ago = |millis: i64| Timestamp(now.0.saturating_sub(millis));
     RecentLaunch { claim: claim.into(), pods, begun: ago(begun_ago_ms), launched, closed: closed_ago_ms.map(ago) }
 }
 
-fn read(intent: &Intent) -> Option<DecidedLaunch> {
-    let request: Request = serde_json::from_slice(&intent.request).ok()?;
-    let claim: Claim = serde_json::from_str(&intent.claim_order).ok()?;
+fn read_launch(intent: &Intent) -> Option<DecidedLaunch> {
+    let request: StoredRequest = serde_json::from_slice(&intent.request).ok()?;
+    let claim: StoredClaim = serde_json::from_str(&intent.claim_order).ok()?;
     let (decision, at) = (DecisionId(claim.decision), Timestamp(claim.at));
     let (pods, reason) =
         (claim.pods.iter().map(|pod| Text::from(pod.as_str())).collect(), claim.reason.as_str().into());
@@ -178,7 +180,7 @@ fn read(intent: &Intent) -> Option<DecidedLaunch> {
     Some(DecidedLaunch { machine: PlannedMachine { claim, launch, pods, reason }, decision, at })
 }
 
-fn read_order(intent: &Intent, request: Request) -> Option<LaunchOrder> {
+fn read_order(intent: &Intent, request: StoredRequest) -> Option<LaunchOrder> {
     let paid = [CapacityType::Spot, CapacityType::OnDemand, CapacityType::Reserved];
     let option = |(instance_type, zone, price): (String, String, i64)| LaunchOption {
         instance_type: instance_type.into(),
@@ -197,12 +199,12 @@ fn read_order(intent: &Intent, request: Request) -> Option<LaunchOrder> {
         options: request.options.into_iter().map(option).collect(),
         reservation: request.reservation.map(Text::from),
         terms: request.terms.into(),
-        // The process that wrote the row may have sent it.
+        // The process that wrote the row may have sent the request.
         repeats: true,
     })
 }
 
-fn read_claim(name: &str, claim: Claim) -> Option<ClaimOrder> {
+fn read_claim(name: &str, claim: StoredClaim) -> Option<ClaimOrder> {
     Some(ClaimOrder {
         name: name.into(),
         pool: claim.pool.into(),
@@ -210,7 +212,7 @@ fn read_claim(name: &str, claim: Claim) -> Option<ClaimOrder> {
         labels: claim.labels.into_iter().map(|(key, value)| (Text::from(key), Text::from(value))).collect::<Labels>(),
         taints: read_taints(claim.taints)?,
         startup_taints: read_taints(claim.startup_taints)?,
-        requirements: claim.requirements.into_iter().map(read_wanted).collect::<Option<Requirements>>()?,
+        requirements: claim.requirements.into_iter().map(read_requirement).collect::<Option<Requirements>>()?,
         requests: claim.requests.into_iter().map(|(name, amount)| (Text::from(name), amount)).collect::<Resources>(),
         expire_after_ms: claim.expire_after_ms,
         termination_grace_period_ms: claim.termination_grace_period_ms,
@@ -226,31 +228,33 @@ fn read_taints(taints: Vec<(String, String, String)>) -> Option<Vec<Taint>> {
     taints.into_iter().map(read).collect()
 }
 
-fn read_wanted(wanted: Wanted) -> Option<Requirement> {
+fn read_requirement(store_requirement: StoredRequirement) -> Option<Requirement> {
     let read = |(operator, values): (String, Vec<String>)| {
-        Some(Requirement::new(&wanted.key, Operator::parse(&operator)?, values.into_iter().map(Text::from)))
+        Some(Requirement::new(&store_requirement.key, Operator::parse(&operator)?, values.into_iter().map(Text::from)))
     };
-    let all: Option<Vec<Requirement>> = wanted.all.into_iter().map(read).collect();
+    let all: Option<Vec<Requirement>> = store_requirement.all.into_iter().map(read).collect();
     let joined = all?.into_iter().reduce(|one, other| one.intersection(&other))?;
-    Some(joined.with_min_values(wanted.min_values))
+    Some(joined.with_min_values(store_requirement.min_values))
 }
 
-/// How much there is in a cluster, as it is written down.
-pub(crate) fn observed(extent: Extent) -> ObservedExtent {
-    let Extent { nodes, claims, pools, pods, pending, machines: _ } = extent;
+/// Encodes the object counts of a cluster.
+pub(crate) fn to_observed_extent(extent: ObjectCounts) -> ObservedExtent {
+    let ObjectCounts { nodes, claims, pools, pods, pending, machines: _ } = extent;
     let [nodes, claims, pools, pods, pending] =
         [nodes, claims, pools, pods, pending].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
     ObservedExtent { nodes, claims, pools, pods, pending }
 }
 
-/// What a former keeper wrote down about how much there was in a cluster whose lease is granted.
-pub(crate) fn remembered(cluster: &ClusterId, answer: &Result<LeaseAnswer, StoreError>) -> Option<Event> {
-    let Ok(LeaseAnswer::Granted { open: Open { extent: Some(extent), .. }, .. }) = answer else { return None };
+/// The object counts that the previous owner recorded for a cluster whose lease was granted.
+pub(crate) fn extent_event(cluster: &ClusterId, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
+    let Ok(LeaseOutcome::Granted { open: OpenOperations { extent: Some(extent), .. }, .. }) = answer else {
+        return None;
+    };
     let ObservedExtent { nodes, claims, pools, pods, pending } = *extent;
     let [nodes, claims, pools, pods, pending] =
         [nodes, claims, pools, pods, pending].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    let extent = Extent { nodes, claims, pools, pods, pending, machines: 0 };
-    Some(Event::Remembered { cluster: cluster.clone(), extent })
+    let counts = ObjectCounts { nodes, claims, pools, pods, pending, machines: 0 };
+    Some(Event::CountsLoaded { cluster: cluster.clone(), counts })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Threads that plan, and the queue before them.
+//! Planning threads and the queue in front of them.
 //!
-//! A plan may take seconds; the loop, leases and pages go on meanwhile. Each cluster has one plan at a time ([`queue`] sees
-//! to that too), so that a cluster whose plans are dear takes one thread at most; one thread takes small plans only, so that
-//! those never wait for large ones. The threads give way to everything else that this process does.
+//! Planning may take seconds while the loop, leases and pages continue. Each cluster has at most
+//! one plan in progress (see [`queue`]), so an expensive cluster occupies one thread. One thread
+//! takes only small plans, so that they never wait for large ones. The threads run at a lower
+//! priority than the rest of the process.
 
 pub(super) mod queue;
 
@@ -15,30 +16,30 @@ use engine::control::{PlanAnswer, PlanRequest, PlanWorker, Planner};
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
-use queue::{Lane, Queue};
+use queue::{PlannerClass, Queue};
 
-/// What is added to the niceness of planning threads: they get about a tenth of a processor that something else wants as well.
+/// Added to the niceness of planning threads: under contention they get about a tenth of a
+/// processor.
 const NICENESS: i32 = 10;
 
-/// A plan that takes longer is worth a line.
-const LONG: std::time::Duration = std::time::Duration::from_secs(5);
+/// Plans slower than this are logged.
+const SLOW_PLAN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Planning threads, and what they have answered.
+/// Planning threads and their answers.
 pub(super) struct Planners {
     shared: Arc<Shared>,
-    give: mpsc::UnboundedSender<PlanAnswer>,
+    answer_sender: mpsc::UnboundedSender<PlanAnswer>,
     answers: mpsc::UnboundedReceiver<PlanAnswer>,
-    /// Plans where it is asked to, when it has no threads.
-    here: Option<PlanWorker>,
+    /// Plans inline when there are no threads.
+    inline: Option<PlanWorker>,
 }
 
-/// Where plans are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// On threads of their own.
-    Apart,
-    /// In the loop, which waits for them.
-    InTheLoop,
+pub(crate) enum PlanningMode {
+    /// On dedicated threads.
+    Threads,
+    /// In the control loop, which blocks meanwhile.
+    Inline,
 }
 
 struct Shared {
@@ -48,30 +49,32 @@ struct Shared {
 }
 
 impl Planners {
-    /// Threads for this machine: with small plans on one of them, fewer than it has processors, and two at least.
+    /// Starts one thread for small plans and, for any plan, two fewer than there are processors, at
+    /// least one.
     ///
     /// # Errors
-    /// When the system gives no threads.
-    pub(super) fn start(planner: Planner, place: Place) -> std::io::Result<Self> {
+    /// When a thread cannot be started.
+    pub(super) fn start(planner: Planner, planning: PlanningMode) -> std::io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
-        let lanes = std::iter::once(Lane::Small).chain((0..processors.saturating_sub(2).max(1)).map(|_| Lane::Any));
+        let classes = std::iter::once(PlannerClass::Small)
+            .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
         let shared = Arc::new(Shared { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() });
-        let (give, answers) = mpsc::unbounded_channel();
-        let here = (place == Place::InTheLoop).then(|| PlanWorker::new(planner));
-        let lanes = lanes.filter(|_| place == Place::Apart);
-        for (number, lane) in lanes.enumerate() {
-            let (shared, give) = (Arc::clone(&shared), give.clone());
+        let (answer_sender, answers) = mpsc::unbounded_channel();
+        let inline = (planning == PlanningMode::Inline).then(|| PlanWorker::new(planner));
+        let classes = classes.filter(|_| planning == PlanningMode::Threads);
+        for (number, class) in classes.enumerate() {
+            let (shared, answer_sender) = (Arc::clone(&shared), answer_sender.clone());
             let thread = std::thread::Builder::new().name(format!("planner-{number}"));
-            thread.spawn(move || shared.work(lane, planner, &give))?;
+            thread.spawn(move || shared.plan_until_closed(class, planner, &answer_sender))?;
         }
-        Ok(Self { shared, give, answers, here })
+        Ok(Self { shared, answer_sender, answers, inline })
     }
 
-    /// Has a plan made; its answer comes by [`Planners::next`].
+    /// Queues a plan; [`Planners::next`] returns its answer.
     pub(super) fn submit(&mut self, request: PlanRequest) {
-        if let Some(worker) = &mut self.here {
-            // The receiving end is here too.
-            let _taken = self.give.send(worker.answer(request));
+        if let Some(worker) = &mut self.inline {
+            // The receiver lives in `self`, so sending cannot fail.
+            let _sent = self.answer_sender.send(worker.answer(request));
             return;
         }
         let at = self.shared.started.elapsed();
@@ -79,7 +82,6 @@ impl Planners {
         self.shared.changed.notify_all();
     }
 
-    /// The next answer.
     pub(super) async fn next(&mut self) -> Option<PlanAnswer> {
         self.answers.recv().await
     }
@@ -94,42 +96,48 @@ impl Drop for Planners {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Every change is one step, so a panic elsewhere does not spoil it.
+        // Every critical section is one assignment or call, so a poisoned lock guards a consistent
+        // value.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Plans until the queue is closed.
-    fn work(&self, lane: Lane, planner: Planner, give: &mpsc::UnboundedSender<PlanAnswer>) {
-        give_way();
+    fn plan_until_closed(
+        &self,
+        class: PlannerClass,
+        planner: Planner,
+        answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
+    ) {
+        lower_priority();
         let mut worker = PlanWorker::new(planner);
-        while let Some(request) = self.take(lane) {
+        while let Some(request) = self.next_request(class) {
             let begun = Instant::now();
             let (cluster, pods) = (request.cluster.clone(), request.input.pods.len());
-            // The worker is not used after a panic, so what it kept half-way is not either.
+            // The worker is replaced after a panic, so its inconsistent cache is never read.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.plan(&request.input))).unwrap_or_else(|_| {
-                error!(%cluster, pods, "the planner panicked; the plan is refused");
+                error!(%cluster, pods, "planner panicked; plan refused");
                 worker = PlanWorker::new(planner);
-                Err("the planner panicked: this is a fault of the program".to_owned())
+                Err("the planner panicked: this is a bug in fleetwright; report it with the server's log".to_owned())
             });
             let took = begun.elapsed();
-            if took > LONG {
-                warn!(%cluster, pods, seconds = took.as_secs_f64(), "a plan took long");
+            if took > SLOW_PLAN {
+                warn!(%cluster, pods, seconds = took.as_secs_f64(), "slow plan");
             }
-            self.queue().done(&cluster, took);
+            self.queue().finish(&cluster, took);
             self.changed.notify_all();
-            if give.send(PlanAnswer { request, outcome }).is_err() {
+            if answer_sender.send(PlanAnswer { request, outcome }).is_err() {
                 return;
             }
         }
     }
 
-    fn take(&self, lane: Lane) -> Option<PlanRequest> {
+    fn next_request(&self, class: PlannerClass) -> Option<PlanRequest> {
         let mut queue = self.queue();
         loop {
             if queue.is_closed() {
                 return None;
             }
-            if let Some(request) = queue.next(lane) {
+            if let Some(request) = queue.next(class) {
                 return Some(request);
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -137,10 +145,10 @@ impl Shared {
     }
 }
 
-/// Lowers the priority of the calling thread. Where that is not possible it plans all the same.
-fn give_way() {
+/// Lowers the priority of the calling thread. Planning works without it.
+fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS) {
-        warn!(%error, "planning threads keep the priority of all others");
+        warn!(%error, "cannot lower priority of planning thread");
     }
 }

@@ -1,14 +1,14 @@
-//! Decisions and launches as rows.
+//! Rows of decisions and launches.
 
 use engine::control::{DecidedLaunch, Decision, DecisionKind, LaunchOrder, PlannedMachine};
 use engine::model::Text;
 
 use super::intents;
 use crate::store::log::{DecisionRow, Entry};
-use crate::store::undertaking::Intent;
+use crate::store::operations::Intent;
 use crate::views;
 
-/// The decision and the launches that it intends, on the cloud's `terms`.
+/// The row of a decision and its launch intents, with the cloud's `terms`.
 pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -> Entry {
     let reasons: Vec<String> = views::reasons(decision).collect();
     let row = DecisionRow {

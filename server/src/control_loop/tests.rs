@@ -1,4 +1,4 @@
-//! The loop with everything around it, and a planner that waits until the test lets it go on.
+//! The control loop with all its parts, and a planner that blocks until the test opens a gate.
 
 mod status;
 
@@ -14,30 +14,30 @@ use engine::plan::{Plan, PlanReport};
 use engine::schedule::CompileCache;
 
 use super::*;
-use crate::session::{self, Greeting, ReadPools};
+use crate::auth::authorizer::Authorizer;
+use crate::session::{self, AgentHello, PoolReader};
 use crate::simulation::setup::any_pool;
-use crate::store::lease::LeaseAnswer;
+use crate::store::lease::LeaseOutcome;
 use crate::store::memory::MemoryStore;
-use crate::trust::book::Book;
 use crate::views::{self, Views};
 use crate::{config::LeaseConfig, serve};
 
-/// Whatever is waited for comes within this, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Upper bound of every wait, on the slowest machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A door that planners of greedy pods stand before.
-struct Door {
-    /// How many have come to it, and whether it is open.
+/// A gate that blocks plans of greedy pods.
+struct Gate {
+    /// Number of arrivals, and whether the gate is open.
     state: Mutex<(usize, bool)>,
     changed: Condvar,
 }
 
-impl Door {
+impl Gate {
     const fn new() -> Self {
         Self { state: Mutex::new((0, false)), changed: Condvar::new() }
     }
 
-    fn pass(&self) {
+    fn wait_until_open(&self) {
         let mut state = self.state.lock().unwrap();
         state.0 += 1;
         self.changed.notify_all();
@@ -49,15 +49,15 @@ impl Door {
         self.changed.notify_all();
     }
 
-    fn somebody_waits(&self) -> bool {
+    fn has_waiter(&self) -> bool {
         self.state.lock().unwrap().0 > 0
     }
 }
 
-/// The planner of servers; before it plans greedy pods it waits at the door.
-fn plan_behind(door: &Door, input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+/// The production planner; it waits at the gate before it plans greedy pods.
+fn plan_after_gate(gate: &Gate, input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
-        door.pass();
+        gate.wait_until_open();
     }
     serve::plan(input, memo)
 }
@@ -69,7 +69,7 @@ fn snapshot(pod: &str) -> ClusterSnapshot {
     ClusterSnapshot { pools: vec![any_pool()], pods, ..ClusterSnapshot::default() }
 }
 
-struct World {
+struct Fixture {
     events: mpsc::Sender<SessionEvent>,
     views: Views,
     store: Arc<MemoryStore>,
@@ -77,19 +77,20 @@ struct World {
     stop: CancellationToken,
 }
 
-impl World {
-    fn start(planner: Planner, place: Place) -> Self {
+impl Fixture {
+    fn start(planner: Planner, planning: PlanningMode) -> Self {
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(64);
-        let read_pools = ReadPools::new(|_| vec![any_pool()]);
-        let sessions = Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::new(Book::open()));
+        let read_pools = PoolReader::new(|_| vec![any_pool()]);
+        let sessions =
+            Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::new(Authorizer::allow_all()));
         let store = Arc::new(MemoryStore::new());
         let heartbeat = Arc::<Heartbeat>::default();
         let settings = Settings { batch_idle_ms: 1, policy: serve::policy(), ..Settings::default() };
         let control = ControlLoop {
             controller: RegionController::new(settings),
             planner,
-            place,
+            planning,
             sessions,
             store: store.clone(),
             cloud: Arc::new(ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now)),
@@ -102,7 +103,7 @@ impl World {
         };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        // On a thread of its own: a worker that stands still would keep the test's own clock from going on.
+        // On a thread of its own: a blocked worker would stop the test's own clock.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(control.run(heard, stopped))
@@ -110,13 +111,13 @@ impl World {
         Self { events, views, store, heartbeat, stop }
     }
 
-    async fn tell(&self, event: SessionEvent) {
+    async fn send(&self, event: SessionEvent) {
         self.events.send(event).await.unwrap();
     }
 
-    /// The agent of `cluster` greets, and shows one pod.
-    async fn join(&self, cluster: &str) {
-        self.tell(SessionEvent::Greeted(Greeting {
+    /// The agent of `cluster` sends Hello and a snapshot with one pod.
+    async fn connect(&self, cluster: &str) {
+        self.send(SessionEvent::HelloReceived(AgentHello {
             cluster: cluster.into(),
             cluster_uid: format!("uid of {cluster}"),
             highest_epoch: 0,
@@ -127,11 +128,11 @@ impl World {
         }))
         .await;
         let mut views = self.views.clone();
-        // What an agent says before its cluster's lease is taken is not heard.
-        let heard = async {
+        // Events before the cluster's lease is acquired are ignored, so they are repeated.
+        let accepted = async {
             loop {
-                self.tell(SessionEvent::Happened(Event::AgentConnected { cluster: cluster.into() })).await;
-                self.show(cluster, &format!("{cluster}-0")).await;
+                self.send(SessionEvent::ClusterEvent(Event::AgentConnected { cluster: cluster.into() })).await;
+                self.send_snapshot(cluster, &format!("{cluster}-0")).await;
                 let seen = views.wait_for(|fleet: &Arc<views::FleetView>| {
                     fleet.clusters.get(cluster).is_some_and(|view| view.synced)
                 });
@@ -140,28 +141,28 @@ impl World {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, heard).await.expect("it is welcome");
+        tokio::time::timeout(TIMEOUT, accepted).await.expect("the agent is accepted");
     }
 
-    /// The agent of `cluster` shows everything: one pod.
-    async fn show(&self, cluster: &str, pod: &str) {
+    /// The agent of `cluster` sends a snapshot with one pod.
+    async fn send_snapshot(&self, cluster: &str, pod: &str) {
         let observation = Observation::Snapshot(Box::new(snapshot(pod)));
-        self.tell(SessionEvent::Happened(Event::Observed { cluster: cluster.into(), observation })).await;
+        self.send(SessionEvent::ClusterEvent(Event::Observed { cluster: cluster.into(), observation })).await;
     }
 
-    /// Whether a NodeClaim is ordered in `cluster` within that time.
-    async fn orders_within(&mut self, cluster: &str, patience: Duration) -> bool {
+    /// Whether a NodeClaim is ordered in `cluster` in time.
+    async fn orders_within(&mut self, cluster: &str, timeout: Duration) -> bool {
         let ordered = self.views.wait_for(|fleet| {
             let view = fleet.clusters.get(cluster);
             view.is_some_and(|view| view.machines.iter().any(|machine| machine.stage == Stage::Creating))
         });
-        tokio::time::timeout(patience, ordered).await.is_ok()
+        tokio::time::timeout(timeout, ordered).await.is_ok()
     }
 
-    /// How long the lease of `cluster` lasts, as another replica is told that asks for it.
-    async fn lasts(&self, cluster: &str) -> Duration {
-        let answer = self.store.take_lease(&Scope::cluster(cluster), "another", 0, Duration::from_secs(1)).await;
-        let Ok(LeaseAnswer::Held { expires_in, .. }) = answer else { panic!("{answer:?}") };
+    /// Remaining time of the lease of `cluster`, as another replica sees it.
+    async fn lease_remaining(&self, cluster: &str) -> Duration {
+        let answer = self.store.acquire_lease(&Scope::cluster(cluster), "another", 0, Duration::from_secs(1)).await;
+        let Ok(LeaseOutcome::Held { expires_in, .. }) = answer else { panic!("{answer:?}") };
         expires_in
     }
 }
@@ -172,49 +173,50 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("timed out: {what}"));
 }
 
-static SLOW: Door = Door::new();
+static SLOW: Gate = Gate::new();
 
 #[tokio::test]
-async fn a_plan_that_takes_for_ever_keeps_no_other_cluster_no_lease_and_no_health_check_waiting() {
-    let mut world = World::start(|input, memo| plan_behind(&SLOW, input, memo), Place::Apart);
-    world.join("greedy").await;
-    until("its plan is begun", async || SLOW.somebody_waits()).await;
-    world.join("innocent").await;
-    assert!(world.orders_within("innocent", PATIENCE).await);
-    let before = world.lasts("greedy").await;
+async fn an_endless_plan_delays_no_other_cluster_no_lease_and_no_health_check() {
+    let mut fixture = Fixture::start(|input, memo| plan_after_gate(&SLOW, input, memo), PlanningMode::Threads);
+    fixture.connect("greedy").await;
+    until("its plan has begun", async || SLOW.has_waiter()).await;
+    fixture.connect("innocent").await;
+    assert!(fixture.orders_within("innocent", TIMEOUT).await);
+    let before = fixture.lease_remaining("greedy").await;
     // Leases are renewed every 3 s.
-    until("its lease is renewed", async || world.lasts("greedy").await > before).await;
-    assert_eq!(world.heartbeat.fault(), None);
-    assert!(!world.orders_within("greedy", Duration::ZERO).await, "its plan is still under way");
+    until("its lease is renewed", async || fixture.lease_remaining("greedy").await > before).await;
+    assert_eq!(fixture.heartbeat.stall_reason(), None);
+    assert!(!fixture.orders_within("greedy", Duration::ZERO).await, "its plan is still in progress");
     SLOW.open();
-    assert!(world.orders_within("greedy", PATIENCE).await);
-    world.stop.cancel();
+    assert!(fixture.orders_within("greedy", TIMEOUT).await);
+    fixture.stop.cancel();
 }
 
-static BEHIND: Door = Door::new();
+static BEHIND: Gate = Gate::new();
 
 #[tokio::test]
-async fn sabotage_planned_in_the_loop_it_keeps_the_other_cluster_waiting() {
-    let mut world = World::start(|input, memo| plan_behind(&BEHIND, input, memo), Place::InTheLoop);
-    // Both are in before the plan is begun, or the second would not even be welcome.
+async fn sabotage_an_endless_plan_inside_the_loop_delays_the_other_cluster() {
+    let mut fixture = Fixture::start(|input, memo| plan_after_gate(&BEHIND, input, memo), PlanningMode::Inline);
+    // Both clusters are admitted before the plan begins; otherwise the second could not even
+    // connect.
     let (greedy, innocent) = ("greedy", "innocent");
-    world.join(innocent).await;
-    assert!(world.orders_within(innocent, PATIENCE).await);
-    // When its pod is seen, the loop stands behind the door before it can show that.
+    fixture.connect(innocent).await;
+    assert!(fixture.orders_within(innocent, TIMEOUT).await);
+    // When its pod arrives, the loop blocks at the gate before it can publish a view.
     tokio::select! {
-        () = world.join(greedy) => {}
-        () = until("its plan is begun", async || BEHIND.somebody_waits()) => {}
+        () = fixture.connect(greedy) => {}
+        () = until("its plan has begun", async || BEHIND.has_waiter()) => {}
     }
-    until("its plan is begun", async || BEHIND.somebody_waits()).await;
-    let version = |world: &World| world.views.borrow().clusters.get(innocent).map(|view| view.version);
-    let before = version(&world);
-    world.show(innocent, "innocent-1").await;
-    assert!(!world.orders_within(greedy, Duration::from_secs(2)).await);
-    assert_eq!(version(&world), before, "nothing of the other cluster is heard");
+    until("its plan has begun", async || BEHIND.has_waiter()).await;
+    let version = |fixture: &Fixture| fixture.views.borrow().clusters.get(innocent).map(|view| view.version);
+    let before = version(&fixture);
+    fixture.send_snapshot(innocent, "innocent-1").await;
+    assert!(!fixture.orders_within(greedy, Duration::from_secs(2)).await);
+    assert_eq!(version(&fixture), before, "events of the other cluster are not handled");
     BEHIND.open();
-    until("it is heard", async || version(&world) != before).await;
-    world.stop.cancel();
+    until("the events are handled", async || version(&fixture) != before).await;
+    fixture.stop.cancel();
 }

@@ -1,4 +1,5 @@
-//! Traces: one for each decision that buys, from the first pod of its window to the machines' ids.
+//! Traces: one for each launching decision, from the first pod of its batch window to the instance
+//! ids.
 //!
 //! ```text
 //! decision ─┬─ gather    the window, from its first pod until it is planned
@@ -7,8 +8,8 @@
 //!           └─ launch    each try; `instance.id` when there is a machine
 //! ```
 //!
-//! Calls are spans of `tracing`, so that lines logged on the way say what they belong to. The others are intervals that
-//! nobody sits and waits for; they go to the tracer directly. Without a collector nothing is kept.
+//! Calls are `tracing` spans, so that log lines carry their context. The other spans are intervals
+//! without a running task and go to the tracer directly. Without a collector nothing is kept.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -23,82 +24,81 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::replica::{Call, Input};
 
-/// A trace whose machines have not come in this time is let go, in milliseconds: a NodeClaim without a machine is given up
-/// after as long (Karpenter: launch timeout, with room to spare).
-const FORGET_MS: i64 = 15 * 60_000;
+/// A trace without an instance is dropped after this, in milliseconds: longer than Karpenter's
+/// launch timeout, after which the NodeClaim is deleted.
+const GIVE_UP_AFTER_MS: i64 = 15 * 60_000;
 
-/// NodeClaim of a cluster.
+/// Cluster and name of a NodeClaim.
 type Claim = (ClusterId, Text);
 
-/// A NodeClaim whose machine is being bought.
-struct Followed {
-    /// The decision's span; it ends when the last NodeClaim of the decision lets go of it.
+/// A NodeClaim whose launch is traced.
+struct TracedClaim {
+    /// The decision's span; it ends when its last NodeClaim drops it.
     decision: Context,
-    /// The agent is making the NodeClaim: ends when it is let go of.
+    /// The `create` span while the agent creates the NodeClaim; ends when dropped.
     creating: Option<Context>,
     since: Timestamp,
 }
 
-/// Traces that have not ended.
 #[derive(Default)]
 pub(super) struct Traces {
-    followed: BTreeMap<Claim, Followed>,
+    claims: BTreeMap<Claim, TracedClaim>,
     launches: BTreeMap<CommandId, Claim>,
 }
 
 impl Traces {
-    /// The span that a call is made in.
-    pub(super) fn of(&mut self, call: &Call, now: Timestamp) -> Span {
-        let Call::Run { id, command, .. } = call else { return Span::none() };
+    /// The span that a call runs in.
+    pub(super) fn span_for(&mut self, call: &Call, now: Timestamp) -> Span {
+        let Call::RunCommand { id, command, .. } = call else { return Span::none() };
         match command {
-            Command::Record(decision) if !decision.machines.is_empty() => self.decided(decision, now),
+            Command::RecordDecision(decision) if !decision.machines.is_empty() => self.begin_decision(decision, now),
             Command::Launch(order) => self.launch(*id, (order.cluster.clone(), order.claim.clone()), order.attempt),
             Command::Relaunch(decided) => {
                 let order = &decided.machine.launch;
                 self.launch(*id, (order.cluster.clone(), order.claim.clone()), order.attempt)
             }
-            Command::Close { cluster, claim } => {
-                self.followed.remove(&(cluster.clone(), claim.clone()));
+            Command::CloseLaunch { cluster, claim } => {
+                self.claims.remove(&(cluster.clone(), claim.clone()));
                 Span::none()
             }
             _ => Span::none(),
         }
     }
 
-    /// The agent is told something.
-    pub(super) fn instructed(&mut self, cluster: &ClusterId, instruction: &Instruction) {
+    /// Begins the `create` span of a NodeClaim instruction.
+    pub(super) fn begin_create(&mut self, cluster: &ClusterId, instruction: &Instruction) {
         let Instruction::CreateClaim(order) = instruction else { return };
-        let Some(followed) = self.followed.get_mut(&(cluster.clone(), order.name.clone())) else { return };
-        followed.creating.get_or_insert_with(|| {
+        let Some(traced) = self.claims.get_mut(&(cluster.clone(), order.name.clone())) else { return };
+        traced.creating.get_or_insert_with(|| {
             let builder = tracer().span_builder("create").with_kind(SpanKind::Client);
             let attributes = [KeyValue::new("k8s.nodeclaim.name", order.name.to_string())];
-            let span = builder.with_attributes(attributes).start_with_context(&tracer(), &followed.decision);
-            followed.decision.with_span(span)
+            let span = builder.with_attributes(attributes).start_with_context(&tracer(), &traced.decision);
+            traced.decision.with_span(span)
         });
     }
 
-    /// A call came to an end: a launch that was answered for good is followed no further.
-    pub(super) fn ended(&mut self, input: &Input) {
-        let Input::Ran { id, outcome } = input else { return };
+    /// Ends the trace of a launch with a final answer.
+    pub(super) fn finish_launch(&mut self, input: &Input) {
+        let Input::CommandEnded { id, outcome } = input else { return };
         if !matches!(outcome, Outcome::TryAgain { .. })
             && let Some(claim) = self.launches.remove(id)
         {
-            self.followed.remove(&claim);
+            self.claims.remove(&claim);
         }
     }
 
-    /// One decision has one record, however often it is tried: the trace begins with the first try.
-    fn decided(&mut self, decision: &Decision, now: Timestamp) -> Span {
-        self.followed.retain(|_, followed| now.millis_since(followed.since) < FORGET_MS);
+    /// Begins the trace of a decision with the first try of its record.
+    fn begin_decision(&mut self, decision: &Decision, now: Timestamp) -> Span {
+        self.claims.retain(|_, traced| now.millis_since(traced.since) < GIVE_UP_AFTER_MS);
         let claims = decision.machines.iter().map(|machine| (decision.cluster.clone(), machine.claim.name.clone()));
-        let known = claims.clone().find_map(|claim| Some(self.followed.get(&claim)?.decision.clone()));
-        let trace = known.unwrap_or_else(|| begin(decision));
+        let known = claims.clone().find_map(|claim| Some(self.claims.get(&claim)?.decision.clone()));
+        let trace = known.unwrap_or_else(|| begin_trace(decision));
         let span = info_span!("record", otel.kind = "client", cluster = %decision.cluster, decision = decision.id.0);
         if trace.span().span_context().is_valid() {
-            // Without a layer for traces the span is one of the log's alone.
-            let _nobody_traces = span.set_parent(trace.clone());
-            let followed = || Followed { decision: trace.clone(), creating: None, since: now };
-            self.followed.extend(claims.map(|claim| (claim, followed())));
+            // Without a tracing layer the span exists for the log only.
+            let _untraced = span.set_parent(trace.clone());
+            let traced = || TracedClaim { decision: trace.clone(), creating: None, since: now };
+            self.claims.extend(claims.map(|claim| (claim, traced())));
         }
         span
     }
@@ -116,18 +116,18 @@ impl Traces {
             instance.r#type = field::Empty,
             zone = field::Empty,
         );
-        if let Some(followed) = self.followed.get_mut(&claim) {
-            followed.creating = None;
-            let _nobody_traces = span.set_parent(followed.decision.clone());
+        if let Some(traced) = self.claims.get_mut(&claim) {
+            traced.creating = None;
+            let _untraced = span.set_parent(traced.decision.clone());
             self.launches.insert(id, claim);
         }
         span
     }
 }
 
-/// Writes into the span of a call what came of it.
-pub(super) fn note(input: &Input) {
-    let Input::Ran { outcome, .. } = input else { return };
+/// Records the outcome of a call in its span.
+pub(super) fn record_outcome(input: &Input) {
+    let Input::CommandEnded { outcome, .. } = input else { return };
     let span = Span::current();
     match outcome {
         Outcome::Launched { provider_id, instance_type, zone, .. } => {
@@ -135,19 +135,19 @@ pub(super) fn note(input: &Input) {
             span.record("instance.type", field::display(instance_type));
             span.record("zone", field::display(zone));
         }
-        Outcome::LaunchFailed(failure) => failed(&span, &format!("{failure:?}")),
-        Outcome::Refused(why) | Outcome::Unmet(why) | Outcome::TryAgain { why, .. } => failed(&span, why),
+        Outcome::LaunchFailed(failure) => record_error(&span, &format!("{failure:?}")),
+        Outcome::Refused(why) | Outcome::Unmet(why) | Outcome::TryAgain { why, .. } => record_error(&span, why),
         Outcome::Done | Outcome::Begun | Outcome::Found(_) => {}
     }
 }
 
-fn failed(span: &Span, why: &str) {
+fn record_error(span: &Span, why: &str) {
     span.record("otel.status_code", "ERROR");
     span.record("otel.status_description", why);
 }
 
-/// A trace with its window.
-fn begin(decision: &Decision) -> Context {
+/// Begins a trace with the span of its batch window.
+fn begin_trace(decision: &Decision) -> Context {
     let opened = decision.basis.as_ref().and_then(|basis| basis.opened).unwrap_or(decision.at);
     let attributes = [
         KeyValue::new("cluster", decision.cluster.to_string()),

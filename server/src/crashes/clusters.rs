@@ -1,5 +1,5 @@
-//! The load: simulated clusters with real agents, whose workloads come and go by chance. Every pod fills a machine, so that
-//! every pod that comes is a launch.
+//! The load: simulated clusters with real agents, whose workloads are scaled at random. Every pod
+//! fills an instance, so each new pod is a launch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,18 @@ use tokio::task::JoinSet;
 use super::Plan;
 use crate::clock;
 use crate::demo::SimulatedApi;
-use crate::demo::owner::{self, one_of};
+use crate::demo::manifests::{self, one_of};
 
-/// Between two changes of a workload, in milliseconds.
+/// Interval between two scale changes, in milliseconds.
 const CHANGE_MS: (i64, i64) = (150, 900);
 
-/// Replicas of a workload while the load lasts, and when it rests.
+/// Replicas of a workload under load, and after it stops.
 const REPLICAS: (i64, i64) = (0, 7);
 const AT_REST: usize = 3;
 
-/// Workloads of each cluster.
+/// Workloads per cluster.
 const WORKLOADS: u64 = 2;
 
-/// The clusters.
 pub(super) struct Clusters {
     all: Vec<Arc<Cluster>>,
     _tasks: JoinSet<()>,
@@ -40,9 +39,9 @@ pub(super) struct Clusters {
 struct Cluster {
     name: String,
     api: Arc<SimulatedApi>,
-    dice: SeededRng,
+    rng: SeededRng,
     changes: AtomicU64,
-    rests: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Clusters {
@@ -55,18 +54,19 @@ impl Clusters {
             let cluster = Arc::new(Cluster {
                 api: Arc::new(SimulatedApi::new(&name, SimulatedCluster::new(settings(seed)), manifests())),
                 name,
-                dice: SeededRng::new(seed).child("load"),
+                rng: SeededRng::new(seed).child("load"),
                 changes: AtomicU64::new(0),
-                rests: AtomicBool::new(false),
+                stopped: AtomicBool::new(false),
             });
             all.push(Arc::clone(&cluster));
-            tasks.spawn(live(cluster, server.to_owned(), seed));
+            tasks.spawn(run_cluster(cluster, server.to_owned(), seed));
         }
         Self { all, _tasks: tasks }
     }
 
-    /// Every workload changes at once: what was bought may not be needed any more when a server is back.
-    pub(super) fn stir(&self) {
+    /// Scales every workload at once, so that launches in flight may be obsolete when a server is
+    /// back.
+    pub(super) fn change_workloads(&self) {
         for cluster in &self.all {
             for workload in 0..WORKLOADS {
                 cluster.change(workload);
@@ -74,24 +74,24 @@ impl Clusters {
         }
     }
 
-    /// In each cluster that has a machine somebody takes the finalizers of one NodeClaim off and deletes it; says how many went.
-    /// Servers take one or two for what they are: where most of a cluster's NodeClaims are missing they wait for a person's
-    /// word.
-    pub(super) fn lose_claims(&self) -> usize {
-        self.all.iter().filter(|cluster| cluster.lose_claim()).count()
+    /// Removes one NodeClaim by force in each cluster that has an instance; returns how many were
+    /// removed. Servers accept one or two; if most of a cluster's NodeClaims are missing, they
+    /// quarantine it.
+    pub(super) fn remove_claims_by_force(&self) -> usize {
+        self.all.iter().filter(|cluster| cluster.remove_claim_by_force()).count()
     }
 
-    /// The load stops; every workload keeps the same number of pods from here on.
-    pub(super) fn rest(&self) {
+    /// Stops the load; every workload keeps its replicas from here on.
+    pub(super) fn stop_load(&self) {
         for cluster in &self.all {
-            cluster.rests.store(true, Ordering::Relaxed);
+            cluster.stopped.store(true, Ordering::Relaxed);
             for number in 0..WORKLOADS {
                 cluster.api.with(|api| api.scale(&workload(number), AT_REST, clock::now()));
             }
         }
     }
 
-    /// NodeClaims (cluster/name) with the provider id of their machine.
+    /// NodeClaims (cluster/name) and the provider ids of their instances.
     pub(super) fn claims(&self) -> BTreeMap<String, String> {
         let of_one = |cluster: &Arc<Cluster>| {
             let name = &cluster.name;
@@ -110,7 +110,7 @@ impl Clusters {
         let of_one = |cluster: &Arc<Cluster>| {
             cluster.api.with(|api| {
                 let waiting = api.pods().filter(|pod| pod.phase != PodPhase::Running || pod.terminating).count();
-                (api.book().pods_ran, waiting)
+                (api.ledger().pods_ran, waiting)
             })
         };
         self.all.iter().map(of_one).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
@@ -118,17 +118,17 @@ impl Clusters {
 }
 
 impl Cluster {
-    /// Gives a workload another number of pods.
+    /// Scales a workload at random.
     fn change(&self, number: u64) {
         let change = self.changes.fetch_add(1, Ordering::Relaxed);
-        let replicas = self.dice.child("replicas").child_number(change).between(REPLICAS);
-        if !self.rests.load(Ordering::Relaxed) {
+        let replicas = self.rng.child("replicas").child_number(change).between(REPLICAS);
+        if !self.stopped.load(Ordering::Relaxed) {
             let replicas = usize::try_from(replicas).unwrap_or(0);
             self.api.with(|api| api.scale(&workload(number), replicas, clock::now()));
         }
     }
 
-    fn lose_claim(&self) -> bool {
+    fn remove_claim_by_force(&self) -> bool {
         self.api.with(|api| {
             let launched = api.claims().find(|claim| !claim.provider_id.is_empty()).map(|claim| claim.name.clone());
             launched.is_some_and(|claim| api.remove_claim(&claim))
@@ -138,14 +138,14 @@ impl Cluster {
     async fn load(&self) {
         loop {
             let change = self.changes.load(Ordering::Relaxed);
-            let die = self.dice.child("wait").child_number(change);
-            tokio::time::sleep(Duration::from_millis(die.between(CHANGE_MS).unsigned_abs())).await;
-            self.change(die.child("which").value() % WORKLOADS);
+            let rng = self.rng.child("wait").child_number(change);
+            tokio::time::sleep(Duration::from_millis(rng.between(CHANGE_MS).unsigned_abs())).await;
+            self.change(rng.child("which").value() % WORKLOADS);
         }
     }
 }
 
-async fn live(cluster: Arc<Cluster>, server: String, seed: u64) {
+async fn run_cluster(cluster: Arc<Cluster>, server: String, seed: u64) {
     let target = Target {
         server,
         credentials: agent::config::Credentials::default(),
@@ -162,7 +162,7 @@ async fn live(cluster: Arc<Cluster>, server: String, seed: u64) {
     }
 }
 
-/// Everything is quick: it is the server that is looked at.
+/// Everything is fast: the server is under test, not the cluster.
 fn settings(seed: u64) -> ClusterSettings {
     ClusterSettings {
         seed,
@@ -188,12 +188,12 @@ fn workload(number: u64) -> Workload {
     }
 }
 
-/// One pool of machines with four processors, of which a pod of the load takes three.
+/// One NodePool of instances with four processors, of which a pod requests three.
 fn manifests() -> Vec<v1::ManifestRecord> {
     let requirements = [
         one_of("karpenter.k8s.aws/instance-cpu", &["4"]),
         one_of("kubernetes.io/arch", &["amd64"]),
         one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
     ];
-    owner::manifests(&[owner::pool("load", &requirements, "1s")])
+    manifests::manifests(&[manifests::pool("load", &requirements, "1s")])
 }

@@ -1,30 +1,29 @@
-//! The decision log as messages, both ways: a server sends what it keeps, and a command that makes decisions again reads it.
-//! Bytes travel as they are kept.
+//! Encodes the decision log as messages, and decodes it for replay. Bytes are sent as stored.
 
 use fleetwright_proto::v1;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tonic::Status;
 
-use super::orders::unavailable;
+use super::operations::unavailable;
 use crate::store::Archive;
 use crate::store::lease::Scope;
 use crate::store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};
 
-/// Decisions that are listed when nobody says how many, and at most.
+/// Default and maximum number of listed decisions.
 const DECISIONS: (u32, u32) = (50, 500);
 
-/// Bytes of one message, at most: far below what a message may have, and enough to be quick.
+/// Maximum bytes per message, well below the message size limit.
 const PART: usize = 256 * 1024;
 
-/// A stream of messages.
+/// Stream of messages.
 pub(super) type Parts<T> = BoxStream<'static, Result<T, Status>>;
 
 fn parts<T: Send + 'static>(messages: Vec<T>) -> Parts<T> {
     stream::iter(messages).map(Ok).boxed()
 }
 
-/// Decisions, latest first.
+/// Lists decisions, newest first.
 pub(super) async fn list(
     store: &(impl Archive + ?Sized),
     request: v1::ListDecisionsRequest,
@@ -42,16 +41,16 @@ pub(super) async fn list(
     Ok(parts(found.into_iter().map(message).collect::<Vec<_>>()))
 }
 
-/// A segment of the log.
+/// Reads a segment of the log.
 pub(super) async fn segment(
     store: &(impl Archive + ?Sized),
     request: v1::ReadLogRequest,
 ) -> Result<Parts<v1::ReadLogResponse>, Status> {
     let v1::ReadLogRequest { scope, segment: number } = request;
     let scope = Scope::parse(&scope)
-        .ok_or_else(|| Status::invalid_argument(format!("{scope:?} is no scope; write cluster/<name>")))?;
-    let segment = store.log_of(&scope, number).await.map_err(unavailable)?;
-    let segment = segment.ok_or_else(|| Status::not_found(format!("segment {number} of {scope} is not kept")))?;
+        .ok_or_else(|| Status::invalid_argument(format!("{scope:?} is not a scope; use cluster/<name>")))?;
+    let segment = store.log_segment(&scope, number).await.map_err(unavailable)?;
+    let segment = segment.ok_or_else(|| Status::not_found(format!("segment {number} of {scope} not found")))?;
     let LogSegment { epoch, started_ms, chunks } = segment;
     let message = move |chunk: &LogChunk, bytes: &[u8]| v1::ReadLogResponse {
         epoch,
@@ -65,15 +64,15 @@ pub(super) async fn segment(
     Ok(parts(cut.collect()))
 }
 
-/// A content by its hash.
+/// Reads a content blob by its hash.
 pub(super) async fn content(
     store: &(impl Archive + ?Sized),
     request: v1::ReadContentRequest,
 ) -> Result<Parts<v1::ReadContentResponse>, Status> {
     let hash = <[u8; 32]>::try_from(request.hash);
-    let hash = BlobHash(hash.map_err(|_| Status::invalid_argument("a hash has 32 bytes"))?);
+    let hash = BlobHash(hash.map_err(|_| Status::invalid_argument("a hash must have 32 bytes"))?);
     let blob = store.blob(&hash).await.map_err(unavailable)?;
-    let blob = blob.ok_or_else(|| Status::not_found(format!("content {hash} is not kept")))?;
+    let blob = blob.ok_or_else(|| Status::not_found(format!("content {hash} not found")))?;
     let part = |bytes: &[u8]| v1::ReadContentResponse { kind: blob.kind.clone(), bytes: bytes.to_vec() };
     Ok(parts(blob.bytes.chunks(PART).map(part).collect()))
 }
@@ -102,7 +101,7 @@ fn decision(stored: StoredDecision) -> v1::RecordedDecision {
     }
 }
 
-/// A decision as it was sent; `None` when it is not what a server sends.
+/// Decodes a decision; `None` when it is malformed.
 pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecision> {
     let hash = |bytes: Vec<u8>| Some(BlobHash(bytes.try_into().ok()?));
     let replay = |source: v1::DecisionSource| {
@@ -128,7 +127,7 @@ pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecis
     Some(StoredDecision { scope: Scope::parse(&message.scope)?, epoch: message.epoch, decision })
 }
 
-/// A segment from its parts.
+/// Assembles a segment from its parts.
 pub(crate) async fn read_segment(
     number: u64,
     parts: impl TryStreamExt<Ok = v1::ReadLogResponse, Error = Status> + Unpin,
@@ -151,7 +150,7 @@ pub(crate) async fn read_segment(
     parts.try_fold(empty, joined).await
 }
 
-/// A content from its parts.
+/// Assembles a content blob from its parts.
 pub(crate) async fn read_content(
     hash: BlobHash,
     parts: impl TryStreamExt<Ok = v1::ReadContentResponse, Error = Status> + Unpin,
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_the_same_after_its_journey() {
+    fn a_decision_survives_encoding_and_decoding() {
         for replay in [None, Some(replay(None)), Some(replay(Some(BlobHash([6; 32]))))] {
             let before = stored(replay);
             assert_eq!(read_decision(decision(before.clone())), Some(before));
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_sends_is_no_decision() {
+    fn a_malformed_decision_is_rejected() {
         let whole = decision(stored(Some(replay(None))));
         let elsewhere = v1::RecordedDecision { scope: "moon/blue".to_owned(), ..whole.clone() };
         assert_eq!(read_decision(elsewhere), None);
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_chunk_longer_than_a_message_may_be_comes_whole() {
+    async fn a_chunk_longer_than_a_message_is_reassembled() {
         let part = |first_sequence, bytes: &[u8]| {
             Ok(v1::ReadLogResponse {
                 epoch: 3,

@@ -1,4 +1,4 @@
-//! Views to messages. What a message has no room for is left out; nothing is computed that decisions depend on.
+//! Encodes views as messages. Long lists are truncated; the result does not influence decisions.
 
 use engine::cluster::PodKey;
 use engine::control::guardrails::view::WaitingRemoval;
@@ -12,12 +12,12 @@ use fleetwright_proto::v1;
 
 use crate::views::{FleetView, summary as sentence};
 
-/// Pods that a cluster's view lists; all of them are counted.
+/// Maximum pods listed per cluster; all of them are counted.
 const PENDING_SHOWN: usize = 200;
-/// Removals that wait and that a summary lists; all of them are counted.
+/// Maximum waiting removals listed per cluster; all of them are counted.
 const WAITING_SHOWN: usize = 200;
 
-/// One cluster, or all of them when `only` is empty.
+/// Encodes one cluster, or all of them when `only` is empty.
 pub(super) fn watch_response(view: &FleetView, only: &str) -> v1::WatchResponse {
     let wanted = |name: &str| only.is_empty() || name == only;
     let clusters = view.clusters.iter().filter(|(name, _)| wanted(name));
@@ -29,7 +29,7 @@ pub(super) fn watch_response(view: &FleetView, only: &str) -> v1::WatchResponse 
     }
 }
 
-/// A cluster in numbers.
+/// Encodes the summary of a cluster.
 pub(super) fn summary(cluster: &ClusterView) -> v1::ClusterSummary {
     v1::ClusterSummary {
         name: cluster.cluster.to_string(),
@@ -39,17 +39,17 @@ pub(super) fn summary(cluster: &ClusterView) -> v1::ClusterSummary {
         pending_pod_count: number(cluster.pending),
         cost_micro_usd: cluster.cost.0,
         held_because: held_because(cluster),
-        rails: Some(rails(&cluster.rails)),
+        rails: Some(rails(&cluster.guardrails)),
         ..v1::ClusterSummary::default()
     }
 }
 
 fn held_because(cluster: &ClusterView) -> String {
-    match &cluster.refused {
+    match &cluster.last_error {
         Some(reason) => reason.clone(),
-        None if !cluster.connected => "no agent is connected".to_owned(),
-        None if cluster.rails.held_because().is_some() => text(cluster.rails.held_because().as_ref()),
-        None if !cluster.synced => "the agent's snapshot is not complete yet".to_owned(),
+        None if !cluster.connected => "agent disconnected".to_owned(),
+        None if cluster.guardrails.held_because().is_some() => text(cluster.guardrails.held_because().as_ref()),
+        None if !cluster.synced => "waiting for a complete snapshot of the agent".to_owned(),
         None => String::new(),
     }
 }
@@ -61,15 +61,15 @@ fn rails(rails: &GuardrailsView) -> v1::Guardrails {
         quarantined_because: reason.to_string(),
         quarantined_since_ms: since.0,
         frozen_because: rails.freezes.iter().map(ToString::to_string).collect(),
-        braked_because: text(rails.brake.as_ref()),
+        braked_because: text(rails.circuit_breaker.as_ref()),
         launches_held_because: text(rails.held_launches.as_ref()),
         removals_held_because: text(rails.held_removals.as_ref()),
         waiting_pod_count: number(rails.pods_waiting),
         launched_count: number(rails.launched),
         removed_count: number(rails.removed),
-        waiting_removals: rails.waiting.iter().take(WAITING_SHOWN).map(waiting).collect(),
-        waiting_removal_count: number(rails.waiting.len()),
-        listing_doubted_because: text(rails.listing_doubted.as_ref().map(|(reason, _)| reason)),
+        waiting_removals: rails.waiting_removals.iter().take(WAITING_SHOWN).map(waiting).collect(),
+        waiting_removal_count: number(rails.waiting_removals.len()),
+        listing_doubted_because: text(rails.untrusted_listing.as_ref().map(|(reason, _)| reason)),
     }
 }
 
@@ -96,18 +96,18 @@ fn cluster_view(cluster: &ClusterView) -> v1::ClusterView {
 }
 
 fn node_view(machine: &MachineView) -> v1::NodeView {
-    let bought = machine.bought.as_ref();
+    let instance = machine.instance.as_ref();
     v1::NodeView {
         name: machine.node.as_ref().unwrap_or(&machine.claim).to_string(),
         pool: machine.pool.to_string(),
-        instance_type: bought.map(|bought| bought.instance_type.to_string()).unwrap_or_default(),
-        zone: bought.map(|bought| bought.zone.to_string()).unwrap_or_default(),
-        capacity_type: bought.map(|bought| bought.capacity_type.as_str().to_owned()).unwrap_or_default(),
+        instance_type: instance.map(|instance| instance.instance_type.to_string()).unwrap_or_default(),
+        zone: instance.map(|instance| instance.zone.to_string()).unwrap_or_default(),
+        capacity_type: instance.map(|instance| instance.capacity_type.as_str().to_owned()).unwrap_or_default(),
         stage: stage(machine.stage).into(),
-        price_micro_usd: bought.map_or(0, |bought| bought.price.0),
+        price_micro_usd: instance.map_or(0, |instance| instance.price.0),
         pod_count: number(machine.pods),
         created_at_ms: machine.since.0,
-        note: machine.leaves.as_deref().unwrap_or_default().to_owned(),
+        note: machine.termination_reason.as_deref().unwrap_or_default().to_owned(),
         ..v1::NodeView::default()
     }
 }
@@ -122,7 +122,7 @@ fn stage(stage: Stage) -> v1::NodeStage {
     }
 }
 
-/// Pools, with the sums of their machines. One that was deleted is listed as long as it has machines.
+/// Pools with the sums of their instances. A deleted pool is listed while it has instances.
 fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
     let known = cluster.pools.iter().map(|pool| {
         let (name, not_ready_because) = (pool.name.to_string(), text(pool.closed.as_ref()));
@@ -133,17 +133,17 @@ fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
         let pool = pools.entry(&machine.pool).or_default();
         pool.name = machine.pool.to_string();
         pool.node_count += 1;
-        pool.cost_micro_usd += machine.bought.as_ref().map_or(0, |bought| bought.price.0);
+        pool.cost_micro_usd += machine.instance.as_ref().map_or(0, |instance| instance.price.0);
     }
     pools.into_values().collect()
 }
 
-/// Pods that the last look at pending pods left without a place.
+/// Pods that the latest planning left unschedulable, then pods assigned to a node.
 fn pending(cluster: &ClusterView) -> Vec<v1::PendingPodView> {
     let looked = cluster.decisions.iter().find(|decision| decision.kind == DecisionKind::Provision);
     let unplaced = looked.map_or(&[][..], |decision| &decision.unplaced).iter();
     let unplaced = unplaced.take(PENDING_SHOWN.min(cluster.pending)).map(pending_pod);
-    unplaced.chain(cluster.expected.iter().map(expected_pod)).take(PENDING_SHOWN).collect()
+    unplaced.chain(cluster.assumed.iter().map(expected_pod)).take(PENDING_SHOWN).collect()
 }
 
 fn expected_pod((pod, place): &(PodKey, Text)) -> v1::PendingPodView {
@@ -178,7 +178,7 @@ fn decision_message(decision: &Decision) -> v1::Decision {
         DecisionKind::Provision => v1::DecisionKind::Provision,
         DecisionKind::Empty | DecisionKind::Interruption => v1::DecisionKind::Disrupt,
     };
-    let bought = decision.machines.iter().map(|machine| v1::Reason {
+    let launched = decision.machines.iter().map(|machine| v1::Reason {
         pool: machine.launch.pool.to_string(),
         code: "Launch".to_owned(),
         message: machine.reason.to_string(),
@@ -194,7 +194,7 @@ fn decision_message(decision: &Decision) -> v1::Decision {
         decided_at_ms: decision.at.0,
         kind: kind.into(),
         summary: sentence(decision),
-        reasons: bought
+        reasons: launched
             .chain(removed)
             .chain(decision.unplaced.iter().flat_map(|pod| pod.reasons.iter().map(reason)))
             .collect(),
@@ -204,7 +204,7 @@ fn decision_message(decision: &Decision) -> v1::Decision {
     }
 }
 
-/// Counts beyond four billion are shown as four billion.
+/// Saturates at four billion.
 fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

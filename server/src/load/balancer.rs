@@ -1,5 +1,5 @@
-//! What stands between agents and replicas: each connection goes to the next replica that takes it, as behind any load
-//! balancer.
+//! A TCP load balancer between agents and replicas: each connection goes to the next replica that
+//! accepts it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A balancer that runs; it ends when it is dropped.
+/// A running balancer; dropping it stops it.
 pub(super) struct Balancer {
-    /// Where agents connect.
+    /// Address for agents.
     pub(super) address: SocketAddr,
     shared: Arc<Shared>,
     _accepting: AbortOnDropHandle<()>,
@@ -26,18 +26,18 @@ struct Shared {
 struct State {
     replicas: Vec<SocketAddr>,
     next: usize,
-    /// Ends the connections of this moment.
+    /// Cancels the current connections.
     cut: CancellationToken,
 }
 
 impl Shared {
-    /// Every change is made in one step, so a poisoned lock guards a whole state.
+    /// Every critical section leaves a consistent state, so a poisoned lock guards one.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The replicas, the one whose turn it is first.
-    fn turn(&self) -> Vec<SocketAddr> {
+    /// The replicas in round-robin order.
+    fn rotation(&self) -> Vec<SocketAddr> {
         let mut state = self.state();
         state.next += 1;
         let mut replicas = state.replicas.clone();
@@ -56,12 +56,12 @@ impl Balancer {
         Ok(Self { address, shared, _accepting: AbortOnDropHandle::new(accepting) })
     }
 
-    /// There is one more replica.
+    /// Adds a replica.
     pub(super) fn add(&self, replica: SocketAddr) {
         self.shared.state().replicas.push(replica);
     }
 
-    /// Ends every connection; agents connect again.
+    /// Closes every connection; agents reconnect.
     pub(super) fn cut(&self) {
         std::mem::take(&mut self.shared.state().cut).cancel();
     }
@@ -71,18 +71,18 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((agent, _)) => {
-                tokio::spawn(carry(agent, Arc::clone(&shared)));
+                tokio::spawn(forward(agent, Arc::clone(&shared)));
             }
-            // Too many open files pass; nothing else happens to a listener on this machine.
+            // Running out of file descriptors is transient; a local listener has no other error.
             Err(_) => tokio::task::yield_now().await,
         }
     }
 }
 
-/// Carries bytes both ways until either side ends.
-async fn carry(mut agent: TcpStream, shared: Arc<Shared>) {
+/// Copies bytes in both directions until either side closes.
+async fn forward(mut agent: TcpStream, shared: Arc<Shared>) {
     let cut = shared.state().cut.clone();
-    for replica in shared.turn() {
+    for replica in shared.rotation() {
         let Ok(mut server) = TcpStream::connect(replica).await else { continue };
         let _undelayed = (agent.set_nodelay(true), server.set_nodelay(true));
         let _ended = cut.run_until_cancelled(tokio::io::copy_bidirectional(&mut agent, &mut server)).await;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replicas_take_turns_and_a_dead_one_is_passed_over() {
+    async fn connections_are_balanced_round_robin_and_skip_dead_replicas() {
         let balancer = Balancer::start().await.unwrap();
         balancer.add(replica(b'a').await);
         balancer.add(replica(b'b').await);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_ends_the_connections_of_the_moment() {
+    async fn a_cut_closes_the_current_connections() {
         let balancer = Balancer::start().await.unwrap();
         balancer.add(replica(b'a').await);
         let (_, mut stream) = connect(&balancer).await;

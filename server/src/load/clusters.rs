@@ -1,7 +1,7 @@
-//! Clusters that are full, and bursts of pods that fit nowhere.
+//! Clusters with full nodes, and bursts of pods that do not fit.
 //!
-//! All clusters are copies of one, and share its texts: a cluster costs what is different about it. Nothing of a cluster runs
-//! while nothing happens in it.
+//! All clusters are copies of one and share its strings: a cluster costs only what differs. An idle
+//! cluster uses no processor time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,14 @@ use tokio::task::JoinSet;
 use super::Plan;
 use crate::clock;
 use crate::demo::SimulatedApi;
-use crate::demo::owner::{self, one_of};
+use crate::demo::manifests::{self, one_of};
 
-/// How long ago the clusters came to be, in milliseconds: everything in them has settled.
+/// Age of the clusters, in milliseconds: everything in them has settled.
 const AGE_MS: i64 = 3_600_000;
 
-/// The clusters.
 pub(super) struct Clusters {
     all: Vec<Arc<SimulatedApi>>,
-    /// Whether bursts come; the last one stays when they end.
+    /// Whether bursts are generated; the pods of the last one stay.
     bursting: watch::Sender<Option<bool>>,
     _tasks: JoinSet<()>,
 }
@@ -40,13 +39,13 @@ impl Clusters {
         let mut tasks = JoinSet::new();
         let mut all = Vec::new();
         let run = clock::now().0;
-        let first = full(plan);
+        let first = full_cluster(plan);
         for number in 0..plan.clusters {
             let name = format!("load-{run:x}-{number}");
             let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
             let api = Arc::new(SimulatedApi::new(&name, first.copy(seed), manifests()));
             all.push(Arc::clone(&api));
-            // Bursts are spread over the period, as minutes of different clusters are.
+            // Bursts of different clusters are spread evenly over the period.
             let offset = plan.period.mul_f64(number as f64 / plan.clusters.max(1) as f64);
             let target = Target {
                 server: target.to_owned(),
@@ -56,78 +55,83 @@ impl Clusters {
                 karpenter_absent: false,
                 seed,
             };
-            let rhythm = Rhythm { offset, period: plan.period, pods: plan.burst };
-            tasks.spawn(live(api, target, rhythm, bursting.subscribe()));
+            let pattern = ArrivalPattern { offset, period: plan.period, pods: plan.burst };
+            tasks.spawn(run_cluster(api, target, pattern, bursting.subscribe()));
         }
         Self { all, bursting, _tasks: tasks }
     }
 
-    /// Bursts come from here on.
+    /// Starts the bursts.
     pub(super) fn burst(&self) {
         self.bursting.send_replace(Some(true));
     }
 
-    /// No bursts begin from here on; those that are there stay.
-    pub(super) fn rest(&self) {
+    /// Stops the bursts; existing pods stay.
+    pub(super) fn stop_bursts(&self) {
         self.bursting.send_replace(Some(false));
     }
 
-    /// The longest that a pod has waited until it ran, in milliseconds.
+    /// Longest time from a pod's creation to its running, in milliseconds.
     pub(super) fn longest_wait(&self) -> i64 {
-        let of_one = |api: &Arc<SimulatedApi>| api.with(|cluster| cluster.book().longest_wait_ms);
+        let of_one = |api: &Arc<SimulatedApi>| api.with(|cluster| cluster.ledger().longest_wait_ms);
         self.all.iter().map(of_one).max().unwrap_or(0)
     }
 
-    /// Pods that were made, those that the clusters began with included, and pods of bursts that do not run.
+    /// Created pods, including the initial ones, and pods of bursts that do not run.
     pub(super) fn pods(&self) -> (u64, usize) {
         let is_burst = |key: &PodKey| key.name.starts_with("burst-");
         let of_one = |api: &Arc<SimulatedApi>| {
             api.with(|cluster| {
-                let waiting = cluster.book().never_ran().filter(|key| is_burst(key)).count();
-                (cluster.book().pods_created, waiting)
+                let waiting = cluster.ledger().never_ran().filter(|key| is_burst(key)).count();
+                (cluster.ledger().pods_created, waiting)
             })
         };
         self.all.iter().map(of_one).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }
 
-/// When bursts come to a cluster.
+/// Timing and size of a cluster's bursts.
 #[derive(Debug, Clone, Copy)]
-struct Rhythm {
-    /// Until the first.
+struct ArrivalPattern {
+    /// Delay of the first burst.
     offset: Duration,
     period: Duration,
     pods: usize,
 }
 
-async fn live(api: Arc<SimulatedApi>, target: Target, rhythm: Rhythm, bursting: watch::Receiver<Option<bool>>) {
+async fn run_cluster(
+    api: Arc<SimulatedApi>,
+    target: Target,
+    pattern: ArrivalPattern,
+    bursting: watch::Receiver<Option<bool>>,
+) {
     tokio::select! {
         () = api.drive() => {}
-        () = bursts(&api, rhythm, bursting) => {}
+        () = bursts(&api, pattern, bursting) => {}
         _never = agent::run(Arc::clone(&api), target, std::future::pending()) => {}
     }
 }
 
-/// Bursts come and go as long as they may.
-async fn bursts(api: &SimulatedApi, rhythm: Rhythm, mut bursting: watch::Receiver<Option<bool>>) {
+/// Creates and deletes bursts until they are stopped.
+async fn bursts(api: &SimulatedApi, pattern: ArrivalPattern, mut bursting: watch::Receiver<Option<bool>>) {
     if bursting.wait_for(Option::is_some).await.is_err() {
         return std::future::pending().await;
     }
     let mut ended = async move || bursting.wait_for(|wanted| *wanted == Some(false)).await.is_ok();
-    let mut wait = rhythm.offset;
+    let mut wait = pattern.offset;
     loop {
-        for replicas in [rhythm.pods, 0] {
+        for replicas in [pattern.pods, 0] {
             if tokio::time::timeout(wait, ended()).await.is_ok() {
                 return std::future::pending().await;
             }
-            wait = rhythm.period / 2;
+            wait = pattern.period / 2;
             api.with(|cluster| cluster.scale(&workload("burst", 2_000), replicas, clock::now()));
         }
     }
 }
 
-/// A cluster whose nodes are full of pods that run.
-fn full(plan: &Plan) -> SimulatedCluster {
+/// A cluster with nodes full of running pods.
+fn full_cluster(plan: &Plan) -> SimulatedCluster {
     let mut cluster = SimulatedCluster::new(settings(plan.seed));
     let born = Timestamp(clock::now().0 - AGE_MS);
     for node in 0..plan.nodes {
@@ -136,7 +140,7 @@ fn full(plan: &Plan) -> SimulatedCluster {
             let _told = cluster.instruct(&instruction, born);
         }
     }
-    // Machines join within a minute; then they are taken in as a server would.
+    // Instances join within a minute; then they are registered and initialized as a server would.
     let joined = Timestamp(born.0 + 120_000);
     drop(cluster.tick(joined));
     let names: Vec<(Text, Text)> =
@@ -147,7 +151,7 @@ fn full(plan: &Plan) -> SimulatedCluster {
             node: node.clone(),
             labels: Labels::new(),
             taints: Vec::new(),
-            hints: Vec::new(),
+            nominations: Vec::new(),
         };
         for instruction in [register, Instruction::InitializeNode { claim, node }] {
             let _told = cluster.instruct(&instruction, joined);
@@ -159,7 +163,8 @@ fn full(plan: &Plan) -> SimulatedCluster {
     cluster
 }
 
-/// A machine's whole life, from the pods that it is bought for until it is gone, fits into the minute between two bursts.
+/// The whole lifecycle of an instance, from pending pods to removal, fits into the minute between
+/// two bursts.
 fn settings(seed: u64) -> ClusterSettings {
     ClusterSettings {
         seed,
@@ -173,7 +178,7 @@ fn settings(seed: u64) -> ClusterSettings {
     }
 }
 
-/// A machine with 16 processors, of which pods can use 15.5.
+/// An instance with 16 processors, 15.5 of them allocatable.
 fn create(claim: &Text) -> Instruction {
     Instruction::CreateClaim(ClaimOrder {
         name: claim.clone(),
@@ -223,7 +228,7 @@ fn manifests() -> Vec<v1::ManifestRecord> {
         one_of("kubernetes.io/arch", &["amd64"]),
         one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
     ];
-    owner::manifests(&[owner::pool("load", &requirements, "5s")])
+    manifests::manifests(&[manifests::pool("load", &requirements, "5s")])
 }
 
 #[cfg(test)]
@@ -240,14 +245,14 @@ mod tests {
             pods: 60,
             burst: 10,
             period: Duration::ZERO,
-            given: None,
+            external: None,
             database_url: None,
-            lasts: Duration::ZERO,
-            upsets: crate::load::Upsets::None,
+            measured_for: Duration::ZERO,
+            disturbances: crate::load::Disturbances::None,
             seed: 1,
             log: String::new(),
         };
-        let cluster = full(&plan).copy(7);
+        let cluster = full_cluster(&plan).copy(7);
         assert_eq!(cluster.nodes().filter(|node| node.ready && node.is_initialized()).count(), 3);
         // 3 nodes with 15.5 processors each; 60 pods of 45/60 = 0.75 take 45 of 46.5.
         assert_eq!(cluster.pods().filter(|pod| pod.phase == PodPhase::Running).count(), 60);

@@ -1,9 +1,9 @@
-//! Values as bytes and back, the same bytes on every machine.
+//! Binary encoding of values, identical on every platform.
 //!
-//! The log is written by one process and read years of releases later by another, and its digests decide whether a replay
-//! is identical. So the form is spelled out here: integers as variable-length groups of seven bits, signed ones zigzag,
-//! texts and lists behind their length, maps and sets in their own order, fields in the order in which [`model`] lists them.
-//! A field that is added to a type of the engine does not compile until it is listed; [`FORM`] is raised with it.
+//! The log is read by later releases, and its digests decide whether a replay is identical. The
+//! encoding is therefore explicit: integers as LEB128 varints, signed ones zigzag, strings and
+//! lists length-prefixed, maps and sets in their order, fields in the order of [`model`]. A field
+//! added to an engine type does not compile until it is listed; [`FORM`] is incremented with it.
 
 pub(super) mod model;
 
@@ -12,32 +12,32 @@ use std::sync::Arc;
 
 use engine::model::Text;
 
-/// The form that is written. Raised whenever the bytes of some value change their meaning; a reader refuses other forms by
-/// name instead of guessing.
+/// Format version. Incremented whenever encoded bytes change their meaning; a reader rejects
+/// unknown versions.
 pub(super) const FORM: u8 = 1;
 
-/// Bytes that this program did not write, or that were changed since.
+/// Decoding error: bytes that this program did not write, or that were modified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes cannot be read as {0}")]
-pub(crate) struct Corrupt(pub(crate) &'static str);
+pub(crate) struct DecodeError(pub(crate) &'static str);
 
-/// A value that can be written down and read back.
-pub(super) trait Coded: Sized {
-    /// Appends the value.
+/// A value with a binary encoding.
+pub(super) trait Codec: Sized {
+    /// Appends the encoded value.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Takes the value from the front.
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt>;
+    /// Decodes a value from the front.
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
-    /// The value alone.
+    /// Encodes the value alone.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(&mut out);
         out
     }
 
-    /// The value that is all of `bytes`.
-    fn from_bytes(bytes: &[u8]) -> Result<Self, Corrupt> {
+    /// Decodes a value that spans all of `bytes`.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader { bytes };
         let value = Self::get(&mut reader)?;
         reader.end()?;
@@ -45,7 +45,7 @@ pub(super) trait Coded: Sized {
     }
 }
 
-/// Bytes that are being read.
+/// Cursor over encoded bytes.
 #[derive(Debug)]
 pub(super) struct Reader<'b> {
     bytes: &'b [u8],
@@ -60,20 +60,20 @@ impl<'b> Reader<'b> {
         self.bytes.is_empty()
     }
 
-    pub(super) fn end(&self) -> Result<(), Corrupt> {
-        if self.bytes.is_empty() { Ok(()) } else { Err(Corrupt("one value, and more follows")) }
+    pub(super) fn end(&self) -> Result<(), DecodeError> {
+        if self.bytes.is_empty() { Ok(()) } else { Err(DecodeError("one value, and more follows")) }
     }
 
-    pub(super) fn take(&mut self, count: usize, what: &'static str) -> Result<&'b [u8], Corrupt> {
-        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(Corrupt(what))?;
+    pub(super) fn take(&mut self, count: usize, what: &'static str) -> Result<&'b [u8], DecodeError> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(DecodeError(what))?;
         self.bytes = rest;
         Ok(taken)
     }
 
-    /// A length; each element takes a byte at least, so that a length that lies allocates nothing.
-    pub(super) fn count(&mut self) -> Result<usize, Corrupt> {
-        let count = usize::try_from(u64::get(self)?).map_err(|_| Corrupt("a length"))?;
-        if count > self.bytes.len() { Err(Corrupt("a length")) } else { Ok(count) }
+    /// Reads a length. Each element takes at least one byte, so a false length allocates nothing.
+    pub(super) fn count(&mut self) -> Result<usize, DecodeError> {
+        let count = usize::try_from(u64::get(self)?).map_err(|_| DecodeError("a length"))?;
+        if count > self.bytes.len() { Err(DecodeError("a length")) } else { Ok(count) }
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn put_count(count: usize, out: &mut Vec<u8>) {
     (count as u64).put(out);
 }
 
-impl Coded for u64 {
+impl Codec for u64 {
     fn put(&self, out: &mut Vec<u8>) {
         let mut rest = *self;
         while rest >= 0x80 {
@@ -91,7 +91,7 @@ impl Coded for u64 {
         out.push(rest as u8);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = from.take(1, "an integer")?[0];
@@ -104,16 +104,16 @@ impl Coded for u64 {
                 return Ok(value);
             }
         }
-        Err(Corrupt("an integer"))
+        Err(DecodeError("an integer"))
     }
 }
 
-impl Coded for i64 {
+impl Codec for i64 {
     fn put(&self, out: &mut Vec<u8>) {
         ((self << 1) ^ (self >> 63)).cast_unsigned().put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let value = u64::get(from)?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
@@ -121,29 +121,29 @@ impl Coded for i64 {
 
 macro_rules! narrow {
     ($($small:ty => $wide:ty),*) => { $(
-        impl Coded for $small {
+        impl Codec for $small {
             fn put(&self, out: &mut Vec<u8>) {
                 <$wide>::from(*self).put(out);
             }
 
-            fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-                Self::try_from(<$wide>::get(from)?).map_err(|_| Corrupt("a small integer"))
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                Self::try_from(<$wide>::get(from)?).map_err(|_| DecodeError("a small integer"))
             }
         }
     )* };
 }
 narrow!(u8 => u64, u16 => u64, u32 => u64, i32 => i64);
 
-impl Coded for bool {
+impl Codec for bool {
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match from.take(1, "yes or no")?[0] {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Corrupt("yes or no")),
+            _ => Err(DecodeError("yes or no")),
         }
     }
 }
@@ -153,7 +153,7 @@ pub(super) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-pub(super) fn get_bytes<'b>(from: &mut Reader<'b>) -> Result<&'b [u8], Corrupt> {
+pub(super) fn get_bytes<'b>(from: &mut Reader<'b>) -> Result<&'b [u8], DecodeError> {
     let count = from.count()?;
     from.take(count, "bytes")
 }
@@ -162,41 +162,41 @@ fn put_str(text: &str, out: &mut Vec<u8>) {
     put_bytes(text.as_bytes(), out);
 }
 
-fn get_str<'b>(from: &mut Reader<'b>) -> Result<&'b str, Corrupt> {
-    std::str::from_utf8(get_bytes(from)?).map_err(|_| Corrupt("a text"))
+fn get_str<'b>(from: &mut Reader<'b>) -> Result<&'b str, DecodeError> {
+    std::str::from_utf8(get_bytes(from)?).map_err(|_| DecodeError("a text"))
 }
 
-impl Coded for Text {
+impl Codec for Text {
     fn put(&self, out: &mut Vec<u8>) {
         put_str(self, out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         get_str(from).map(Self::from)
     }
 }
 
-impl Coded for String {
+impl Codec for String {
     fn put(&self, out: &mut Vec<u8>) {
         put_str(self, out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         get_str(from).map(Self::from)
     }
 }
 
-impl<const N: usize> Coded for [u8; N] {
+impl<const N: usize> Codec for [u8; N] {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-        from.take(N, "a hash")?.try_into().map_err(|_| Corrupt("a hash"))
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        from.take(N, "a hash")?.try_into().map_err(|_| DecodeError("a hash"))
     }
 }
 
-impl<T: Coded> Coded for Option<T> {
+impl<T: Codec> Codec for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.is_some().put(out);
         if let Some(value) = self {
@@ -204,73 +204,73 @@ impl<T: Coded> Coded for Option<T> {
         }
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         bool::get(from)?.then(|| T::get(from)).transpose()
     }
 }
 
-impl<A: Coded, B: Coded> Coded for (A, B) {
+impl<A: Codec, B: Codec> Codec for (A, B) {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
         self.1.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok((A::get(from)?, B::get(from)?))
     }
 }
 
-fn put_all<'v, T: Coded + 'v>(values: impl ExactSizeIterator<Item = &'v T>, out: &mut Vec<u8>) {
+fn put_all<'v, T: Codec + 'v>(values: impl ExactSizeIterator<Item = &'v T>, out: &mut Vec<u8>) {
     put_count(values.len(), out);
     values.for_each(|value| value.put(out));
 }
 
-fn get_all<T: Coded, C: FromIterator<T>>(from: &mut Reader<'_>) -> Result<C, Corrupt> {
+fn get_all<T: Codec, C: FromIterator<T>>(from: &mut Reader<'_>) -> Result<C, DecodeError> {
     let count = from.count()?;
     (0..count).map(|_| T::get(from)).collect()
 }
 
-impl<T: Coded> Coded for Vec<T> {
+impl<T: Codec> Codec for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
         put_all(self.iter(), out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         get_all(from)
     }
 }
 
-impl<T: Coded> Coded for Arc<[T]> {
+impl<T: Codec> Codec for Arc<[T]> {
     fn put(&self, out: &mut Vec<u8>) {
         put_all(self.iter(), out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         get_all(from)
     }
 }
 
-impl<T: Coded> Coded for Arc<T> {
+impl<T: Codec> Codec for Arc<T> {
     fn put(&self, out: &mut Vec<u8>) {
         T::put(self, out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         T::get(from).map(Self::new)
     }
 }
 
-impl<T: Coded + Ord> Coded for BTreeSet<T> {
+impl<T: Codec + Ord> Codec for BTreeSet<T> {
     fn put(&self, out: &mut Vec<u8>) {
         put_all(self.iter(), out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         get_all(from)
     }
 }
 
-impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
+impl<K: Codec + Ord, V: Codec> Codec for BTreeMap<K, V> {
     fn put(&self, out: &mut Vec<u8>) {
         put_count(self.len(), out);
         for (key, value) in self {
@@ -279,7 +279,7 @@ impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
         }
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         get_all(from)
     }
 }
@@ -288,14 +288,14 @@ impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
 mod tests {
     use super::*;
 
-    fn round<T: Coded + PartialEq + std::fmt::Debug>(value: T, bytes: &[u8]) {
+    fn round<T: Codec + PartialEq + std::fmt::Debug>(value: T, bytes: &[u8]) {
         assert_eq!(value.to_bytes(), bytes);
         assert_eq!(T::from_bytes(bytes), Ok(value));
     }
 
     #[test]
-    fn the_bytes_of_simple_values_are_what_the_form_says() {
-        // 300 = 2 × 128 + 44: low group first, with the mark that more follows.
+    fn simple_values_have_the_documented_encoding() {
+        // 300 = 2 × 128 + 44: low group first, with the continuation bit.
         round(300_u64, &[44 | 0x80, 2]);
         round(u64::MAX, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
         // Zigzag: 0, -1, 1, -2 become 0, 1, 2, 3.
@@ -306,12 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_value_are_refused() {
+    fn invalid_bytes_are_rejected() {
         assert!(u64::from_bytes(&[255; 11]).is_err(), "more than 64 bits");
         assert!(u64::from_bytes(&[255, 255, 255, 255, 255, 255, 255, 255, 255, 2]).is_err(), "the 65th bit");
         assert!(Vec::<u8>::from_bytes(&[200, 1, 0]).is_err(), "200 elements in one byte");
         assert!(Text::from_bytes(&[1, 0xff]).is_err(), "no UTF-8");
-        assert!(u8::from_bytes(&[1, 1]).is_err(), "something follows");
+        assert!(u8::from_bytes(&[1, 1]).is_err(), "trailing bytes");
         assert!(bool::from_bytes(&[2]).is_err());
     }
 }

@@ -1,10 +1,11 @@
-//! A planning input as a list of records, and back.
+//! Encodes a planning input as a list of records, and decodes it.
 //!
-//! One record for each shape, label set, volume set, pod, node, pod on a node, pool, DaemonSet and namespace, in the order
-//! of the input: the list is the input, bit for bit. Two things are arranged so that little changes between two decisions:
-//! a pod names its shape, labels and volumes by hash and not by place, which moves whenever another pod comes first; and a
-//! node's pods are records of their own. Catalogues are named by hash and kept once for everybody; what of them is sold
-//! out stands with the pool.
+//! One record per shape, label set, volume set, pod, node, pod on a node, pool, DaemonSet and
+//! namespace, in the order of the input: the list is the input, bit for bit. Two choices keep the
+//! difference between two decisions small: a pod references its shape, labels and volumes by hash
+//! instead of by index, which would shift with other pods; and the pods of a node are separate
+//! records. Catalogues are referenced by hash and stored once; the unavailable offerings are part
+//! of the pool record.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use engine::input::{PlanningInput, Policy};
 use engine::model::offering::SharedCatalogue;
 use engine::model::{BoundPod, Catalogue, DaemonSet, Labels, Node, NodePool, OptInRules, Pod, Text, Timestamp};
 
-use super::codec::{Coded, Corrupt, FORM, Reader};
+use super::codec::{Codec, DecodeError, FORM, Reader};
 use super::content;
-use super::delta::{Mark, Record};
+use super::delta::{Record, RecordHash};
 use crate::store::log::BlobHash;
 
-/// What a record is, as its first byte.
+/// Record types: the first byte of a record.
 mod tag {
     pub(super) const SHAPE: u8 = b'S';
     pub(super) const LABELS: u8 = b'L';
@@ -30,25 +31,25 @@ mod tag {
     pub(super) const NAMESPACE: u8 = b'M';
 }
 
-/// The name of a shape, label set or volume set: the first bytes of its record's hash.
-type Name = [u8; 8];
+/// Key of a shape, label set or volume set: the first bytes of its record's hash.
+type RecordKey = [u8; 8];
 
-/// Two different values of an input have the same [`Name`], or one value stands there twice: pods could not say which they
-/// mean.
+/// Two values of an input have the same key, so that pod references would be ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("two shapes, label sets or volume sets of the input have one name")]
-pub(crate) struct Ambiguous;
+#[error("two shapes, label sets or volume sets of the input have the same key")]
+pub(crate) struct KeyCollision;
 
-/// A catalogue by its content, and what of it cannot be had.
+/// Reference to a catalogue, with its unavailable offerings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Wares {
-    /// Hash of the catalogue with everything available.
+pub(super) struct CatalogueRef {
+    /// Hash of the catalogue with every offering available.
     pub(super) hash: BlobHash,
-    /// The offerings that are not available, counted through all types, as distances from the one before.
+    /// Unavailable offerings, counted through all types, each as the distance from the previous
+    /// one.
     pub(super) missing: Vec<u32>,
 }
 
-impl Wares {
+impl CatalogueRef {
     pub(super) fn of(catalogue: &Catalogue) -> Self {
         let hash = BlobHash(content::hash(&catalogue.to_bytes()));
         let offerings = catalogue.types.iter().flat_map(|kind| &kind.offerings);
@@ -64,36 +65,36 @@ impl Wares {
         Self { hash, missing }
     }
 
-    fn mark(&self, catalogue: &mut Catalogue) -> Result<(), Corrupt> {
+    fn apply_availability(&self, catalogue: &mut Catalogue) -> Result<(), DecodeError> {
         let mut offerings = catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings);
         for distance in &self.missing {
-            let offering = offerings.nth(*distance as usize).ok_or(Corrupt("what is sold out"))?;
+            let offering = offerings.nth(*distance as usize).ok_or(DecodeError("the unavailable offerings"))?;
             offering.available = false;
         }
         Ok(())
     }
 }
 
-/// The digest of an input: of everything that planning looks at, and of nothing else.
-pub(super) fn digest(now: Timestamp, policy: &BlobHash, marks: &[Mark]) -> [u8; 32] {
+/// Digest of everything that planning reads.
+pub(super) fn digest(now: Timestamp, policy: &BlobHash, hashes: &[RecordHash]) -> [u8; 32] {
     let head = [b"fleetwright input ", &[FORM][..], &now.0.to_be_bytes(), &policy.0].concat();
-    content::hash_all(std::iter::once(head.as_slice()).chain(marks.iter().map(|mark| mark.as_slice())))
+    content::hash_all(std::iter::once(head.as_slice()).chain(hashes.iter().map(|hash| hash.as_slice())))
 }
 
-/// `input` as records; `wares` says what is known of each pool's catalogue, in order of pools.
-pub(super) fn write(input: &PlanningInput, wares: &[Wares]) -> Result<Vec<Record>, Ambiguous> {
-    let mut writer = Writer::default();
+/// Encodes `input`; `reference` holds the catalogue reference of each pool, in pool order.
+pub(super) fn write(input: &PlanningInput, reference: &[CatalogueRef]) -> Result<Vec<Record>, KeyCollision> {
+    let mut writer = RecordWriter::default();
     let shapes = writer.table(tag::SHAPE, &input.shapes)?;
     let labels = writer.table(tag::LABELS, &input.label_sets)?;
     let volumes = writer.table(tag::VOLUMES, &input.volume_sets)?;
-    let names = Names { shapes, labels, volumes };
-    input.pods.iter().for_each(|pod| writer.pod(pod, &names));
+    let keys = RecordKeys { shapes, labels, volumes };
+    input.pods.iter().for_each(|pod| writer.pod(pod, &keys));
     for node in &input.nodes {
         writer.node(node);
-        node.pods.iter().for_each(|pod| writer.bound(pod, &names));
+        node.pods.iter().for_each(|pod| writer.bound(pod, &keys));
     }
-    input.pools.iter().zip(wares).for_each(|(pool, wares)| writer.pool(pool, wares));
-    input.daemons.iter().for_each(|daemon| writer.daemon(daemon, &names));
+    input.pools.iter().zip(reference).for_each(|(pool, reference)| writer.pool(pool, reference));
+    input.daemons.iter().for_each(|daemon| writer.daemon(daemon, &keys));
     for (namespace, labels) in &input.namespaces {
         writer.begin(tag::NAMESPACE, |out| {
             namespace.put(out);
@@ -103,48 +104,48 @@ pub(super) fn write(input: &PlanningInput, wares: &[Wares]) -> Result<Vec<Record
     Ok(writer.records)
 }
 
-/// Names by place.
-struct Names {
-    shapes: Vec<Name>,
-    labels: Vec<Name>,
-    volumes: Vec<Name>,
+/// Record keys by index.
+struct RecordKeys {
+    shapes: Vec<RecordKey>,
+    labels: Vec<RecordKey>,
+    volumes: Vec<RecordKey>,
 }
 
 #[derive(Default)]
-struct Writer {
+struct RecordWriter {
     records: Vec<Record>,
 }
 
-impl Writer {
+impl RecordWriter {
     fn begin(&mut self, tag: u8, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut record = vec![tag];
         fill(&mut record);
         self.records.push(record);
     }
 
-    fn table<T: Coded>(&mut self, tag: u8, values: &[T]) -> Result<Vec<Name>, Ambiguous> {
+    fn table<T: Codec>(&mut self, tag: u8, values: &[T]) -> Result<Vec<RecordKey>, KeyCollision> {
         let mut names = Vec::with_capacity(values.len());
         for value in values {
             self.begin(tag, |out| value.put(out));
-            names.extend(self.records.last().map(|record| name_of(record)));
+            names.extend(self.records.last().map(|record| key_of(record)));
         }
         let mut sorted = names.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        if sorted.len() == names.len() { Ok(names) } else { Err(Ambiguous) }
+        if sorted.len() == names.len() { Ok(names) } else { Err(KeyCollision) }
     }
 
-    fn pod(&mut self, pod: &Pod, names: &Names) {
-        let Pod { namespace, name, shape, labels, volumes, created, workload, leaves, invalid } = pod;
+    fn pod(&mut self, pod: &Pod, keys: &RecordKeys) {
+        let Pod { namespace, name, shape, labels, volumes, created, workload, moved_from, invalid } = pod;
         self.begin(tag::POD, |out| {
             namespace.put(out);
             name.put(out);
-            names.shapes[*shape as usize].put(out);
-            names.labels[*labels as usize].put(out);
-            volumes.map(|volumes| names.volumes[volumes as usize]).put(out);
+            keys.shapes[*shape as usize].put(out);
+            keys.labels[*labels as usize].put(out);
+            volumes.map(|volumes| keys.volumes[volumes as usize]).put(out);
             created.put(out);
             workload.put(out);
-            leaves.put(out);
+            moved_from.put(out);
             invalid.put(out);
         });
     }
@@ -177,21 +178,22 @@ impl Writer {
         });
     }
 
-    fn bound(&mut self, pod: &BoundPod, names: &Names) {
+    fn bound(&mut self, pod: &BoundPod, keys: &RecordKeys) {
         let BoundPod { namespace, name, shape, labels, volumes, daemon, terminating, leaving } = pod;
         self.begin(tag::BOUND, |out| {
             namespace.put(out);
             name.put(out);
-            names.shapes[*shape as usize].put(out);
-            names.labels[*labels as usize].put(out);
-            volumes.map(|volumes| names.volumes[volumes as usize]).put(out);
+            keys.shapes[*shape as usize].put(out);
+            keys.labels[*labels as usize].put(out);
+            volumes.map(|volumes| keys.volumes[volumes as usize]).put(out);
             daemon.put(out);
             terminating.put(out);
             leaving.put(out);
         });
     }
 
-    fn pool(&mut self, pool: &NodePool, wares: &Wares) {
+    fn pool(&mut self, pool: &NodePool, reference: &CatalogueRef) {
+        // Destructured, so that a new field does not compile until it is encoded.
         let NodePool {
             name,
             node_class,
@@ -219,52 +221,53 @@ impl Writer {
             replicas.put(out);
             not_ready.put(out);
             unhealthy.put(out);
-            wares.hash.0.put(out);
-            wares.missing.put(out);
+            reference.hash.0.put(out);
+            reference.missing.put(out);
             rules.put(out);
         });
     }
 
-    fn daemon(&mut self, daemon: &DaemonSet, names: &Names) {
+    fn daemon(&mut self, daemon: &DaemonSet, keys: &RecordKeys) {
         let DaemonSet { namespace, name, shape, labels } = daemon;
         self.begin(tag::DAEMON, |out| {
             namespace.put(out);
             name.put(out);
-            names.shapes[*shape as usize].put(out);
-            names.labels[*labels as usize].put(out);
+            keys.shapes[*shape as usize].put(out);
+            keys.labels[*labels as usize].put(out);
         });
     }
 }
 
-fn name_of(record: &[u8]) -> Name {
+fn key_of(record: &[u8]) -> RecordKey {
     let hash = content::hash(record);
     std::array::from_fn(|place| hash[place])
 }
 
-/// The catalogues that the pools among `records` name.
-pub(super) fn catalogues(records: &[Record]) -> Result<Vec<BlobHash>, Corrupt> {
+/// Hashes of the catalogues that the pools among `records` reference.
+pub(super) fn catalogues(records: &[Record]) -> Result<Vec<BlobHash>, DecodeError> {
     let pools = records.iter().filter(|record| record.first() == Some(&tag::POOL));
-    let mut hashes =
-        pools.map(|record| Ok(pool(&mut Reader::new(&record[1..]))?.1.hash)).collect::<Result<Vec<_>, Corrupt>>()?;
+    let mut hashes = pools
+        .map(|record| Ok(pool(&mut Reader::new(&record[1..]))?.1.hash))
+        .collect::<Result<Vec<_>, DecodeError>>()?;
     hashes.sort_unstable();
     hashes.dedup();
     Ok(hashes)
 }
 
-/// The input that `records` are.
+/// Decodes `records`.
 ///
 /// # Errors
-/// When they are none, or name a catalogue that is not in `catalogues`.
+/// When a record is invalid, or references a catalogue that is not in `catalogues`.
 pub(super) fn read(
     records: &[Record],
     now: Timestamp,
     policy: Policy,
     catalogues: &BTreeMap<BlobHash, Catalogue>,
-) -> Result<PlanningInput, Corrupt> {
+) -> Result<PlanningInput, DecodeError> {
     let input = PlanningInput { now, policy, ..PlanningInput::default() };
-    let mut readers = Readers { input, catalogues, places: BTreeMap::new(), shared: BTreeMap::new() };
+    let mut readers = RecordReader { input, catalogues, places: BTreeMap::new(), shared: BTreeMap::new() };
     for record in records {
-        let (tag, rest) = record.split_first().ok_or(Corrupt("a record"))?;
+        let (tag, rest) = record.split_first().ok_or(DecodeError("a record"))?;
         let mut from = Reader::new(rest);
         readers.take(*tag, record, &mut from)?;
         from.end()?;
@@ -272,16 +275,16 @@ pub(super) fn read(
     Ok(readers.input)
 }
 
-struct Readers<'c> {
+struct RecordReader<'c> {
     input: PlanningInput,
     catalogues: &'c BTreeMap<BlobHash, Catalogue>,
-    /// Places by kind of table and name.
-    places: BTreeMap<(u8, Name), u32>,
-    shared: BTreeMap<Wares, SharedCatalogue>,
+    /// Indices by record type and key.
+    places: BTreeMap<(u8, RecordKey), u32>,
+    shared: BTreeMap<CatalogueRef, SharedCatalogue>,
 }
 
-impl Readers<'_> {
-    fn take(&mut self, tag: u8, record: &[u8], from: &mut Reader<'_>) -> Result<(), Corrupt> {
+impl RecordReader<'_> {
+    fn take(&mut self, tag: u8, record: &[u8], from: &mut Reader<'_>) -> Result<(), DecodeError> {
         match tag {
             tag::SHAPE => self.entry(tag, record, |input| &mut input.shapes, from),
             tag::LABELS => self.entry(tag, record, |input| &mut input.label_sets, from),
@@ -296,101 +299,102 @@ impl Readers<'_> {
                 self.input.namespaces.insert(namespace, labels);
                 Ok(())
             }
-            _ => Err(Corrupt("a record of a kind that this program knows")),
+            _ => Err(DecodeError("a record of a kind that this program knows")),
         }
     }
 
-    fn entry<T: Coded>(
+    fn entry<T: Codec>(
         &mut self,
         tag: u8,
         record: &[u8],
         table: impl FnOnce(&mut PlanningInput) -> &mut Vec<T>,
         from: &mut Reader<'_>,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), DecodeError> {
         let table = table(&mut self.input);
-        let place = u32::try_from(table.len()).map_err(|_| Corrupt("a table"))?;
+        let place = u32::try_from(table.len()).map_err(|_| DecodeError("a table"))?;
         table.push(T::get(from)?);
-        self.places.insert((tag, name_of(record)), place);
+        self.places.insert((tag, key_of(record)), place);
         Ok(())
     }
 
-    fn place(&self, tag: u8, from: &mut Reader<'_>) -> Result<u32, Corrupt> {
-        let name = Name::get(from)?;
-        self.places.get(&(tag, name)).copied().ok_or(Corrupt("the name of a shape, label set or volume set"))
+    fn place(&self, tag: u8, from: &mut Reader<'_>) -> Result<u32, DecodeError> {
+        let name = RecordKey::get(from)?;
+        self.places.get(&(tag, name)).copied().ok_or(DecodeError("the name of a shape, label set or volume set"))
     }
 
-    fn volumes(&self, from: &mut Reader<'_>) -> Result<Option<u32>, Corrupt> {
+    fn volumes(&self, from: &mut Reader<'_>) -> Result<Option<u32>, DecodeError> {
         bool::get(from)?.then(|| self.place(tag::VOLUMES, from)).transpose()
     }
 
-    fn pod(&mut self, from: &mut Reader<'_>) -> Result<(), Corrupt> {
+    fn pod(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let pod = Pod {
-            namespace: Coded::get(from)?,
-            name: Coded::get(from)?,
+            namespace: Codec::get(from)?,
+            name: Codec::get(from)?,
             shape: self.place(tag::SHAPE, from)?,
             labels: self.place(tag::LABELS, from)?,
             volumes: self.volumes(from)?,
-            created: Coded::get(from)?,
-            workload: Coded::get(from)?,
-            leaves: Coded::get(from)?,
-            invalid: Coded::get(from)?,
+            created: Codec::get(from)?,
+            workload: Codec::get(from)?,
+            moved_from: Codec::get(from)?,
+            invalid: Codec::get(from)?,
         };
         self.input.pods.push(pod);
         Ok(())
     }
 
-    fn node(&mut self, from: &mut Reader<'_>) -> Result<(), Corrupt> {
+    fn node(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let node = Node {
-            name: Coded::get(from)?,
-            pool: Coded::get(from)?,
-            labels: Coded::get(from)?,
-            taints: Coded::get(from)?,
-            unschedulable: Coded::get(from)?,
-            allocatable: Coded::get(from)?,
-            capacity: Coded::get(from)?,
-            stage: Coded::get(from)?,
+            name: Codec::get(from)?,
+            pool: Codec::get(from)?,
+            labels: Codec::get(from)?,
+            taints: Codec::get(from)?,
+            unschedulable: Codec::get(from)?,
+            allocatable: Codec::get(from)?,
+            capacity: Codec::get(from)?,
+            stage: Codec::get(from)?,
             pods: Vec::new(),
-            attach_limits: Coded::get(from)?,
-            created: Coded::get(from)?,
+            attach_limits: Codec::get(from)?,
+            created: Codec::get(from)?,
         };
         self.input.nodes.push(node);
         Ok(())
     }
 
-    fn bound(&mut self, from: &mut Reader<'_>) -> Result<(), Corrupt> {
+    fn bound(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let pod = BoundPod {
-            namespace: Coded::get(from)?,
-            name: Coded::get(from)?,
+            namespace: Codec::get(from)?,
+            name: Codec::get(from)?,
             shape: self.place(tag::SHAPE, from)?,
             labels: self.place(tag::LABELS, from)?,
             volumes: self.volumes(from)?,
-            daemon: Coded::get(from)?,
-            terminating: Coded::get(from)?,
-            leaving: Coded::get(from)?,
+            daemon: Codec::get(from)?,
+            terminating: Codec::get(from)?,
+            leaving: Codec::get(from)?,
         };
-        let node = self.input.nodes.last_mut().ok_or(Corrupt("a pod on a node"))?;
+        let node = self.input.nodes.last_mut().ok_or(DecodeError("a pod on a node"))?;
         node.pods.push(pod);
         Ok(())
     }
 
-    fn pool(&mut self, from: &mut Reader<'_>) -> Result<(), Corrupt> {
-        let (mut pool, wares) = pool(from)?;
-        if let Some(shared) = self.shared.get(&wares) {
+    fn pool(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let (mut pool, reference) = pool(from)?;
+        if let Some(shared) = self.shared.get(&reference) {
             pool.catalogue = SharedCatalogue::clone(shared);
         } else {
-            let mut catalogue = self.catalogues.get(&wares.hash).ok_or(Corrupt("a pool with its catalogue"))?.clone();
-            wares.mark(&mut catalogue)?;
+            let mut catalogue =
+                self.catalogues.get(&reference.hash).ok_or(DecodeError("a pool with its catalogue"))?.clone();
+            reference.apply_availability(&mut catalogue)?;
             pool.catalogue = SharedCatalogue::new(catalogue);
-            self.shared.insert(wares, SharedCatalogue::clone(&pool.catalogue));
+            self.shared.insert(reference, SharedCatalogue::clone(&pool.catalogue));
         }
         self.input.pools.push(pool);
         Ok(())
     }
 
-    fn daemon(&mut self, from: &mut Reader<'_>) -> Result<(), Corrupt> {
+    fn daemon(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let daemon = DaemonSet {
-            namespace: Coded::get(from)?,
-            name: Coded::get(from)?,
+            namespace: Codec::get(from)?,
+            name: Codec::get(from)?,
             shape: self.place(tag::SHAPE, from)?,
             labels: self.place(tag::LABELS, from)?,
         };
@@ -399,24 +403,24 @@ impl Readers<'_> {
     }
 }
 
-/// A pool without its catalogue, and which one that is.
-fn pool(from: &mut Reader<'_>) -> Result<(NodePool, Wares), Corrupt> {
+/// Decodes a pool without its catalogue, and its catalogue reference.
+fn pool(from: &mut Reader<'_>) -> Result<(NodePool, CatalogueRef), DecodeError> {
     let mut pool = NodePool {
-        name: Coded::get(from)?,
-        node_class: Coded::get(from)?,
-        weight: Coded::get(from)?,
-        labels: Coded::get(from)?,
-        taints: Coded::get(from)?,
-        startup_taints: Coded::get(from)?,
-        requirements: Coded::get(from)?,
-        limits: Coded::get(from)?,
-        replicas: Coded::get(from)?,
-        not_ready: Coded::get(from)?,
-        unhealthy: Coded::get(from)?,
+        name: Codec::get(from)?,
+        node_class: Codec::get(from)?,
+        weight: Codec::get(from)?,
+        labels: Codec::get(from)?,
+        taints: Codec::get(from)?,
+        startup_taints: Codec::get(from)?,
+        requirements: Codec::get(from)?,
+        limits: Codec::get(from)?,
+        replicas: Codec::get(from)?,
+        not_ready: Codec::get(from)?,
+        unhealthy: Codec::get(from)?,
         catalogue: SharedCatalogue::default(),
         rules: OptInRules::default(),
     };
-    let wares = Wares { hash: BlobHash(Coded::get(from)?), missing: Coded::get(from)? };
-    pool.rules = Coded::get(from)?;
-    Ok((pool, wares))
+    let reference = CatalogueRef { hash: BlobHash(Codec::get(from)?), missing: Codec::get(from)? };
+    pool.rules = Codec::get(from)?;
+    Ok((pool, reference))
 }

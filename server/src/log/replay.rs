@@ -1,56 +1,56 @@
-//! From a decision's row back to its input, and through the engine again.
+//! Loads the input of a decision and plans it again.
 
 use std::collections::BTreeMap;
 
-use engine::decide::{self, Decision as Planned};
+use engine::decide::{self, PlannedDecision};
 use engine::input::{PlanningInput, Policy};
 use engine::model::Catalogue;
 use engine::plan::{Plan, PlanReport};
 
-use super::codec::{Coded, Corrupt};
+use super::codec::{Codec, DecodeError};
 use super::delta::{self, Record};
-use super::difference;
-use super::{ENGINE, content, records, tail};
+use super::diff;
+use super::{ENGINE, content, records, writer};
 use crate::store::lease::Scope;
 use crate::store::log::{BlobHash, LogChunk, Replay, StoredDecision};
 use crate::store::{Archive, StoreError};
 
-/// Why a decision cannot be made again.
+/// Why a decision cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
-    /// It was no plan.
+    /// The decision has no plan.
     #[error(
         "decision {number} of {scope} ({kind}) was made without a plan, so there is nothing to repeat; its reasons are in \
          `fleetwright history {number}`"
     )]
     NoPlan {
-        /// The decision.
+        /// Decision number.
         number: u64,
-        /// For what.
+        /// Scope of the decision.
         scope: String,
-        /// What it is about.
+        /// Decision kind.
         kind: String,
     },
-    /// Part of the log is gone.
+    /// Part of the log is missing.
     #[error(
-        "decision {number} cannot be replayed: {what} of the log of {scope} is not in the store; it was let go or deleted"
+        "decision {number} cannot be replayed: {what} of the log of {scope} is not in the store; it was pruned or deleted"
     )]
     Missing {
-        /// The decision.
+        /// Decision number.
         number: u64,
-        /// For what.
+        /// Scope of the decision.
         scope: String,
-        /// What is gone.
+        /// The missing part.
         what: String,
     },
-    /// Part of the log is not what was written.
+    /// Part of the log was modified.
     #[error("decision {number} cannot be replayed: {what} was changed after it was written: {why}")]
     Changed {
-        /// The decision.
+        /// Decision number.
         number: u64,
-        /// What.
+        /// The modified part.
         what: String,
-        /// How that shows.
+        /// Decoding error.
         why: String,
     },
     /// The store failed.
@@ -58,18 +58,18 @@ pub(crate) enum ReplayError {
     Store(#[from] StoreError),
 }
 
-/// A decision with everything that it was made from.
+/// A decision with its replay data.
 #[derive(Debug)]
-pub(crate) struct Recorded {
-    /// Its row.
+pub(crate) struct RecordedDecision {
+    /// Row of the decision.
     pub(crate) stored: StoredDecision,
-    /// What the planner looked at.
+    /// Planning input.
     pub(crate) input: PlanningInput,
-    /// What it answered.
+    /// Recorded plan.
     pub(crate) plan: Plan,
-    /// Why.
+    /// Recorded report.
     pub(crate) report: PlanReport,
-    /// The engine that answered.
+    /// Version of the deciding engine.
     pub(crate) engine: String,
     digests: Digests,
 }
@@ -81,35 +81,35 @@ struct Digests {
     plan_then: Vec<u8>,
 }
 
-/// How a replay ended.
+/// Outcome of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// Why the input is not the one that was decided on; `None` when it is.
+pub(crate) struct ReplayOutcome {
+    /// Why the input differs from the recorded digest; `None` when it does not.
     pub(crate) input: Option<String>,
-    /// The first difference between the plans; `None` when there is none.
+    /// First difference between the plans; `None` when they are identical.
     pub(crate) plan: Option<String>,
-    /// Digest of the input that was decided on.
+    /// Recorded digest of the input.
     pub(crate) input_digest: String,
-    /// Digest of the plan that was made.
+    /// Recorded digest of the plan.
     pub(crate) plan_digest: String,
 }
 
-impl Verdict {
-    /// Whether nothing differs.
+impl ReplayOutcome {
+    /// Whether input and plan are identical.
     pub(crate) fn is_identical(&self) -> bool {
         self.input.is_none() && self.plan.is_none()
     }
 }
 
-/// Reads decisions back. Decisions of one segment are cheapest in the order in which they were made.
+/// Loads decisions. Decisions of one segment are cheapest in ascending order.
 pub(crate) struct LogReader<'s> {
     store: &'s dyn Archive,
-    place: Option<Place>,
+    position: Option<SegmentPosition>,
     catalogues: BTreeMap<BlobHash, Catalogue>,
 }
 
-/// How far a segment has been followed.
-struct Place {
+/// Position in a segment, with its records.
+struct SegmentPosition {
     scope: Scope,
     segment: u64,
     chunks: Vec<LogChunk>,
@@ -119,59 +119,60 @@ struct Place {
 
 impl<'s> LogReader<'s> {
     pub(crate) fn new(store: &'s dyn Archive) -> Self {
-        Self { store, place: None, catalogues: BTreeMap::new() }
+        Self { store, position: None, catalogues: BTreeMap::new() }
     }
 
-    /// What the decision was made from.
+    /// Loads the decision with its replay data.
     ///
     /// # Errors
     /// [`ReplayError`].
-    pub(crate) async fn recall(&mut self, stored: StoredDecision) -> Result<Recorded, ReplayError> {
+    pub(crate) async fn load(&mut self, stored: StoredDecision) -> Result<RecordedDecision, ReplayError> {
         let Some(replay) = stored.decision.replay.clone() else { return Err(no_plan(&stored)) };
-        let place = self.follow(&stored, &replay).await?;
-        let records = place.records;
+        let position = self.seek(&stored, &replay).await?;
+        let records = position.records;
         let row = || format!("the row of decision {} of {}", stored.decision.number, stored.scope.key());
-        let changed = |corrupt: Corrupt| changed(&stored, row(), &corrupt);
-        let now = tail::read_stance(&replay.stance).map_err(changed)?;
-        let (plan, report) = tail::read_answer(&replay.plan).map_err(changed)?;
-        let policy_hash = replay.policy.ok_or(Corrupt("a decision with its policy")).map_err(changed)?;
+        let changed = |error: DecodeError| changed(&stored, row(), &error);
+        let now = writer::decode_moment(&replay.stance).map_err(changed)?;
+        let (plan, report) = writer::decode_answer(&replay.plan).map_err(changed)?;
+        let policy_hash = replay.policy.ok_or(DecodeError("a decision with its policy")).map_err(changed)?;
         let policy = self.policy(&stored, &policy_hash).await?;
         for hash in records::catalogues(&records).map_err(changed)? {
             self.fetch_catalogue(&stored, hash).await?;
         }
         let input = records::read(&records, now, policy, &self.catalogues).map_err(changed)?;
-        let input_read = records::digest(now, &policy_hash, &delta::marks(&records));
-        self.place = Some(Place { records, ..place });
+        let input_read = records::digest(now, &policy_hash, &delta::hash_records(&records));
+        self.position = Some(SegmentPosition { records, ..position });
         let digests = Digests { input_then: replay.input_digest, input_read, plan_then: replay.plan_digest };
-        Ok(Recorded { stored, input, plan, report, engine: replay.engine_version, digests })
+        Ok(RecordedDecision { stored, input, plan, report, engine: replay.engine_version, digests })
     }
 
-    /// Follows the decision's segment up to it.
-    async fn follow(&mut self, stored: &StoredDecision, replay: &Replay) -> Result<Place, ReplayError> {
-        let known = self.place.take().filter(|place| {
-            let same = place.scope == stored.scope && place.segment == replay.segment;
-            same && place.sequence <= replay.sequence && place.chunks.len() as u64 >= replay.sequence
+    /// Applies the events of the decision's segment up to the decision.
+    async fn seek(&mut self, stored: &StoredDecision, replay: &Replay) -> Result<SegmentPosition, ReplayError> {
+        let known = self.position.take().filter(|position| {
+            let same = position.scope == stored.scope && position.segment == replay.segment;
+            same && position.sequence <= replay.sequence && position.chunks.len() as u64 >= replay.sequence
         });
-        let mut place = match known {
-            Some(place) => place,
+        let mut position = match known {
+            Some(position) => position,
             None => self.open(stored, replay).await?,
         };
-        while place.sequence < replay.sequence {
-            let next = place.sequence + 1;
+        while position.sequence < replay.sequence {
+            let next = position.sequence + 1;
             let event = || format!("event {next} of segment {}", replay.segment);
-            let chunk = place.chunks.iter().find(|chunk| chunk.first_sequence == next);
+            let chunk = position.chunks.iter().find(|chunk| chunk.first_sequence == next);
             let chunk = chunk.ok_or_else(|| missing(stored, event()))?;
             let what = || format!("{} of the log of {}", event(), stored.scope.key());
-            place.records = tail::follow(&place.records, chunk).map_err(|corrupt| changed(stored, what(), &corrupt))?;
-            place.sequence = next;
+            position.records =
+                writer::apply_event(&position.records, chunk).map_err(|error| changed(stored, what(), &error))?;
+            position.sequence = next;
         }
-        Ok(place)
+        Ok(position)
     }
 
-    async fn open(&self, stored: &StoredDecision, replay: &Replay) -> Result<Place, ReplayError> {
-        let segment = self.store.log_of(&stored.scope, replay.segment).await?;
+    async fn open(&self, stored: &StoredDecision, replay: &Replay) -> Result<SegmentPosition, ReplayError> {
+        let segment = self.store.log_segment(&stored.scope, replay.segment).await?;
         let segment = segment.ok_or_else(|| missing(stored, format!("segment {}", replay.segment)))?;
-        Ok(Place {
+        Ok(SegmentPosition {
             scope: stored.scope.clone(),
             segment: replay.segment,
             chunks: segment.chunks,
@@ -182,14 +183,14 @@ impl<'s> LogReader<'s> {
 
     async fn policy(&self, stored: &StoredDecision, hash: &BlobHash) -> Result<Policy, ReplayError> {
         let bytes = self.blob(stored, "policy", hash).await?;
-        tail::read_policy(&bytes).map_err(|corrupt| changed(stored, format!("policy {hash}"), &corrupt))
+        writer::decode_policy(&bytes).map_err(|error| changed(stored, format!("policy {hash}"), &error))
     }
 
     async fn fetch_catalogue(&mut self, stored: &StoredDecision, hash: BlobHash) -> Result<(), ReplayError> {
         if !self.catalogues.contains_key(&hash) {
             let bytes = self.blob(stored, "catalogue", &hash).await?;
             let read = Catalogue::from_bytes(&bytes);
-            let read = read.map_err(|corrupt| changed(stored, format!("catalogue {hash}"), &corrupt))?;
+            let read = read.map_err(|error| changed(stored, format!("catalogue {hash}"), &error))?;
             self.catalogues.insert(hash, read);
         }
         Ok(())
@@ -198,11 +199,11 @@ impl<'s> LogReader<'s> {
     async fn blob(&self, stored: &StoredDecision, kind: &str, hash: &BlobHash) -> Result<Vec<u8>, ReplayError> {
         let what = || format!("{kind} {hash}");
         let blob = self.store.blob(hash).await?.ok_or_else(|| missing(stored, what()))?;
-        let bytes = content::unpack(&blob.bytes).map_err(|corrupt| changed(stored, what(), &corrupt))?;
+        let bytes = content::unpack(&blob.bytes).map_err(|error| changed(stored, what(), &error))?;
         if content::hash(&bytes) == hash.0 {
             Ok(bytes)
         } else {
-            Err(changed(stored, what(), &Corrupt("the content of that hash")))
+            Err(changed(stored, what(), &DecodeError("the content of that hash")))
         }
     }
 }
@@ -216,18 +217,18 @@ fn missing(stored: &StoredDecision, what: String) -> ReplayError {
     ReplayError::Missing { number: stored.decision.number, scope: stored.scope.key(), what }
 }
 
-fn changed(stored: &StoredDecision, what: String, corrupt: &Corrupt) -> ReplayError {
-    ReplayError::Changed { number: stored.decision.number, what, why: corrupt.to_string() }
+fn changed(stored: &StoredDecision, what: String, error: &DecodeError) -> ReplayError {
+    ReplayError::Changed { number: stored.decision.number, what, why: error.to_string() }
 }
 
-impl Recorded {
-    /// Decides again and compares.
-    pub(crate) fn replay(&self) -> Verdict {
+impl RecordedDecision {
+    /// Plans again and compares.
+    pub(crate) fn replay(&self) -> ReplayOutcome {
         let input = (self.digests.input_then != self.digests.input_read).then(|| {
             let (then, read) = (hex(&self.digests.input_then), hex(&self.digests.input_read));
             format!("the log holds an input with digest {read}, and the decision was made from one with {then}")
         });
-        Verdict {
+        ReplayOutcome {
             input,
             plan: self.compare(),
             input_digest: hex(&self.digests.input_then),
@@ -240,17 +241,15 @@ impl Recorded {
             Ok(again) => again,
             Err(violations) => return Some(refused(&violations)),
         };
-        let Planned { plan, report, failed_checks: _ } = again;
-        if content::hash(&tail::answer(&plan, &report)).as_slice() == self.digests.plan_then {
+        let PlannedDecision { plan, report, failed_checks: _ } = again;
+        if content::hash(&writer::encode_answer(&plan, &report)).as_slice() == self.digests.plan_then {
             return None;
         }
-        let found = difference::first(&self.input, (&self.plan, &self.report), (&plan, &report));
-        Some(found.unwrap_or_else(|| {
-            "the plan that was written down is not the one of its digest: the row was changed".to_owned()
-        }))
+        let found = diff::first(&self.input, (&self.plan, &self.report), (&plan, &report));
+        Some(found.unwrap_or_else(|| "the recorded plan does not match its digest: the row was modified".to_owned()))
     }
 
-    /// The engine that decided, when it is not the one that replays.
+    /// Version of the deciding engine, when it is not the present one.
     pub(crate) fn other_engine(&self) -> Option<&str> {
         Some(self.engine.as_str()).filter(|engine| *engine != ENGINE)
     }
@@ -265,7 +264,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the planner answered when the decision was made; `None` without a plan, or when the row cannot be read.
+/// Recorded plan and report; `None` without a plan, or when the row is unreadable.
 pub(crate) fn answer_of(stored: &StoredDecision) -> Option<(Plan, PlanReport)> {
-    tail::read_answer(&stored.decision.replay.as_ref()?.plan).ok()
+    writer::decode_answer(&stored.decision.replay.as_ref()?.plan).ok()
 }

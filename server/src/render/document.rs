@@ -1,4 +1,4 @@
-//! The plan as a document: field names, order and types are the plan contract's (§2).
+//! Renders a plan as a document: field names, order and types of the plan contract (§2).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -79,8 +79,8 @@ struct CostEntry {
     lower_bound_usd_per_hour: Usd,
 }
 
-/// Dollars as a JSON number. The shortest decimal that names the nearest double has at most six decimals for every
-/// amount below a billion dollars, and it is the amount itself: nothing is lost.
+/// Dollars as a JSON number. The shortest decimal of the nearest double has at most six decimals
+/// for every amount below a billion dollars, so the amount is exact.
 #[derive(Debug, Clone, Copy)]
 struct Usd(MicroUsd);
 
@@ -94,7 +94,7 @@ impl Serialize for Usd {
 /// Writes the plan as JSON, with a line feed at its end.
 ///
 /// # Errors
-/// What `out` answers.
+/// Errors of `out`.
 pub(crate) fn write_json(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &document(rendering))?;
     out.write_all(b"\n")
@@ -103,7 +103,7 @@ pub(crate) fn write_json(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::
 /// Writes the plan as YAML.
 ///
 /// # Errors
-/// What `out` answers.
+/// Errors of `out`.
 pub(crate) fn write_yaml(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_saphyr::to_string(&document(rendering)).map_err(io::Error::other)?;
     out.write_all(text.as_bytes())

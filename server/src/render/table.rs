@@ -1,4 +1,5 @@
-//! The plan for a person: the outcome first, then what to launch, what has no place and why, the cost, and surprises.
+//! Renders a plan as a table: outcome, nodes to launch, unschedulable pods with reasons, cost,
+//! notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -15,7 +16,7 @@ const LIST_WIDTH: usize = 72;
 /// Writes the whole table.
 ///
 /// # Errors
-/// What `out` answers.
+/// Errors of `out`.
 pub(crate) fn write(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", outcome(rendering))?;
     write_nodes(rendering, "NODES TO LAUNCH", &rendering.plan.nodes, out)?;
@@ -55,7 +56,7 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Nodes that are alike but for name and zone are one row.
+/// Nodes that differ in name and zone only are one row.
 fn write_nodes(rendering: &Rendering<'_>, title: &str, nodes: &[PlannedNode], out: &mut dyn Write) -> io::Result<()> {
     if nodes.is_empty() {
         return Ok(());
@@ -64,9 +65,9 @@ fn write_nodes(rendering: &Rendering<'_>, title: &str, nodes: &[PlannedNode], ou
     let mut row_of = BTreeMap::new();
     for node in nodes {
         let row = NodeRow::of(rendering, node);
-        let at = *row_of.entry(row.alike.clone()).or_insert(rows.len());
+        let at = *row_of.entry(row.group_key.clone()).or_insert(rows.len());
         match rows.get_mut(at) {
-            Some(known) => known.join(row),
+            Some(known) => known.merge(row),
             None => rows.push(row),
         }
     }
@@ -81,7 +82,7 @@ struct NodeRow {
     count: usize,
     zones: BTreeSet<String>,
     /// Pool, capacity type, types, price, number of pods, workloads.
-    alike: [String; 6],
+    group_key: [String; 6],
 }
 
 impl NodeRow {
@@ -92,7 +93,7 @@ impl NodeRow {
             first: node.name.to_string(),
             count: 1,
             zones: node.zones.first().map(ToString::to_string).into_iter().collect(),
-            alike: [
+            group_key: [
                 pool.name.to_string(),
                 node.capacity_type.as_str().to_owned(),
                 and_more(types.first().copied().unwrap_or(""), types.len()),
@@ -103,14 +104,14 @@ impl NodeRow {
         }
     }
 
-    fn join(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.zones.extend(other.zones);
     }
 
     fn cells(self) -> [String; 8] {
         let zones: Vec<String> = self.zones.into_iter().collect();
-        let [pool, capacity, types, price, pods, of] = self.alike;
+        let [pool, capacity, types, price, pods, of] = self.group_key;
         [and_more(&self.first, self.count), pool, capacity, types, price, pods, zones.join(" "), of]
     }
 }
@@ -136,19 +137,19 @@ fn write_placements(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Resul
     write_columns(std::iter::once(header).chain(rows).collect(), out)
 }
 
-/// Pods of one workload that fail alike are told once.
+/// Pods of one workload with the same reasons are one entry.
 fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
     if rendering.report.unschedulable.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nPODS WITHOUT A PLACE")?;
-    for alike in alike(rendering) {
-        let names: Vec<String> = alike.iter().map(|entry| rendering.pod_name(entry.pod)).collect();
+    for group in group_unschedulable(rendering) {
+        let names: Vec<String> = group.iter().map(|entry| rendering.pod_name(entry.pod)).collect();
         writeln!(out, "  {}", workload::shorten(&names, LIST_WIDTH))?;
-        for reason in &alike[0].reasons {
+        for reason in &group[0].reasons {
             writeln!(out, "    {}", reason_line(reason))?;
         }
-        for relaxation in &alike[0].fits_if {
+        for relaxation in &group[0].fits_if {
             writeln!(out, "    {relaxation}")?;
         }
     }
@@ -156,7 +157,7 @@ fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Re
 }
 
 /// Unschedulable pods by namespace, workload, reasons and relaxations; groups in the order of their first pods.
-fn alike<'r>(rendering: &Rendering<'r>) -> Vec<Vec<&'r Unschedulable>> {
+fn group_unschedulable<'r>(rendering: &Rendering<'r>) -> Vec<Vec<&'r Unschedulable>> {
     let mut group_of = BTreeMap::new();
     let mut groups: Vec<Vec<&Unschedulable>> = Vec::new();
     for entry in &rendering.report.unschedulable {
@@ -178,7 +179,7 @@ fn reason_line(reason: &Reason) -> String {
     }
 }
 
-/// The bill, and how far from the best possible bill it can be.
+/// Cost, and its maximum distance from the optimum.
 fn cost(rendering: &Rendering<'_>) -> String {
     let (new, bound) = (rendering.report.new_cost, rendering.report.lower_bound);
     if rendering.plan.nodes.is_empty() {
@@ -197,7 +198,7 @@ fn cost(rendering: &Rendering<'_>) -> String {
     format!("${new} an hour (about ${} a month); {gap}", month.0 / 1_000_000)
 }
 
-/// Rows as aligned columns; the last column is as wide as it likes.
+/// Aligns columns; the last column has no width limit.
 fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
     let mut widths = [0; N];
     for row in &rows {

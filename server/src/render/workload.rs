@@ -1,4 +1,4 @@
-//! Pods that belong together, said in a few words: `web ×10, api ×3`.
+//! Summarizes pods by workload: `web ×10, api ×3`.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) fn summary(rendering: &Rendering<'_>, pods: impl Iterator<Item = u32>
     shorten(&words, width)
 }
 
-/// As many of `words` as fit, and how many are left out.
+/// As many of `words` as fit, and the number of omitted ones.
 pub(super) fn shorten(words: &[String], width: usize) -> String {
     let mut text = String::new();
     for (at, word) in words.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Pages have threads of their own.
+//! HTTP runs on threads of its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,19 +7,19 @@ use std::sync::mpsc;
 use super::*;
 use crate::store::memory::MemoryStore;
 
-/// Whatever is waited for comes within this, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Upper bound for every wait, on the slowest machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pages of an empty server, and its threads, of which there is one.
-struct Stand {
+/// Pages of an empty server, and its runtime with one thread.
+struct TestBed {
     address: SocketAddr,
     threads: Runtime,
     _pages: PageThreads,
     _stop: tokio_util::sync::DropGuard,
 }
 
-impl Stand {
-    /// With pages on threads of their own, or on that of the server.
+impl TestBed {
+    /// Serves pages on threads of their own, or on that of the server.
     fn new(apart: bool) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let threads = builder.worker_threads(1).enable_all().build().unwrap();
@@ -28,7 +28,7 @@ impl Stand {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (_publisher, views) = views::channel();
-        let shown = Pages {
+        let page_data = Pages {
             views,
             store: Arc::new(MemoryStore::new()),
             latencies: Arc::default(),
@@ -37,13 +37,13 @@ impl Stand {
         };
         let [_, limits] = ConnectionLimits::of_this_process();
         let stop = CancellationToken::new();
-        let serving = serve_http((listener, limits), None, shown, Arc::new(Book::open()), stop.clone());
+        let serving = serve_http((listener, limits), None, page_data, Arc::new(Authorizer::allow_all()), stop.clone());
         let runtime = if apart { pages.0.as_ref().unwrap() } else { &threads };
         runtime.spawn(serving);
         Self { address, threads, _pages: pages, _stop: stop.drop_guard() }
     }
 
-    /// Keeps the server's thread at work until the returned end is dropped.
+    /// Keeps the server's thread busy until the returned sender is dropped.
     fn occupy(&self) -> mpsc::Sender<()> {
         let (begun, has_begun) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
@@ -51,7 +51,7 @@ impl Stand {
             begun.send(()).unwrap();
             let _ended = ends.recv();
         });
-        has_begun.recv_timeout(PATIENCE).unwrap();
+        has_begun.recv_timeout(TIMEOUT).unwrap();
         end
     }
 
@@ -62,7 +62,7 @@ impl Stand {
     }
 }
 
-/// The head of what is answered within that time, if anything is.
+/// Head of the response within that time, if any.
 fn answer(wire: &mut TcpStream, within: Duration) -> Option<String> {
     wire.set_read_timeout(Some(within)).unwrap();
     let mut head = [0; 15];
@@ -76,21 +76,21 @@ fn answer(wire: &mut TcpStream, within: Duration) -> Option<String> {
 const FOUND: &str = "HTTP/1.1 200 OK";
 
 #[test]
-fn pages_and_health_are_answered_while_every_thread_of_the_server_is_at_work() {
-    let stand = Stand::new(true);
-    let _busy = stand.occupy();
+fn pages_and_health_respond_while_every_thread_of_the_server_is_busy() {
+    let bed = TestBed::new(true);
+    let _busy = bed.occupy();
     for path in ["/healthz", "/readyz", "/metrics", "/api/fleet", "/api/fleet/events", "/"] {
-        assert_eq!(answer(&mut stand.ask(path), PATIENCE).as_deref(), Some(FOUND), "{path}");
+        assert_eq!(answer(&mut bed.ask(path), TIMEOUT).as_deref(), Some(FOUND), "{path}");
     }
 }
 
 #[test]
-fn sabotage_on_the_threads_of_the_server_they_wait_until_its_work_is_done() {
-    let stand = Stand::new(false);
-    let busy = stand.occupy();
-    let mut health = stand.ask("/healthz");
-    // However long it is waited for: the only thread that could answer stands still.
+fn sabotage_on_the_threads_of_the_server_they_wait_for_its_work() {
+    let bed = TestBed::new(false);
+    let busy = bed.occupy();
+    let mut health = bed.ask("/healthz");
+    // No wait would suffice: the only thread that could respond is blocked.
     assert_eq!(answer(&mut health, Duration::from_millis(200)), None);
     drop(busy);
-    assert_eq!(answer(&mut health, PATIENCE).as_deref(), Some(FOUND));
+    assert_eq!(answer(&mut health, TIMEOUT).as_deref(), Some(FOUND));
 }

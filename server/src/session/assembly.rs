@@ -1,64 +1,64 @@
-//! A snapshot comes in parts and is believed when all of them are there.
+//! Assembles a chunked snapshot; it is accepted when all parts have arrived.
 
 use engine::cluster::{ClusterSnapshot, Object};
 use fleetwright_proto::v1;
 
-use super::decode::{Decoded, Decoder, Fault};
+use super::decode::{DecodeError, Decoded, Decoder};
 
-/// Why a snapshot, or what follows one, cannot be used.
+/// Reason why a snapshot, or a delta after it, is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Incomplete {
-    /// A part is missing or came twice.
-    #[error("snapshot {id} is not whole: {what}")]
+    /// A part is missing or duplicated.
+    #[error("snapshot {id} is incomplete: {what}")]
     Torn {
-        /// Which snapshot.
+        /// Id of the snapshot.
         id: u64,
-        /// What is wrong with it.
+        /// The inconsistency.
         what: String,
     },
-    /// A part cannot be read.
+    /// A part cannot be decoded.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    DecodeError(#[from] DecodeError),
 }
 
-/// A snapshot that is coming in.
+/// Snapshot whose chunks are arriving.
 #[derive(Debug)]
-pub struct Assembly {
+pub struct SnapshotAssembly {
     id: u64,
     decoder: Decoder,
-    picture: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     chunks: u32,
     changes: u64,
 }
 
-impl Assembly {
-    /// The beginning of snapshot `id`, to be read by `decoder`, which has read nothing yet.
+impl SnapshotAssembly {
+    /// Starts snapshot `id` with a fresh `decoder`.
     #[must_use]
     pub fn new(id: u64, decoder: Decoder) -> Self {
-        Self { id, decoder, picture: ClusterSnapshot::default(), chunks: 0, changes: 0 }
+        Self { id, decoder, snapshot: ClusterSnapshot::default(), chunks: 0, changes: 0 }
     }
 
-    /// One more chunk, of snapshot `id`.
+    /// Adds the next chunk of snapshot `id`.
     ///
     /// # Errors
-    /// [`Incomplete`] when it is not the next one, or cannot be read.
+    /// [`Incomplete`] when the chunk is out of order or cannot be decoded.
     pub fn add(&mut self, id: u64, chunk: v1::SnapshotChunk) -> Result<(), Incomplete> {
         self.check(id)?;
         if chunk.index != self.chunks {
-            return Err(self.torn(format!("chunk {} came where {} was due", chunk.index, self.chunks)));
+            return Err(self.torn(format!("received chunk {}, expected {}", chunk.index, self.chunks)));
         }
         self.chunks += 1;
         self.changes += chunk.changes.len() as u64;
         for change in chunk.changes {
-            if let Decoded::Object(object) = self.decoder.take(change)? {
-                self.place(*object);
+            if let Decoded::Object(object) = self.decoder.decode_change(change)? {
+                self.push(*object);
             }
         }
         self.decoder.check_total(self.changes)?;
         Ok(())
     }
 
-    /// The end of snapshot `id`: the picture, and the decoder that reads what follows.
+    /// Completes snapshot `id`; returns it with the decoder for the deltas that follow.
     ///
     /// # Errors
     /// [`Incomplete`] when parts are missing.
@@ -66,35 +66,35 @@ impl Assembly {
         self.check(id)?;
         if (end.chunk_count, end.change_count) != (self.chunks, self.changes) {
             return Err(self.torn(format!(
-                "{} chunks with {} changes were sent, {} with {} have come",
+                "agent sent {} chunks with {} changes, received {} with {}",
                 end.chunk_count, end.change_count, self.chunks, self.changes
             )));
         }
-        self.decoder.complete(&mut self.picture);
-        Ok((self.picture, self.decoder))
+        self.decoder.complete_snapshot(&mut self.snapshot);
+        Ok((self.snapshot, self.decoder))
     }
 
     fn check(&self, id: u64) -> Result<(), Incomplete> {
-        if id == self.id { Ok(()) } else { Err(self.torn(format!("a part of snapshot {id} came in between"))) }
+        if id == self.id { Ok(()) } else { Err(self.torn(format!("received a part of snapshot {id} in between"))) }
     }
 
     fn torn(&self, what: String) -> Incomplete {
         Incomplete::Torn { id: self.id, what }
     }
 
-    fn place(&mut self, object: Object) {
+    fn push(&mut self, object: Object) {
         match object {
-            Object::Pod(pod) => self.picture.pods.push(pod),
-            Object::Node(node) => self.picture.nodes.push(node),
-            Object::Claim(claim) => self.picture.claims.push(claim),
-            Object::Pool(pool) => self.picture.pools.push(pool),
-            Object::Daemon(daemon) => self.picture.daemons.push(daemon),
-            Object::Namespace(namespace) => self.picture.namespaces.push(namespace),
-            Object::PodBudget(budget) => self.picture.budgets.push(budget),
-            Object::Class(class) => self.picture.classes.push(class),
-            Object::Attach(attach) => self.picture.attach.push(attach),
-            Object::Autoscaler(other) => self.picture.autoscalers.push(other),
-            Object::Problem(problem) => self.picture.problems.push(problem),
+            Object::Pod(pod) => self.snapshot.pods.push(pod),
+            Object::Node(node) => self.snapshot.nodes.push(node),
+            Object::Claim(claim) => self.snapshot.claims.push(claim),
+            Object::Pool(pool) => self.snapshot.pools.push(pool),
+            Object::Daemon(daemon) => self.snapshot.daemons.push(daemon),
+            Object::Namespace(namespace) => self.snapshot.namespaces.push(namespace),
+            Object::PodBudget(budget) => self.snapshot.budgets.push(budget),
+            Object::Class(class) => self.snapshot.classes.push(class),
+            Object::Attach(attach) => self.snapshot.attach.push(attach),
+            Object::Autoscaler(other) => self.snapshot.autoscalers.push(other),
+            Object::Problem(problem) => self.snapshot.problems.push(problem),
         }
     }
 }

@@ -1,18 +1,21 @@
-//! The door: messages become the engine's values, or are refused. No proto type passes.
+//! Decodes messages of an agent into engine values, or rejects them. No proto type passes this
+//! module.
 //!
-//! A [`Decoder`] belongs to one snapshot and what follows it: it holds the definitions that records refer to. Definitions and
-//! records that this server does not know are passed over; what breaks the contract is a [`Fault`].
+//! A [`Decoder`] belongs to one snapshot and the deltas after it; it holds the definitions that
+//! records refer to. Unknown definitions and records are ignored; a contract violation is a
+//! [`DecodeError`].
 //!
-//! Reading order: here (what a change becomes), [`shape`] (pod shapes, read by the code that reads manifests), [`record`]
-//! (single objects), [`texts`] (what they have in common), [`storage`] (what volumes ask of nodes), [`pools`] (NodePools with what they may buy).
+//! Reading order: this file (changes), [`shape`] (pod shapes, through the manifest parser),
+//! [`record`] (single objects), [`text_pool`] (strings shared between objects), [`storage`] (node
+//! requirements of volumes), [`pools`] (NodePools and their node classes).
 
-mod around;
+mod auxiliary;
 pub mod pools;
 mod problems;
 pub mod record;
 pub mod shape;
 mod storage;
-mod texts;
+mod text_pool;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,34 +27,34 @@ use fleetwright_proto::v1::change::Change;
 use prost::Message;
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, Kept, Ledger};
 use super::intern::Interner;
-use pools::{Manifest, ManifestKind, Manifests, ReadPools};
-use problems::Problems;
-use shape::ShapeReading;
-use storage::{Named, Storage};
-use texts::Texts;
+use super::memory::{MemoryAccount, RetainedMemory, SessionMemory};
+use pools::{Manifest, ManifestKind, Manifests, PoolReader};
+use problems::ProblemTracker;
+use shape::DecodedShape;
+use storage::{PodVolumes, Storage};
+use text_pool::TextPool;
 
 /// Bytes of a content hash on the wire.
 const HASH_BYTES: usize = 16;
 
 type Hash = [u8; HASH_BYTES];
 
-/// Bounds on what one agent may make the server remember. The defaults are several times what the largest known clusters
-/// hold, and refuse what could only be a fault.
+/// Limits on the state that one agent can create. The defaults are several times the size of the
+/// largest known clusters, so only a faulty agent exceeds them.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Changes in one snapshot. Clusters of 15,000 nodes hold some 450,000 pods.
+    /// Changes in one snapshot. Clusters of 15,000 Nodes have about 450,000 pods.
     pub snapshot_changes: u64,
-    /// Definitions since the snapshot began.
+    /// Definitions since the start of the snapshot.
     pub definitions: usize,
     /// Bytes of one definition.
     pub definition_bytes: usize,
-    /// Changes in one message, the protocol's own limit.
+    /// Changes in one message; a limit of the protocol.
     pub message_changes: usize,
-    /// Manifests.
+    /// Number of manifests.
     pub manifests: usize,
-    /// Bytes of one manifest, the protocol's own limit.
+    /// Bytes of one manifest; a limit of the protocol.
     pub manifest_bytes: usize,
 }
 
@@ -68,82 +71,82 @@ impl Default for Limits {
     }
 }
 
-/// Why a change cannot be taken.
+/// Reason why a change is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// A record refers to a definition that has not come.
+pub enum DecodeError {
+    /// A record refers to a definition that was not received.
     #[error("{object} refers to a {kind} that was not defined: {hash}")]
     Undefined {
-        /// The record.
+        /// The record, by kind and name.
         object: String,
-        /// What kind of definition.
+        /// Kind of the definition.
         kind: &'static str,
-        /// Its hash, in hexadecimal digits.
+        /// Hash of the definition, in hexadecimal.
         hash: String,
     },
-    /// A record or definition breaks the contract.
+    /// A record or definition violates the protocol.
     #[error("{object} cannot be read: {reason}")]
     Unreadable {
-        /// What cannot be read.
+        /// The object, by kind and name.
         object: String,
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
-    /// More than the server remembers for one agent, or for all of them.
-    #[error("{whose} {} MiB of this server's memory, and {key} allows {} MiB; raise {key} if they are meant to be so many", held.div_ceil(1 << 20), limit >> 20)]
+    /// Memory limit exceeded, for one agent or in total.
+    #[error("{whose} {} MiB of memory, but {key} allows {} MiB; raise {key} if this is the expected size", held.div_ceil(1 << 20), limit >> 20)]
     Memory {
-        /// What takes it.
+        /// Owner of the memory, as the start of the sentence.
         whose: &'static str,
-        /// Bytes.
+        /// Accounted bytes.
         held: u64,
-        /// The setting that bounds it.
+        /// Config key of the limit.
         key: &'static str,
-        /// Its value, in bytes.
+        /// Value of the limit, in bytes.
         limit: u64,
     },
-    /// More than the server takes from one agent.
+    /// Limit on the state of one agent exceeded.
     #[error("{what}: {found} exceed the limit of {limit}")]
-    TooMuch {
-        /// What there is too much of.
+    LimitExceeded {
+        /// The counted items.
         what: &'static str,
-        /// How much there is.
+        /// Their number.
         found: u64,
-        /// How much is allowed.
+        /// Their maximum.
         limit: u64,
     },
 }
 
-/// What a change has become.
+/// Result of decoding a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
-    /// Nothing that the engine looks at.
-    Nothing,
-    /// An object.
+    /// No effect on the engine.
+    Ignored,
+    /// An object was created or changed.
     Object(Box<Object>),
-    /// An object that is gone.
-    Gone(Key),
-    /// The manifests have changed; NodePools are to be read again.
+    /// An object was deleted.
+    Removed(Key),
+    /// A manifest changed; NodePools have to be parsed again.
     Manifests,
 }
 
-/// Reads the changes of one snapshot and of what follows it.
+/// Decoder of one snapshot and the deltas after it.
 pub struct Decoder {
     interner: Arc<Interner>,
-    read_pools: ReadPools,
+    pool_reader: PoolReader,
     limits: Limits,
     /// Looked up, never iterated.
-    shapes: FxHashMap<Hash, Arc<ShapeReading>>,
+    shapes: FxHashMap<Hash, Arc<DecodedShape>>,
     labels: FxHashMap<Hash, Arc<Labels>>,
-    volumes: FxHashMap<Hash, Named>,
+    volumes: FxHashMap<Hash, PodVolumes>,
     /// Shapes that depend on the pod's labels, by both hashes.
     keyed_shapes: FxHashMap<(Hash, Hash), Arc<PodShape>>,
     manifests: Manifests,
     pools: BTreeMap<Text, PoolRecord>,
     classes: BTreeMap<Text, ClassRecord>,
     storage: Storage,
-    texts: Texts,
-    account: Account,
-    problems: Problems,
+    texts: TextPool,
+    account: MemoryAccount,
+    problems: ProblemTracker,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -153,12 +156,17 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a snapshot that begins. What it remembers is counted in `ledger`.
+    /// A decoder for a new snapshot. Its memory is accounted in `session_memory`.
     #[must_use]
-    pub fn new(interner: Arc<Interner>, read_pools: ReadPools, limits: Limits, ledger: &Ledger) -> Self {
+    pub fn new(
+        interner: Arc<Interner>,
+        pool_reader: PoolReader,
+        limits: Limits,
+        session_memory: &SessionMemory,
+    ) -> Self {
         Self {
             interner,
-            read_pools,
+            pool_reader,
             limits,
             shapes: FxHashMap::default(),
             labels: FxHashMap::default(),
@@ -168,72 +176,74 @@ impl Decoder {
             pools: BTreeMap::new(),
             classes: BTreeMap::new(),
             storage: Storage::default(),
-            texts: Texts::default(),
-            account: ledger.account(),
-            problems: Problems::default(),
+            texts: TextPool::default(),
+            account: session_memory.account(),
+            problems: ProblemTracker::default(),
         }
     }
 
-    /// What is believed on although this decoder goes.
-    pub(super) fn kept(&self) -> Kept {
-        self.account.kept()
+    /// Memory of the objects that stay valid when this decoder is dropped.
+    pub(super) fn retain_memory(&self) -> RetainedMemory {
+        self.account.retain()
     }
 
-    /// Whether a snapshot may hold so many changes.
+    /// Checks the number of changes in a snapshot.
     ///
     /// # Errors
-    /// [`Fault::TooMuch`].
-    pub fn check_total(&self, changes: u64) -> Result<(), Fault> {
+    /// [`DecodeError::LimitExceeded`].
+    pub fn check_total(&self, changes: u64) -> Result<(), DecodeError> {
         within("changes in a snapshot", changes, self.limits.snapshot_changes)
     }
 
-    /// The changes of one delta, as observations in their order; those of NodePools, and of pods whose volumes were told of
-    /// after them, come last.
+    /// Decodes the changes of one delta into observations, in their order. Changed NodePools, and
+    /// pods whose volumes are affected by later changes, come last.
     ///
     /// # Errors
-    /// [`Fault`]; nothing of the delta is to be believed then.
-    pub fn delta(&mut self, changes: Vec<v1::Change>) -> Result<Vec<Observation>, Fault> {
+    /// [`DecodeError`]; the whole delta is rejected.
+    pub fn decode_delta(&mut self, changes: Vec<v1::Change>) -> Result<Vec<Observation>, DecodeError> {
         within("changes in a message", changes.len() as u64, self.limits.message_changes as u64)?;
         let mut observations = Vec::with_capacity(changes.len());
         let mut manifests_changed = false;
         for change in changes {
-            match self.take(change)? {
+            match self.decode_change(change)? {
                 Decoded::Object(object) => observations.push(Observation::Upsert(object)),
-                Decoded::Gone(key) => observations.push(Observation::Delete(key)),
+                Decoded::Removed(key) => observations.push(Observation::Delete(key)),
                 Decoded::Manifests => manifests_changed = true,
-                Decoded::Nothing => {}
+                Decoded::Ignored => {}
             }
         }
         if manifests_changed {
             observations.extend(self.changed_pools());
         }
-        observations.extend(self.storage.changed().into_iter().map(|pod| Observation::upsert(Object::Pod(pod))));
-        observations.extend(self.problems.changed());
+        observations
+            .extend(self.storage.drain_changed_pods().into_iter().map(|pod| Observation::upsert(Object::Pod(pod))));
+        observations.extend(self.problems.drain_changes());
         Ok(observations)
     }
 
-    /// Adds to the picture of a complete snapshot what only the whole of it tells: NodePools, NodeClasses, and what the
-    /// volumes of pods ask for.
-    pub fn complete(&mut self, picture: &mut ClusterSnapshot) {
+    /// Adds to a complete snapshot what depends on all of its objects: NodePools, node classes and
+    /// the volume requirements of pods.
+    pub fn complete_snapshot(&mut self, snapshot: &mut ClusterSnapshot) {
         (self.pools, self.classes) = self.read_all_pools();
-        picture.pools = self.pools.values().cloned().collect();
-        picture.classes = self.classes.values().cloned().collect();
-        picture.problems = self.problems.all();
-        let changed = self.storage.changed().into_iter().map(|pod| (pod.key.clone(), pod));
+        snapshot.pools = self.pools.values().cloned().collect();
+        snapshot.classes = self.classes.values().cloned().collect();
+        snapshot.problems = self.problems.all();
+        let changed = self.storage.drain_changed_pods().into_iter().map(|pod| (pod.key.clone(), pod));
         let mut changed: BTreeMap<PodKey, _> = changed.collect();
-        for pod in &mut picture.pods {
+        for pod in &mut snapshot.pods {
             if let Some(resolved) = changed.remove(&pod.key) {
                 *pod = resolved;
             }
         }
     }
 
-    /// Takes one change.
+    /// Decodes one change.
     ///
     /// # Errors
-    /// [`Fault`] when the change refers to what was not defined, cannot be read, or is too much.
-    pub fn take(&mut self, change: v1::Change) -> Result<Decoded, Fault> {
-        let Some(change) = change.change else { return Ok(Decoded::Nothing) };
+    /// [`DecodeError`] when the change refers to an undefined hash, is malformed, or exceeds a
+    /// limit.
+    pub fn decode_change(&mut self, change: v1::Change) -> Result<Decoded, DecodeError> {
+        let Some(change) = change.change else { return Ok(Decoded::Ignored) };
         self.account.count(&change)?;
         Ok(match change {
             Change::DefineShape(definition) => self.define_shape(definition)?,
@@ -247,68 +257,70 @@ impl Decoder {
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
             Change::PersistentVolumeClaim(claim) => {
-                self.storage.see_claim(&claim);
-                Decoded::Nothing
+                self.storage.update_claim(&claim);
+                Decoded::Ignored
             }
             Change::PersistentVolume(volume) => {
-                let read = self.storage.see_volume(&volume);
-                self.stored(v1::ObjectKind::PersistentVolume, &volume.name, read)
+                let read = self.storage.update_volume(&volume);
+                self.report_storage(v1::ObjectKind::PersistentVolume, &volume.name, read)
             }
             Change::StorageClass(class) => {
-                let read = self.storage.see_class(&class);
-                self.stored(v1::ObjectKind::StorageClass, &class.name, read)
+                let read = self.storage.update_class(&class);
+                self.report_storage(v1::ObjectKind::StorageClass, &class.name, read)
             }
-            Change::CsiNode(node) => object(Object::Attach(around::attach(&node))),
+            Change::CsiNode(node) => object(Object::Attach(auxiliary::attach(&node))),
             Change::PodDisruptionBudget(budget) => self.budget(&budget),
             Change::Unseen(kind) => {
-                let about = || format!("{} objects", plain(kind.kind()));
-                let consequence = "decisions are made without them";
+                let about = || format!("{} objects", kind_name(kind.kind()));
+                let consequence = "decisions ignore them";
                 let reason = (!kind.reason.is_empty()).then(|| format!("{}; {consequence}", kind.reason));
-                self.problems.judge(about, reason);
-                Decoded::Nothing
+                self.problems.record(about, reason);
+                Decoded::Ignored
             }
-            Change::Autoscaler(other) => object(Object::Autoscaler(around::autoscaler(&other))),
-            // The API server resolves the priorities of pods; those of DaemonSets' templates decide nothing.
-            Change::PriorityClass(_) => Decoded::Nothing,
+            Change::Autoscaler(other) => object(Object::Autoscaler(auxiliary::autoscaler(&other))),
+            // The API server resolves the priorities of pods; those of DaemonSet templates affect
+            // no decision.
+            Change::PriorityClass(_) => Decoded::Ignored,
         })
     }
 
     fn node(&mut self, node: &v1::NodeRecord) -> Decoded {
         let (read, problem) = record::node(node);
-        let consequence = "it takes no new pods, and does not go for being empty";
-        let said = problem.map(|problem| format!("{problem}; {consequence}"));
-        self.problems.judge(|| subject(v1::ObjectKind::Node, "", &node.name), said);
-        let node = self.texts.node(read);
-        self.storage.see_node(&node);
+        let consequence = "no new pods are placed on it, and it is not removed when empty";
+        let reason = problem.map(|problem| format!("{problem}; {consequence}"));
+        self.problems.record(|| subject(v1::ObjectKind::Node, "", &node.name), reason);
+        let node = self.texts.intern_node(read);
+        self.storage.update_node(&node);
         object(Object::Node(node))
     }
 
     fn claim(&mut self, claim: &v1::NodeClaimRecord) -> Decoded {
         let (read, problem) = record::claim(claim);
-        let said = problem.map(|problem| format!("{problem}; what cannot be read counts as absent"));
-        self.problems.judge(|| subject(v1::ObjectKind::NodeClaim, "", &claim.name), said);
-        object(Object::Claim(self.texts.claim(read)))
+        let reason = problem.map(|problem| format!("{problem}; unreadable fields count as absent"));
+        self.problems.record(|| subject(v1::ObjectKind::NodeClaim, "", &claim.name), reason);
+        object(Object::Claim(self.texts.intern_claim(read)))
     }
 
     fn budget(&mut self, budget: &v1::PodDisruptionBudgetRecord) -> Decoded {
-        let (read, problem) = around::budget(budget);
-        let said = problem.map(|problem| format!("{problem}; it counts as one that lets no pod of its namespace go"));
+        let (read, problem) = auxiliary::budget(budget);
+        let reason = problem.map(|problem| format!("{problem}; it blocks the eviction of every pod in its namespace"));
         let about = || subject(v1::ObjectKind::PodDisruptionBudget, &budget.namespace, &budget.name);
-        self.problems.judge(about, said);
+        self.problems.record(about, reason);
         object(Object::PodBudget(read))
     }
 
-    /// Notes whether an object of storage could be read. One that cannot is none: pods that need it wait and say so.
-    fn stored(&mut self, kind: v1::ObjectKind, name: &str, read: Result<(), String>) -> Decoded {
-        let said = read.err().map(|problem| format!("{problem}; pods that need it find no place"));
-        if said.is_some() {
-            self.storage.forget(kind, "", name);
+    /// Records whether a storage object could be decoded. An undecodable one counts as absent: pods
+    /// that need it stay pending with that reason.
+    fn report_storage(&mut self, kind: v1::ObjectKind, name: &str, read: Result<(), String>) -> Decoded {
+        let reason = read.err().map(|problem| format!("{problem}; pods that need it stay pending"));
+        if reason.is_some() {
+            self.storage.remove(kind, "", name);
         }
-        self.problems.judge(|| subject(kind, "", name), said);
-        Decoded::Nothing
+        self.problems.record(|| subject(kind, "", name), reason);
+        Decoded::Ignored
     }
 
-    fn pod(&mut self, pod: v1::PodRecord) -> Result<PodRecord, Fault> {
+    fn pod(&mut self, pod: v1::PodRecord) -> Result<PodRecord, DecodeError> {
         let object = || format!("pod {}/{}", pod.namespace, pod.name);
         let labels = find(&self.labels, &pod.labels, "label set", object)?;
         let reading = find(&self.shapes, &pod.shape, "pod shape", object)?;
@@ -324,11 +336,11 @@ impl Decoder {
             [] => None,
             reference => Some(find(&self.volumes, reference, "volume claim set", object)?),
         };
-        let pod = self.texts.pod(record::pod(pod, shape, labels, reading.problem()));
+        let pod = self.texts.intern_pod(record::pod(pod, shape, labels, reading.problem()));
         Ok(self.storage.mount(pod, volumes))
     }
 
-    fn daemon(&self, daemon: &v1::DaemonSetRecord) -> Result<engine::cluster::DaemonRecord, Fault> {
+    fn daemon(&self, daemon: &v1::DaemonSetRecord) -> Result<engine::cluster::DaemonRecord, DecodeError> {
         let object = || format!("daemonset {}/{}", daemon.namespace, daemon.name);
         let labels = find(&self.labels, &daemon.labels, "label set", object)?;
         let shape = find(&self.shapes, &daemon.shape, "pod shape", object)?.for_daemon(&labels);
@@ -340,32 +352,32 @@ impl Decoder {
         })
     }
 
-    fn define_shape(&mut self, definition: v1::Definition) -> Result<Decoded, Fault> {
+    fn define_shape(&mut self, definition: v1::Definition) -> Result<Decoded, DecodeError> {
         let hash = self.check_definition("pod shape", &definition)?;
         let reading = self.interner.shape(definition.content, shape::read)?;
         self.shapes.insert(hash, reading);
-        Ok(Decoded::Nothing)
+        Ok(Decoded::Ignored)
     }
 
-    fn define_labels(&mut self, definition: &v1::Definition) -> Result<Decoded, Fault> {
+    fn define_labels(&mut self, definition: &v1::Definition) -> Result<Decoded, DecodeError> {
         let hash = self.check_definition("label set", definition)?;
         let set: v1::LabelSet = decode("label set", &definition.content)?;
         self.labels.insert(hash, Arc::new(record::labels(&set.labels)));
-        Ok(Decoded::Nothing)
+        Ok(Decoded::Ignored)
     }
 
-    fn define_volumes(&mut self, definition: &v1::Definition) -> Result<Decoded, Fault> {
+    fn define_volumes(&mut self, definition: &v1::Definition) -> Result<Decoded, DecodeError> {
         let hash = self.check_definition("volume claim set", definition)?;
         let set: v1::VolumeClaimSet = decode("volume claim set", &definition.content)?;
-        self.volumes.insert(hash, storage::named(&set));
-        Ok(Decoded::Nothing)
+        self.volumes.insert(hash, storage::pod_volumes(&set));
+        Ok(Decoded::Ignored)
     }
 
-    fn check_definition(&self, kind: &'static str, definition: &v1::Definition) -> Result<Hash, Fault> {
+    fn check_definition(&self, kind: &'static str, definition: &v1::Definition) -> Result<Hash, DecodeError> {
         let bytes = definition.content.len() as u64;
         within("bytes in a definition", bytes, self.limits.definition_bytes as u64)?;
         within("definitions", self.definitions() as u64 + 1, self.limits.definitions as u64)?;
-        hash(&definition.hash).ok_or_else(|| Fault::Unreadable {
+        hash(&definition.hash).ok_or_else(|| DecodeError::Unreadable {
             object: format!("the definition of a {kind}"),
             reason: format!("its hash has {} bytes instead of {HASH_BYTES}", definition.hash.len()),
         })
@@ -375,17 +387,17 @@ impl Decoder {
         self.shapes.len() + self.labels.len() + self.volumes.len()
     }
 
-    fn manifest(&mut self, manifest: v1::ManifestRecord) -> Result<Decoded, Fault> {
-        let Some(kind) = ManifestKind::of(manifest.kind()) else { return Ok(Decoded::Nothing) };
+    fn manifest(&mut self, manifest: v1::ManifestRecord) -> Result<Decoded, DecodeError> {
+        let Some(kind) = ManifestKind::of(manifest.kind()) else { return Ok(Decoded::Ignored) };
         within("bytes in a manifest", manifest.json.len() as u64, self.limits.manifest_bytes as u64)?;
         within("manifests", self.manifests.len() as u64 + 1, self.limits.manifests as u64)?;
         let kept = Manifest::received(manifest.json, manifest.resource_version.into());
         let known = self.manifests.insert((kind, manifest.name.into()), kept.clone());
-        Ok(if known.as_ref() == Some(&kept) { Decoded::Nothing } else { Decoded::Manifests })
+        Ok(if known.as_ref() == Some(&kept) { Decoded::Ignored } else { Decoded::Manifests })
     }
 
     fn removal(&mut self, removal: &v1::Removal) -> Decoded {
-        self.problems.judge(|| subject(removal.kind(), &removal.namespace, &removal.name), None);
+        self.problems.record(|| subject(removal.kind(), &removal.namespace, &removal.name), None);
         let name: Text = removal.name.as_str().into();
         let namespace = || Text::from(removal.namespace.as_str());
         let key = match removal.kind() {
@@ -395,7 +407,7 @@ impl Decoder {
                 Key::Pod(key)
             }
             v1::ObjectKind::Node => {
-                self.storage.forget_node(&name);
+                self.storage.remove_node(&name);
                 Key::Node(name)
             }
             v1::ObjectKind::CsiNode => Key::Attach(name),
@@ -403,17 +415,17 @@ impl Decoder {
             v1::ObjectKind::NodeClaim => Key::Claim(name),
             v1::ObjectKind::DaemonSet => Key::Daemon(namespace(), name),
             v1::ObjectKind::Namespace => Key::Namespace(name),
-            other if self.storage.forget(other, &removal.namespace, &removal.name) => return Decoded::Nothing,
+            other if self.storage.remove(other, &removal.namespace, &removal.name) => return Decoded::Ignored,
             other => {
                 let known = ManifestKind::of(other).and_then(|kind| self.manifests.remove(&(kind, name)));
-                return if known.is_some() { Decoded::Manifests } else { Decoded::Nothing };
+                return if known.is_some() { Decoded::Manifests } else { Decoded::Ignored };
             }
         };
-        Decoded::Gone(key)
+        Decoded::Removed(key)
     }
 
     fn read_all_pools(&self) -> (BTreeMap<Text, PoolRecord>, BTreeMap<Text, ClassRecord>) {
-        let read = self.read_pools.read(&self.manifests);
+        let read = self.pool_reader.read(&self.manifests);
         let pools = read.pools.into_iter().map(|pool| (pool.pool.name.clone(), pool));
         (pools.collect(), read.classes.into_iter().map(|class| (class.name.clone(), class)).collect())
     }
@@ -435,14 +447,14 @@ impl Decoder {
     }
 }
 
-/// An object for people: kind in lower case, namespace and name.
+/// Object reference for messages: kind in lower case, namespace and name.
 fn subject(kind: v1::ObjectKind, namespace: &str, name: &str) -> String {
-    let kind = plain(kind);
+    let kind = kind_name(kind);
     if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
 }
 
-/// A kind in lower case, such as `nodepool`.
-fn plain(kind: v1::ObjectKind) -> String {
+/// Kind in lower case, such as `nodepool`.
+fn kind_name(kind: v1::ObjectKind) -> String {
     kind.as_str_name().trim_start_matches("OBJECT_KIND_").replace('_', "").to_lowercase()
 }
 
@@ -459,9 +471,9 @@ fn find<T: Clone>(
     reference: &[u8],
     kind: &'static str,
     object: impl Fn() -> String,
-) -> Result<T, Fault> {
+) -> Result<T, DecodeError> {
     let known = hash(reference).and_then(|hash| defined.get(&hash));
-    known.cloned().ok_or_else(|| Fault::Undefined { object: object(), kind, hash: hex(reference) })
+    known.cloned().ok_or_else(|| DecodeError::Undefined { object: object(), kind, hash: hex(reference) })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -473,12 +485,12 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn decode<M: Message + Default>(object: &str, bytes: &[u8]) -> Result<M, Fault> {
-    M::decode(bytes).map_err(|error| Fault::Unreadable { object: object.to_owned(), reason: error.to_string() })
+fn decode<M: Message + Default>(object: &str, bytes: &[u8]) -> Result<M, DecodeError> {
+    M::decode(bytes).map_err(|error| DecodeError::Unreadable { object: object.to_owned(), reason: error.to_string() })
 }
 
-fn within(what: &'static str, found: u64, limit: u64) -> Result<(), Fault> {
-    if found <= limit { Ok(()) } else { Err(Fault::TooMuch { what, found, limit }) }
+fn within(what: &'static str, found: u64, limit: u64) -> Result<(), DecodeError> {
+    if found <= limit { Ok(()) } else { Err(DecodeError::LimitExceeded { what, found, limit }) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The engine's instructions as messages.
+//! Encodes instructions of the engine as messages.
 
 mod status;
 
@@ -10,17 +10,20 @@ use fleetwright_proto::v1;
 use fleetwright_proto::v1::connect_response;
 use fleetwright_proto::v1::instruction::Action;
 
-/// The annotation that marks NodeClaims of ours. Claims without it are counted and never touched.
-pub const OURS: &str = engine::cluster::around::MANAGED;
+/// Annotation of NodeClaims that Fleetwright manages. NodeClaims without it are counted and never
+/// modified.
+pub const MANAGED: &str = engine::cluster::external_autoscalers::MANAGED;
 
-/// An instruction that is quickly done is given up after this long, in milliseconds: longer than an agent needs to come back
-/// after a restart of its node, shorter than the registration timeout that would remove the machine anyway.
+/// Deadline of a short instruction, in milliseconds: longer than an agent needs to reconnect after
+/// a restart of its Node, shorter than the registration timeout that would remove the instance
+/// anyway.
 const QUICK_MS: i64 = 10 * 60_000;
 
-/// A drain without a deadline of its own may wait for people for days; the controller looks after it in the meantime.
+/// Deadline of a drain without one of its own. PodDisruptionBudgets may block it for days; the
+/// controller supervises it meanwhile.
 const DRAIN_MS: i64 = 7 * 24 * 3_600_000;
 
-/// When `instruction`, decided at `now`, is given up.
+/// Deadline of `instruction`, decided at `now`.
 #[must_use]
 pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
     match instruction {
@@ -32,20 +35,20 @@ pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
         | Instruction::MarkLaunched { .. }
         | Instruction::RegisterNode { .. }
         | Instruction::InitializeNode { .. }
-        | Instruction::HintPods { .. }
+        | Instruction::NominatePods { .. }
         | Instruction::DeleteClaim { .. }
         | Instruction::WriteStatus(_)
         | Instruction::RecordEvent(_) => Timestamp(now.0.saturating_add(QUICK_MS)),
     }
 }
 
-/// A response that holds `message`.
+/// Wraps `message` in a response.
 #[must_use]
 pub fn response(message: connect_response::Message) -> v1::ConnectResponse {
     v1::ConnectResponse { message: Some(message) }
 }
 
-/// The message for `instruction`, sent at `now`.
+/// Message for `instruction`, sent at `now`.
 #[must_use]
 pub fn instruction(
     wire_id: &str,
@@ -67,22 +70,23 @@ pub fn instruction(
 }
 
 fn action(instruction: &Instruction, now: Timestamp) -> Action {
+    // Deadlines are sent as times and as durations, because the agent's clock may differ.
     match instruction {
         Instruction::CreateClaim(order) => {
             Action::CreateNodeClaim(v1::CreateNodeClaim { node_claim: Some(claim(order)) })
         }
         Instruction::MarkLaunched { claim, facts } => Action::MarkLaunched(launched(claim, facts)),
-        Instruction::RegisterNode { claim, node, labels, taints: added, hints: pods } => {
+        Instruction::RegisterNode { claim, node, labels, taints: added, nominations: pods } => {
             Action::RegisterNode(v1::RegisterNode {
                 node_claim: claim.to_string(),
                 node: node.to_string(),
                 labels: pairs(labels),
                 taints: taints(added),
-                hints: hints(pods),
+                hints: nominations(pods),
             })
         }
-        Instruction::HintPods { node, hints: pods } => {
-            Action::HintPods(v1::HintPods { node: node.to_string(), hints: hints(pods) })
+        Instruction::NominatePods { node, nominations: pods } => {
+            Action::HintPods(v1::HintPods { node: node.to_string(), hints: nominations(pods) })
         }
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })
@@ -110,13 +114,13 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
     }
 }
 
-fn hints(pods: &[PodNomination]) -> Vec<v1::PodNomination> {
-    let hint = |hint: &PodNomination| v1::PodNomination {
-        namespace: hint.pod.namespace.to_string(),
-        name: hint.pod.name.to_string(),
-        uid: hint.uid.to_string(),
+fn nominations(pods: &[PodNomination]) -> Vec<v1::PodNomination> {
+    let nomination = |nomination: &PodNomination| v1::PodNomination {
+        namespace: nomination.pod.namespace.to_string(),
+        name: nomination.pod.name.to_string(),
+        uid: nomination.uid.to_string(),
     };
-    pods.iter().map(hint).collect()
+    pods.iter().map(nomination).collect()
 }
 
 fn launched(claim: &Text, facts: &LaunchedFacts) -> v1::MarkLaunched {
@@ -135,7 +139,7 @@ fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
     v1::NodeClaimRecord {
         name: order.name.to_string(),
         labels: pairs(&labels),
-        annotations: vec![v1::StringPair { key: OURS.to_owned(), value: "true".to_owned() }],
+        annotations: vec![v1::StringPair { key: MANAGED.to_owned(), value: "true".to_owned() }],
         node_class: Some(v1::NodeClassReference {
             group: "karpenter.k8s.aws".to_owned(),
             kind: "EC2NodeClass".to_owned(),
@@ -157,13 +161,13 @@ fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
     }
 }
 
-/// Whole seconds, as the API takes them; what is finer rounds up.
+/// Whole seconds, as in the API; fractions round up.
 fn duration(millis: i64) -> String {
     format!("{}s", millis.max(0).unsigned_abs().div_ceil(1_000))
 }
 
-/// Entries of `spec.requirements`. A requirement that is bounded on both sides, or bounded and listing refusals, takes an
-/// entry for each.
+/// Entries of `spec.requirements`. A requirement with two bounds, or with bounds and excluded
+/// values, takes one entry for each.
 fn requirements(requirements: &Requirements) -> Vec<v1::ClaimRequirement> {
     requirements.iter().flat_map(entries).collect()
 }
@@ -217,7 +221,7 @@ fn quantities(resources: &Resources) -> Vec<v1::Quantity> {
 mod tests {
     use super::*;
 
-    fn shown(requirement: &Requirement) -> Vec<String> {
+    fn rendered(requirement: &Requirement) -> Vec<String> {
         entries(requirement).iter().map(|e| format!("{} {} {}", e.key, e.operator, e.values.join(","))).collect()
     }
 
@@ -226,18 +230,18 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_requirement_has_entries_that_mean_it() {
-        assert_eq!(shown(&make(Operator::In, &["b", "a"])), ["k In a,b"]);
-        assert_eq!(shown(&make(Operator::DoesNotExist, &[])), ["k DoesNotExist "]);
-        assert_eq!(shown(&make(Operator::Exists, &[])), ["k Exists "]);
+    fn every_kind_of_requirement_has_equivalent_entries() {
+        assert_eq!(rendered(&make(Operator::In, &["b", "a"])), ["k In a,b"]);
+        assert_eq!(rendered(&make(Operator::DoesNotExist, &[])), ["k DoesNotExist "]);
+        assert_eq!(rendered(&make(Operator::Exists, &[])), ["k Exists "]);
         let between = make(Operator::Gt, &["3"]).intersection(&make(Operator::Lt, &["9"]));
-        assert_eq!(shown(&between), ["k Gte 4", "k Lte 8"]);
+        assert_eq!(rendered(&between), ["k Gte 4", "k Lte 8"]);
         let without = between.intersection(&make(Operator::NotIn, &["5"]));
-        assert_eq!(shown(&without), ["k Gte 4", "k Lte 8", "k NotIn 5"]);
+        assert_eq!(rendered(&without), ["k Gte 4", "k Lte 8", "k NotIn 5"]);
     }
 
     #[test]
-    fn a_claim_belongs_to_its_pool_and_says_when_it_expires() {
+    fn a_claim_has_its_pool_as_owner_and_its_expiry() {
         let order = ClaimOrder {
             name: "general-1".into(),
             pool: "general".into(),
@@ -256,7 +260,7 @@ mod tests {
         assert_eq!(record.labels[0], v1::StringPair { key: NODEPOOL.into(), value: "general".into() });
         let amounts: Vec<_> = record.requests.iter().map(|q| q.amount.as_str()).collect();
         assert_eq!(amounts, ["1500m", "1Gi"]);
-        assert_eq!(record.annotations[0].key, OURS);
+        assert_eq!(record.annotations[0].key, MANAGED);
     }
 
     fn drain_of(claim: &str, deadline: Option<Timestamp>) -> Instruction {
@@ -272,18 +276,18 @@ mod tests {
     }
 
     #[test]
-    fn moments_travel_as_what_is_left_of_them_too_and_a_node_with_its_machine() {
+    fn deadlines_are_also_sent_as_durations_and_nodes_with_their_instance() {
         let drain = drain_of("a", Some(Timestamp(90_000)));
         let message = instruction("3-7", InstructionId(7), 3, Timestamp(130_000), &drain, Timestamp(100_000));
         assert_eq!((message.deadline_ms, message.remaining_ms), (130_000, Some(30_000)));
         let Some(Action::DrainNode(order)) = message.action else { panic!("no drain") };
-        // It was over ten seconds before.
+        // The deadline had passed ten seconds before.
         assert_eq!((order.force_at_ms, order.force_in_ms), (Some(90_000), Some(0)));
         assert_eq!((order.provider_id.as_str(), order.interruption, order.only_if_empty), ("aws:///z/i-1", true, true));
     }
 
     #[test]
-    fn drains_are_given_the_time_that_they_may_take() {
+    fn a_drain_has_a_deadline_after_its_own() {
         let drain = |deadline| drain_of("a", deadline);
         // 5,000 + 600,000.
         assert_eq!(deadline_of(&drain(Some(Timestamp(5_000))), Timestamp(1_000)), Timestamp(605_000));

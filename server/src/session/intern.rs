@@ -1,18 +1,18 @@
-//! What many clusters share: pod shapes are read once for the whole server, however many agents send them.
+//! Interning of pod shapes across clusters: equal content is decoded once per server.
 //!
-//! Contents are compared in full. Hashes name them within one conversation only, so no cluster can put a shape in another
-//! one's place.
+//! Contents are compared in full. Hashes identify them only within one stream, so no cluster can
+//! substitute a shape of another cluster.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
 
-use super::decode::shape::ShapeReading;
+use super::decode::shape::DecodedShape;
 
-/// Entries after which those that nobody uses any more are looked for; doubles with what is in use.
+/// Minimum number of entries before unused ones are swept; doubles with the number in use.
 const FIRST_SWEEP: usize = 1_024;
 
-/// All shapes that some session knows.
+/// All pod shapes that a session refers to.
 #[derive(Debug, Default)]
 pub struct Interner {
     shapes: Mutex<Shapes>,
@@ -21,25 +21,26 @@ pub struct Interner {
 #[derive(Debug, Default)]
 struct Shapes {
     /// Looked up, never iterated in an order that matters.
-    by_content: FxHashMap<Vec<u8>, Weak<ShapeReading>>,
+    by_content: FxHashMap<Vec<u8>, Weak<DecodedShape>>,
     sweep_at: usize,
 }
 
 impl Interner {
-    /// The reading of `content`, made by `read` when no session has one.
+    /// Decoded shape for `content`; calls `read` when no session has it.
     ///
     /// # Errors
     /// Those of `read`.
     pub fn shape<E>(
         &self,
         content: Vec<u8>,
-        read: impl FnOnce(&[u8]) -> Result<ShapeReading, E>,
-    ) -> Result<Arc<ShapeReading>, E> {
+        read: impl FnOnce(&[u8]) -> Result<DecodedShape, E>,
+    ) -> Result<Arc<DecodedShape>, E> {
         let known = self.lock().by_content.get(&content).and_then(Weak::upgrade);
         if let Some(known) = known {
             return Ok(known);
         }
-        // Two sessions may read the same content at one moment; the later one's reading stays, and both are equal.
+        // Two sessions may decode the same content concurrently; the later result replaces an equal
+        // one.
         let reading = Arc::new(read(&content)?);
         let mut shapes = self.lock();
         shapes.by_content.insert(content, Arc::downgrade(&reading));
@@ -48,7 +49,8 @@ impl Interner {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shapes> {
-        // Every change is a single insertion or sweep, so a panic elsewhere leaves nothing half done.
+        // Every change is a single insertion or sweep, so a poisoned lock still guards a consistent
+        // map.
         self.shapes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,7 +70,7 @@ mod tests {
     use crate::session::decode::shape;
 
     #[test]
-    fn equal_contents_are_read_once_while_somebody_needs_them() {
+    fn equal_contents_are_decoded_once_while_in_use() {
         let interner = Interner::default();
         let mut reads = 0;
         let mut intern = |content: &[u8]| {
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_swept_away() {
+    fn unused_shapes_are_swept() {
         let interner = Interner::default();
         let kept = interner.shape(encoded(0), shape::read).unwrap();
         for priority in 1..3_000 {

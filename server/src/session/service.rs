@@ -1,13 +1,15 @@
-//! gRPC around the sessions: one task for each cluster owns its [`Session`]; one for each stream carries its messages there.
+//! gRPC service of the sessions: one task per cluster owns its [`Session`]; one task per stream
+//! relays its messages.
 //!
-//! Nothing here waits for two things at once. A cluster's task reads no further messages while the control loop has not taken
-//! what came of the last one, so a slow control loop holds the agents up and nothing piles up; orders of the control loop are
-//! always taken, so the two never wait for each other. An agent that is held up is not silent: its silence counts from the last
-//! moment at which it was not listened to.
+//! No task awaits two peers at once. A cluster's task reads no further message until the control
+//! loop has accepted the events of the previous one, so a slow control loop applies backpressure to
+//! agents and no queue grows. Commands of the control loop are always accepted, so the two cannot
+//! deadlock. An agent under backpressure does not count as silent: silence is measured from the
+//! last moment at which the server did not read.
 
 mod cluster;
-mod door;
-mod visitor;
+mod connect;
+mod stream_auth;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,47 +29,50 @@ use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::error;
 
-use super::decode::pools::ReadPools;
+use super::decode::pools::PoolReader;
 use super::intern::Interner;
 use super::state::{Session, SessionEvent, Settings, check_cluster_name};
-use crate::trust::book::Book;
-use cluster::{Incoming, Order, Seat};
-use door::Door;
+use crate::auth::authorizer::Authorizer;
+use cluster::{Command, Incoming, SessionHandle};
+use connect::ConnectService;
 use prost::Message as _;
-use visitor::Visitor;
+use stream_auth::StreamAuth;
 
-/// A stream that does not begin with `Hello` in this time is no agent's.
+/// A stream without `Hello` in this time is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// A silent connection is probed this often, and ends when a probe is not answered in the other time. Without probes a network
-/// that swallows packets looks like an agent with nothing to say.
+/// HTTP/2 keepalive: ping interval and timeout. Without it, a network that drops packets is
+/// indistinguishable from an idle agent.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
-/// Clusters that one server knows. A cluster's task costs some 10 KB when idle; the bound keeps strangers from making up names.
-const MOST_CLUSTERS: usize = 10_000;
-/// Bytes of a request's headers; a token takes one or two thousand.
-const HEADERS_MAX: u32 = 32 * 1024;
-/// Streams of one connection: an agent has one, a program a few.
-const STREAMS_MAX: u32 = 16;
-/// Messages of one agent that wait for its cluster's task.
-const INCOMING: usize = 2;
-/// Orders that wait for a cluster's task, which takes them as fast as they come.
-const ORDERS: usize = 256;
-/// Responses that wait for the wire; more of them stay in the cluster's task, bounded by the outbox.
-const OUTGOING: usize = 64;
+/// Maximum clusters per server. An idle cluster task takes about 10 KB; the limit stops
+/// unauthenticated peers from inventing names.
+const MAX_CLUSTERS: usize = 10_000;
+/// Maximum bytes of request headers; a token takes one or two thousand.
+const MAX_HEADER_BYTES: u32 = 32 * 1024;
+/// Maximum streams per connection: an agent opens one, an API client a few.
+const MAX_STREAMS: u32 = 16;
+/// Buffered messages from a stream to its cluster's task.
+const INCOMING_BUFFER: usize = 2;
+/// Buffered commands to a cluster's task, which always accepts them.
+const COMMAND_BUFFER: usize = 256;
+/// Buffered responses per stream; further ones queue in the cluster's task, bounded by the outbox.
+const RESPONSE_BUFFER: usize = 64;
 
-/// A transport server with the settings that agents need. Other services may be added to it.
+/// Transport server with the settings for agents. Other services may be added to it.
 #[must_use]
 pub fn transport() -> Server {
     Server::builder()
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE.0))
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
-        .http2_max_header_list_size(HEADERS_MAX)
-        // Windows begin at 64 KiB, which is what a stranger can have lie unread, and grow with what is read.
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        // Windows start at 64 KiB, the most that an unauthenticated peer can leave unread, and grow
+        // with what is read.
         .http2_adaptive_window(Some(true))
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(MAX_STREAMS)
 }
 
-/// All sessions of a server: the service that agents connect to, and the control loop's way to them. Cloning it costs a counter.
+/// All sessions of a server: the gRPC service for agents, and the control loop's handle to them.
+/// Clones share the state.
 #[derive(Clone)]
 pub struct Sessions {
     shared: Arc<Shared>,
@@ -82,35 +87,35 @@ impl std::fmt::Debug for Sessions {
 struct Shared {
     settings: Settings,
     interner: Arc<Interner>,
-    read_pools: ReadPools,
+    pool_reader: PoolReader,
     events: mpsc::Sender<SessionEvent>,
-    /// Held only to look a cluster up or to add it, never across a wait.
-    clusters: Mutex<BTreeMap<ClusterId, Seat>>,
-    book: Arc<Book>,
+    /// Locked only to look up or add a cluster, never across an await.
+    clusters: Mutex<BTreeMap<ClusterId, SessionHandle>>,
+    authorizer: Arc<Authorizer>,
     next_stream: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// What a cluster's task died of.
+    /// Error of a cluster task that panicked.
     fault: watch::Sender<Option<String>>,
 }
 
 impl Sessions {
-    /// Sessions that tell the control loop at the other end of `events` what happens, have NodePools read by `read_pools`, and
-    /// let in whom `book` trusts.
+    /// Sessions that send events to the control loop through `events`, parse NodePools with
+    /// `pool_reader` and authorize agents with `authorizer`.
     #[must_use]
     pub(crate) fn new(
         settings: Settings,
-        read_pools: ReadPools,
+        pool_reader: PoolReader,
         events: mpsc::Sender<SessionEvent>,
-        book: Arc<Book>,
+        authorizer: Arc<Authorizer>,
     ) -> Self {
         let shared = Shared {
             settings,
             interner: Arc::default(),
-            read_pools,
+            pool_reader,
             events,
             clusters: Mutex::default(),
-            book,
+            authorizer,
             next_stream: AtomicU64::new(1),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -119,30 +124,30 @@ impl Sessions {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The service, to be added to [`transport`].
+    /// Service to be added to [`transport`].
     #[must_use]
-    pub(crate) fn service(&self) -> Door {
-        Door(self.clone())
+    pub(crate) fn service(&self) -> ConnectService {
+        ConnectService(self.clone())
     }
 
-    /// Answers [`SessionEvent::Greeted`]: this server decides for the cluster under `epoch`. The epoch must be at least the
-    /// greeting's highest, and no other process may ever have held it.
+    /// Answers [`SessionEvent::HelloReceived`]: this server decides for the cluster under `epoch`.
+    /// The epoch must be at least the agent's highest, and no other process may ever have held it.
     pub async fn accept(&self, cluster: &ClusterId, epoch: u64) {
-        self.order(cluster, Order::Accept(epoch)).await;
+        self.send_command(cluster, Command::Accept(epoch)).await;
     }
 
-    /// Answers [`SessionEvent::Greeted`]: this server does not decide for the cluster.
+    /// Answers [`SessionEvent::HelloReceived`]: this server does not decide for the cluster.
     pub async fn refuse(&self, cluster: &ClusterId, reason: String) {
-        self.order(cluster, Order::Refuse(reason)).await;
+        self.send_command(cluster, Command::Refuse(reason)).await;
     }
 
-    /// Has the cluster's agent, if it is there, send a snapshot.
+    /// Requests a snapshot from the cluster's agent, if it is connected.
     pub async fn resync(&self, cluster: &ClusterId, reason: String) {
-        self.order(cluster, Order::Resync(reason)).await;
+        self.send_command(cluster, Command::Resync(reason)).await;
     }
 
-    /// Has `instruction` carried out in the cluster, now or when its agent is back. The answer comes as an event
-    /// (`InstructionAcked`, or `InstructionFailed`, also when `deadline` passes without one).
+    /// Sends `instruction` to the cluster's agent, now or when it reconnects. The result is an
+    /// event: `InstructionAcked`, or `InstructionFailed`, also when `deadline` passes.
     pub async fn instruct(
         &self,
         cluster: &ClusterId,
@@ -150,12 +155,12 @@ impl Sessions {
         instruction: Instruction,
         deadline: Timestamp,
     ) {
-        self.order(cluster, Order::Instruct { id, instruction: Box::new(instruction), deadline }).await;
+        self.send_command(cluster, Command::Instruct { id, instruction: Box::new(instruction), deadline }).await;
     }
 
-    /// Completes when the task of a cluster has died, with what it died of. Nobody hears that cluster's agent any more, so the
-    /// process had better end and begin anew.
-    pub async fn broken(&self) -> String {
+    /// Completes when a cluster task has panicked, with the error. That cluster's agent is no
+    /// longer served, so the process should restart.
+    pub async fn task_failed(&self) -> String {
         let mut faults = self.shared.fault.subscribe();
         loop {
             let fault = faults.borrow_and_update().clone();
@@ -167,122 +172,129 @@ impl Sessions {
         }
     }
 
-    /// Ends all streams and waits until every task has ended. Agents connect to another server, or again later.
+    /// Closes all streams and waits until every task has ended. Agents reconnect to another server,
+    /// or later.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }
 
-    async fn order(&self, cluster: &ClusterId, order: Order) {
-        match self.seat(cluster) {
-            Ok(seat) => {
-                // The task ends only with the server, and then nobody waits for the answer.
-                drop(seat.orders.send(order).await);
+    async fn send_command(&self, cluster: &ClusterId, command: Command) {
+        match self.handle_of(cluster) {
+            Ok(handle) => {
+                // The task ends only at shutdown, when the command no longer matters.
+                drop(handle.commands.send(command).await);
             }
-            Err(status) => error!(%cluster, reason = status.message(), "an order for a cluster is lost"),
+            Err(status) => error!(%cluster, reason = status.message(), "session command dropped"),
         }
     }
 
-    /// The cluster's task, which is started when the cluster is not known.
-    fn seat(&self, cluster: &ClusterId) -> Result<Seat, Status> {
+    /// Handle of the cluster's task; starts it for a new cluster.
+    fn handle_of(&self, cluster: &ClusterId) -> Result<SessionHandle, Status> {
         let shared = &self.shared;
         let mut clusters = shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = clusters.get(cluster) {
-            return Ok(seat.clone());
+        if let Some(handle) = clusters.get(cluster) {
+            return Ok(handle.clone());
         }
-        if clusters.len() >= MOST_CLUSTERS {
+        if clusters.len() >= MAX_CLUSTERS {
             return Err(Status::resource_exhausted(format!(
-                "this server knows {MOST_CLUSTERS} clusters and takes no more"
+                "cluster limit reached: this server serves at most {MAX_CLUSTERS} clusters"
             )));
         }
         let session = Session::new(
             Arc::clone(cluster),
             shared.settings.clone(),
             Arc::clone(&shared.interner),
-            shared.read_pools.clone(),
+            shared.pool_reader.clone(),
         );
-        let (seat, task) = cluster::Task::new(session, shared.events.clone(), shared.stop.clone());
+        let (handle, task) = cluster::Task::new(session, shared.events.clone(), shared.stop.clone());
         let (watched, of) = (Arc::clone(shared), Arc::clone(cluster));
         shared.tasks.spawn(async move {
             if let Err(fault) = tokio::spawn(task.run()).await {
-                watched.fault.send_replace(Some(format!("the task of cluster {of} failed: {fault}")));
+                watched.fault.send_replace(Some(format!("task of cluster {of} failed: {fault}")));
             }
         });
-        clusters.insert(Arc::clone(cluster), seat.clone());
-        Ok(seat)
+        clusters.insert(Arc::clone(cluster), handle.clone());
+        Ok(handle)
     }
 
-    /// Carries one stream's messages to its cluster's task.
-    async fn carry(
+    /// Relays one stream's messages to its cluster's task.
+    async fn relay(
         self,
-        mut heard: Streaming<v1::ConnectRequest>,
-        visitor: Visitor,
-        say: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
+        mut requests: Streaming<v1::ConnectRequest>,
+        auth: StreamAuth,
+        responses: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
     ) {
         let stop = self.shared.stop.clone();
-        // The cluster's task ends the stream by it; the status that it sends before may find no room.
-        let over = CancellationToken::new();
+        // Cancelled by the cluster's task to end the stream; its final status may not fit into the
+        // buffer.
+        let cancel = CancellationToken::new();
         let refused = tokio::select! {
-            () = stop.cancelled() => Some(Status::unavailable("the server stops")),
-            () = over.cancelled() => None,
-            refused = self.try_carry(&mut heard, &visitor, &say, &over) => refused.err(),
+            () = stop.cancelled() => Some(Status::unavailable("server is shutting down")),
+            () = cancel.cancelled() => None,
+            refused = self.try_relay(&mut requests, &auth, &responses, &cancel) => refused.err(),
         };
         if let Some(status) = refused {
-            // An agent that has left does not want to know why.
-            drop(say.try_send(Err(status)));
+            // Best effort: the agent may have disconnected.
+            drop(responses.try_send(Err(status)));
         }
     }
 
-    async fn try_carry(
+    async fn try_relay(
         &self,
-        heard: &mut Streaming<v1::ConnectRequest>,
-        visitor: &Visitor,
-        say: &mpsc::Sender<Result<v1::ConnectResponse, Status>>,
-        over: &CancellationToken,
+        requests: &mut Streaming<v1::ConnectRequest>,
+        auth: &StreamAuth,
+        responses: &mpsc::Sender<Result<v1::ConnectResponse, Status>>,
+        cancel: &CancellationToken,
     ) -> Result<(), Status> {
-        let hello = first(heard).await?;
+        let hello = receive_hello(requests).await?;
         let cluster = check_cluster_name(&hello.cluster_name).map_err(Status::invalid_argument)?;
-        let until = visitor.admit(&self.shared.book, &cluster).await?;
-        let seat = self.seat(&cluster)?;
+        let expires_at = auth.admit(&self.shared.authorizer, &cluster).await?;
+        let handle = self.handle_of(&cluster)?;
         let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
-        let gone = |_| Status::unavailable("the server stops");
-        let opened = Incoming::Opened { stream, hello: Box::new(hello), say: say.clone(), over: over.clone() };
-        seat.incoming.send(opened).await.map_err(gone)?;
+        let gone = |_| Status::unavailable("server is shutting down");
+        let opened =
+            Incoming::Opened { stream, hello: Box::new(hello), responses: responses.clone(), cancel: cancel.clone() };
+        handle.incoming.send(opened).await.map_err(gone)?;
         let ended = tokio::select! {
-            listened = listen(heard, &seat, stream) => listened,
-            ended = visitor.ends(&self.shared.book, &cluster, until) => Err(ended),
+            listened = relay_requests(requests, &handle, stream) => listened,
+            ended = auth.revoked(&self.shared.authorizer, &cluster, expires_at) => Err(ended),
         };
-        seat.incoming.send(Incoming::Closed { stream }).await.map_err(gone)?;
+        handle.incoming.send(Incoming::Closed { stream }).await.map_err(gone)?;
         ended
     }
 }
 
-/// Carries messages as they come, as fast as the cluster's allowance allows. The end of a stream and its failure are the same
-/// to the session: the agent is gone.
-async fn listen(heard: &mut Streaming<v1::ConnectRequest>, seat: &Seat, stream: u64) -> Result<(), Status> {
+/// Relays messages as fast as the cluster's rate limit allows. A closed stream and a failed one are
+/// equal to the session: the agent is disconnected.
+async fn relay_requests(
+    requests: &mut Streaming<v1::ConnectRequest>,
+    handle: &SessionHandle,
+    stream: u64,
+) -> Result<(), Status> {
     loop {
-        let request = match heard.message().await {
+        let request = match requests.message().await {
             Ok(Some(request)) => request,
-            // More than may be sent in one message.
+            // The message exceeds the size limit.
             Err(refused) if refused.code() == Code::ResourceExhausted => return Err(refused),
             Ok(None) | Err(_) => return Ok(()),
         };
-        let wait = seat.allowance.spend(request.encoded_len());
-        let gone = |_| Status::unavailable("the server stops");
-        seat.incoming.send(Incoming::Said { stream, request: Box::new(request) }).await.map_err(gone)?;
+        let wait = handle.rate_limiter.charge(request.encoded_len());
+        let gone = |_| Status::unavailable("server is shutting down");
+        handle.incoming.send(Incoming::Received { stream, request: Box::new(request) }).await.map_err(gone)?;
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
     }
 }
 
-async fn first(heard: &mut Streaming<v1::ConnectRequest>) -> Result<v1::Hello, Status> {
-    let silent = |_| Status::deadline_exceeded(format!("no Hello came in {} s", HELLO_TIMEOUT.as_secs()));
-    let first = tokio::time::timeout(HELLO_TIMEOUT, heard.message()).await.map_err(silent)??;
+async fn receive_hello(requests: &mut Streaming<v1::ConnectRequest>) -> Result<v1::Hello, Status> {
+    let timed_out = |_| Status::deadline_exceeded(format!("no Hello within {} s", HELLO_TIMEOUT.as_secs()));
+    let first = tokio::time::timeout(HELLO_TIMEOUT, requests.message()).await.map_err(timed_out)??;
     match first.and_then(|request| request.message) {
         Some(Message::Hello(hello)) => Ok(hello),
-        _ => Err(Status::invalid_argument("a stream begins with Hello")),
+        _ => Err(Status::invalid_argument("the first message must be Hello")),
     }
 }
 
@@ -294,11 +306,11 @@ impl AgentService for Sessions {
         &self,
         request: Request<Streaming<v1::ConnectRequest>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
-        let (say, said) = mpsc::channel(OUTGOING);
+        let (responses, outgoing) = mpsc::channel(RESPONSE_BUFFER);
         let sessions = self.clone();
-        let visitor = Visitor::of(&request);
-        self.shared.tasks.spawn(sessions.carry(request.into_inner(), visitor, say));
-        Ok(Response::new(ReceiverStream::new(said)))
+        let auth = StreamAuth::of(&request);
+        self.shared.tasks.spawn(sessions.relay(request.into_inner(), auth, responses));
+        Ok(Response::new(ReceiverStream::new(outgoing)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! One cluster's conversation: who may speak, in which order, and what is believed of what is said.
+//! State machine of one cluster's stream: message order, snapshot synchronisation and epochs.
 
 use std::sync::Arc;
 
@@ -8,118 +8,126 @@ use engine::model::{Text, Timestamp};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::{connect_request, connect_response, snapshot};
 
-use super::account::{Kept, Ledger};
-use super::assembly::{Assembly, Incomplete};
-use super::decode::pools::ReadPools;
-use super::decode::{Decoder, Fault, Limits};
+use super::assembly::{Incomplete, SnapshotAssembly};
+use super::decode::pools::PoolReader;
+use super::decode::{DecodeError, Decoder, Limits};
 use super::encode;
 use super::intern::Interner;
-use super::outbox::{Outbox, Settled};
+use super::memory::{RetainedMemory, SessionMemory};
+use super::outbox::{AckResult, Outbox};
 
-/// Snapshots that are asked for on one stream before it is given up: an agent that cannot put things right in so many tries
-/// will not in more, and the wait before its next connection spares both sides.
-const RESYNCS_PER_STREAM: u32 = 5;
+/// Resyncs per stream before the server closes it. More attempts would not help the agent, and its
+/// reconnect backoff limits the load.
+const MAX_RESYNCS_PER_STREAM: u32 = 5;
 
-/// An agent's clock may be so far from this server's, in milliseconds, before people are told: deadlines of Leases and drains are of
-/// that order. Messages that wait on their way look like a clock that is behind, and none waits for so long.
-const CLOCK_MAY_DIFFER_MS: i64 = 30_000;
+/// Tolerated clock skew between agent and server, in milliseconds, before a problem is reported.
+/// Lease durations and drain deadlines are of this order. Message delay looks like an agent clock
+/// that is behind, but is always far shorter.
+const MAX_CLOCK_SKEW_MS: i64 = 30_000;
 
-/// What people are told of when the clocks differ.
-pub const CLOCK: &str = "the agent's clock";
+/// Subject of the problem record for clock skew.
+pub const CLOCK_PROBLEM: &str = "the agent's clock";
 
-/// What holds for every session. Durations are in milliseconds.
+/// Settings of every session. Durations are in milliseconds.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Agents say something at least this often.
+    /// Maximum interval between two messages of an agent.
     pub heartbeat_ms: u32,
-    /// An agent that is silent for so long while it is listened to is gone. Three heartbeats: one may be late, two may be lost
-    /// with a connection that is just being replaced.
+    /// Silence after which an agent counts as disconnected, measured only while the server reads
+    /// its messages. Three heartbeats: one may be late, two may be lost while a connection is
+    /// replaced.
     pub silence_ms: i64,
-    /// Bounds on what one agent may make the server remember.
+    /// Limits on the state that one agent can create.
     pub limits: Limits,
-    /// What all sessions of the server remember, and may.
-    pub ledger: Ledger,
+    /// Memory accounting over all sessions of this server.
+    pub session_memory: SessionMemory,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { heartbeat_ms: 10_000, silence_ms: 30_000, limits: Limits::default(), ledger: Ledger::default() }
+        Self {
+            heartbeat_ms: 10_000,
+            silence_ms: 30_000,
+            limits: Limits::default(),
+            session_memory: SessionMemory::default(),
+        }
     }
 }
 
-/// What a shell has to do.
+/// Action that the caller has to execute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// Send this to the agent.
-    Say(Box<v1::ConnectResponse>),
-    /// Hand this to the control loop.
-    Tell(SessionEvent),
-    /// End the stream; the agent broke the protocol or is not wanted. It may connect again.
-    HangUp(String),
+    /// Send this response to the agent.
+    Send(Box<v1::ConnectResponse>),
+    /// Pass this event to the control loop.
+    Notify(SessionEvent),
+    /// Close the stream after a protocol violation or a refusal. The agent may reconnect.
+    Close(String),
 }
 
-/// What the control loop hears of a cluster.
+/// Event of a session for the control loop.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionEvent {
-    /// An agent wants to speak. The control loop takes the cluster's lease and answers with [`Session::accept`] or
-    /// [`Session::refuse`].
-    Greeted(Greeting),
-    /// The agent that greeted has gone before it was answered.
-    Left {
-        /// The cluster that it spoke for.
+    /// An agent has sent Hello. The control loop acquires the cluster's lease and answers with
+    /// [`Session::accept`] or [`Session::refuse`].
+    HelloReceived(AgentHello),
+    /// The agent disconnected before the control loop answered its Hello.
+    HandshakeAbandoned {
+        /// Cluster of the agent.
         cluster: ClusterId,
     },
-    /// Something for the controller.
-    Happened(Event),
+    /// Event for the cluster controller.
+    ClusterEvent(Event),
 }
 
-/// Who wants to speak.
+/// Content of an agent's Hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Greeting {
-    /// Name of the cluster.
+pub struct AgentHello {
+    /// Cluster name, as configured in the agent.
     pub cluster: ClusterId,
-    /// What makes the cluster this one.
+    /// UID of the `kube-system` namespace; distinguishes clusters of the same name.
     pub cluster_uid: String,
-    /// The highest epoch that the cluster has ever obeyed. Instructions under a lower one would be refused.
+    /// Highest epoch that the agent has obeyed. It rejects instructions of lower epochs.
     pub highest_epoch: u64,
-    /// Region; empty when the agent does not know it.
+    /// Cloud region; empty when the agent does not know it.
     pub region: String,
-    /// Version of the agent.
+    /// Version of the agent binary.
     pub agent_version: String,
     /// Version of the API server; empty when the agent does not know it.
     pub kubernetes_version: String,
-    /// A person has told the agent that no Karpenter is at work there.
+    /// The operator has configured the agent with `karpenter-absent`.
     pub karpenter_absent: bool,
 }
 
 #[derive(Debug)]
 enum Stream {
     Closed,
-    /// `Hello` was heard; the control loop has not answered.
-    Greeted {
+    /// `Hello` was received; the control loop has not answered yet.
+    AwaitingLease {
         highest_epoch: u64,
         uid: String,
     },
-    Open(Conversation),
+    Open(OpenStream),
 }
 
 #[derive(Debug)]
-struct Conversation {
+struct OpenStream {
     epoch: u64,
-    /// Since when there was something to hear if the agent had said it.
+    /// Start of the current silence: last message, or last time that the server did not read.
     silent_since: Timestamp,
-    /// When time was looked at last.
+    /// Time of the last tick.
     ticked: Timestamp,
     resyncs: u32,
-    /// That the agent's clock differs from ours, and by how much, if it does.
+    /// Clock skew that was reported last.
     clock: Option<ProblemRecord>,
-    believing: Believing,
+    sync: SyncState,
 }
 
-impl Conversation {
-    /// Looks at the clock. Looks are a few seconds apart at most; after a heartbeat without one the process stood still, or its
-    /// clock was set.
-    fn notice(&mut self, now: Timestamp, heartbeat_ms: u32) {
+impl OpenStream {
+    /// Records a tick. Ticks are at most a few seconds apart. A gap longer than a heartbeat means
+    /// that the process was suspended or its clock was set; the gap does not count as silence of
+    /// the agent.
+    fn observe_clock(&mut self, now: Timestamp, heartbeat_ms: u32) {
         let unseen = now.millis_since(self.ticked);
         if unseen > i64::from(heartbeat_ms) {
             self.silent_since = Timestamp(self.silent_since.0.saturating_add(unseen));
@@ -128,67 +136,68 @@ impl Conversation {
     }
 }
 
-/// How much of what the agent says can be believed.
+/// Progress of snapshot synchronisation.
 #[derive(Debug)]
-enum Believing {
-    /// A snapshot has to come; deltas are from before it and are passed over.
-    Nothing,
-    /// A snapshot is coming in.
-    Assembling(Box<Assembly>),
-    /// A snapshot is complete; deltas up to `sequence` have been taken.
-    Following { decoder: Box<Decoder>, sequence: u64 },
+enum SyncState {
+    /// No snapshot yet; deltas predate it and are ignored.
+    AwaitingSnapshot,
+    /// Chunks of a snapshot are arriving.
+    Assembling(Box<SnapshotAssembly>),
+    /// The snapshot is complete and deltas up to `sequence` are applied.
+    Synced { decoder: Box<Decoder>, sequence: u64 },
 }
 
-/// One cluster's conversation.
+/// Session of one cluster.
 #[derive(Debug)]
 pub struct Session {
     cluster: ClusterId,
-    /// UID of the cluster whose agent was welcome; another cluster of that name is turned away. Who only asks has no name yet:
-    /// the control loop knows whose it is.
+    /// UID of the cluster whose agent was accepted last; a different cluster of the same name is
+    /// rejected. Unset until the control loop has accepted an agent.
     uid: Option<String>,
     settings: Settings,
     interner: Arc<Interner>,
-    read_pools: ReadPools,
+    pool_reader: PoolReader,
     stream: Stream,
     outbox: Outbox,
-    /// What is believed of the cluster since a stream that has ended, or from before the snapshot that comes in.
-    kept: Option<Kept>,
+    /// Memory of objects that are still valid without a decoder: from a closed stream, or from
+    /// before the snapshot that is arriving.
+    retained: Option<RetainedMemory>,
 }
 
 impl Session {
-    /// A session that nobody has connected to yet.
+    /// A session without a stream.
     #[must_use]
-    pub fn new(cluster: ClusterId, settings: Settings, interner: Arc<Interner>, read_pools: ReadPools) -> Self {
+    pub fn new(cluster: ClusterId, settings: Settings, interner: Arc<Interner>, pool_reader: PoolReader) -> Self {
         let outbox = Outbox::new(cluster.clone());
-        Self { cluster, uid: None, settings, interner, read_pools, stream: Stream::Closed, outbox, kept: None }
+        Self { cluster, uid: None, settings, interner, pool_reader, stream: Stream::Closed, outbox, retained: None }
     }
 
-    /// Whether a stream that says this may take the place of the present one.
+    /// Checks that a new stream belongs to the same cluster as the present one.
     ///
     /// # Errors
-    /// Why not: it speaks for another cluster of the same name, which must not disturb this one.
-    pub fn admits(&self, hello: &v1::Hello) -> Result<(), String> {
+    /// The Hello has no cluster UID, or the UID of another cluster with the same name.
+    pub fn check_identity(&self, hello: &v1::Hello) -> Result<(), String> {
         if hello.cluster_uid.is_empty() {
             return Err(format!(
-                "the agent of {} says no cluster UID, without which its machines cannot be told from those of another cluster \
-                 of that name",
+                "the Hello of cluster {} has no cluster UID; it is required to distinguish clusters of the same name",
                 self.cluster
             ));
         }
         match &self.uid {
             Some(known) if *known != hello.cluster_uid => Err(format!(
-                "the name {} belongs to the cluster with UID {known}, and this one has UID {}; give one of them another name",
+                "cluster name {} belongs to the cluster with UID {known}, but this one has UID {}; rename one of them",
                 self.cluster, hello.cluster_uid
             )),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// A stream that is [admitted](Self::admits) has been opened and said this. Another stream of the cluster ends with it.
-    pub fn opened(&mut self, hello: v1::Hello) -> Vec<Output> {
-        let mut outputs = self.closed();
-        self.stream = Stream::Greeted { highest_epoch: hello.highest_epoch, uid: hello.cluster_uid.clone() };
-        outputs.push(Output::Tell(SessionEvent::Greeted(Greeting {
+    /// Begins a handshake on a stream that passed [`check_identity`](Self::check_identity). It
+    /// replaces the cluster's previous stream.
+    pub fn handle_hello(&mut self, hello: v1::Hello) -> Vec<Output> {
+        let mut outputs = self.handle_close();
+        self.stream = Stream::AwaitingLease { highest_epoch: hello.highest_epoch, uid: hello.cluster_uid.clone() };
+        outputs.push(Output::Notify(SessionEvent::HelloReceived(AgentHello {
             cluster: self.cluster.clone(),
             cluster_uid: hello.cluster_uid,
             highest_epoch: hello.highest_epoch,
@@ -200,25 +209,29 @@ impl Session {
         outputs
     }
 
-    /// The control loop holds the cluster's lease at `epoch`, which no other process has ever held: the conversation may
-    /// begin, or goes on under a higher epoch. Instructions without an answer are sent again.
+    /// Accepts the agent: the control loop holds the cluster's lease at `epoch`, which no other
+    /// process has ever held. On an open stream it raises the epoch. Unacknowledged instructions
+    /// are sent again.
     pub fn accept(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
         let (highest_epoch, uid) = match &self.stream {
-            Stream::Greeted { highest_epoch, uid } => (*highest_epoch, uid.clone()),
-            Stream::Open(_) => return self.go_on(epoch, now),
+            Stream::AwaitingLease { highest_epoch, uid } => (*highest_epoch, uid.clone()),
+            Stream::Open(_) => return self.raise_epoch(epoch, now),
             Stream::Closed => return Vec::new(),
         };
         if epoch < highest_epoch {
-            return self.refuse(&format!("its highest epoch is {highest_epoch}, and this server's only {epoch}"));
+            return self.refuse(&format!(
+                "the agent has obeyed epoch {highest_epoch}, but this server's lease has epoch {epoch}"
+            ));
         }
+        // Welcome precedes the instructions, which the agent rejects before it knows the epoch.
         self.uid = Some(uid);
-        self.stream = Stream::Open(Conversation {
+        self.stream = Stream::Open(OpenStream {
             epoch,
             silent_since: now,
             ticked: now,
             resyncs: 0,
             clock: None,
-            believing: Believing::Nothing,
+            sync: SyncState::AwaitingSnapshot,
         });
         let welcome = v1::Welcome {
             epoch,
@@ -227,71 +240,74 @@ impl Session {
             sent_at_ms: now.0,
         };
         let mut outputs = vec![
-            say(connect_response::Message::Welcome(welcome)),
-            happened(Event::AgentConnected { cluster: self.cluster.clone() }),
+            send(connect_response::Message::Welcome(welcome)),
+            notify(Event::AgentConnected { cluster: self.cluster.clone() }),
         ];
-        let open = self.outbox.open(epoch, now);
-        outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
+        let open = self.outbox.pending_messages(epoch, now);
+        outputs.extend(open.into_iter().map(|instruction| send(connect_response::Message::Instruction(instruction))));
         outputs
     }
 
-    /// The lease was taken once more while the agent came in: an agent that greets twice in a row, on two streams, is welcomed
-    /// by the first answer that comes, and the second one raises the epoch. Who takes a lease takes up what is under way from
-    /// a picture, so the agent shows everything again.
-    fn go_on(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
-        if epoch <= conversation.epoch {
+    /// Continues an open stream under a higher epoch. This happens when an agent sends Hello on two
+    /// streams in a row: the first lease answer opens the stream, the second raises the epoch.
+    /// Recovery under a new epoch starts from a snapshot, so a resync is requested.
+    fn raise_epoch(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
+        if epoch <= stream.epoch {
             return Vec::new();
         }
-        conversation.epoch = epoch;
-        let mut outputs = vec![happened(Event::AgentConnected { cluster: self.cluster.clone() })];
-        let open = self.outbox.open(epoch, now);
-        outputs.extend(open.into_iter().map(|instruction| say(connect_response::Message::Instruction(instruction))));
-        outputs.extend(self.ask_again(format!("epoch {epoch} has begun")));
+        stream.epoch = epoch;
+        let mut outputs = vec![notify(Event::AgentConnected { cluster: self.cluster.clone() })];
+        let open = self.outbox.pending_messages(epoch, now);
+        outputs.extend(open.into_iter().map(|instruction| send(connect_response::Message::Instruction(instruction))));
+        outputs.extend(self.request_resync(format!("new epoch {epoch}")));
         outputs
     }
 
-    /// The control loop does not want this cluster's agent here.
+    /// Rejects the agent on behalf of the control loop.
     pub fn refuse(&mut self, reason: &str) -> Vec<Output> {
-        let mut outputs = self.closed();
-        // Whoever decides now has its own instructions; ours must never be sent under a later epoch.
+        let mut outputs = self.handle_close();
+        // The next lease holder issues its own instructions; these must never be sent under a later
+        // epoch.
         self.outbox = Outbox::new(self.cluster.clone());
         self.uid = None;
-        outputs.push(Output::HangUp(format!("cluster {} is refused: {reason}", self.cluster)));
+        outputs.push(Output::Close(format!("cluster {} rejected: {reason}", self.cluster)));
         outputs
     }
 
-    /// The stream has ended.
-    pub fn closed(&mut self) -> Vec<Output> {
-        self.keep();
+    /// Handles the end of the stream.
+    pub fn handle_close(&mut self) -> Vec<Output> {
+        self.retain_objects();
         match std::mem::replace(&mut self.stream, Stream::Closed) {
-            Stream::Open(_) => vec![happened(Event::AgentDisconnected { cluster: self.cluster.clone() })],
-            Stream::Greeted { .. } => vec![Output::Tell(SessionEvent::Left { cluster: self.cluster.clone() })],
+            Stream::Open(_) => vec![notify(Event::AgentDisconnected { cluster: self.cluster.clone() })],
+            Stream::AwaitingLease { .. } => {
+                vec![Output::Notify(SessionEvent::HandshakeAbandoned { cluster: self.cluster.clone() })]
+            }
             Stream::Closed => Vec::new(),
         }
     }
 
-    /// A decoder is about to go: what it told of is believed on, and goes on to be counted.
-    fn keep(&mut self) {
-        if let Stream::Open(Conversation { believing: Believing::Following { decoder, .. }, .. }) = &self.stream {
-            self.kept = Some(decoder.kept());
+    /// Keeps the memory accounted for a decoder that is dropped while its objects stay valid.
+    fn retain_objects(&mut self) {
+        if let Stream::Open(OpenStream { sync: SyncState::Synced { decoder, .. }, .. }) = &self.stream {
+            self.retained = Some(decoder.retain_memory());
         }
     }
 
-    /// Whether an agent is connected and welcome.
+    /// Whether an agent is connected and accepted.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.stream, Stream::Open(_))
     }
 
-    /// How many instructions wait for an answer.
+    /// Number of unacknowledged instructions.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn pending_instructions(&self) -> usize {
         self.outbox.len()
     }
 
-    /// The controller wants something done in the cluster. It is sent at once, or when an agent is there, until it is answered or
-    /// `deadline` has passed; then it has failed. What it makes needless is not sent any more.
+    /// Queues an instruction. It is sent now, or on the next stream, until it is acknowledged;
+    /// after `deadline` it fails. Older instructions that it supersedes are withdrawn.
     pub fn instruct(
         &mut self,
         id: InstructionId,
@@ -301,222 +317,225 @@ impl Session {
     ) -> Vec<Output> {
         let withdrawn = match self.outbox.add(id, instruction, deadline) {
             Ok(withdrawn) => withdrawn,
-            Err(event) => return vec![happened(event)],
+            Err(event) => return vec![notify(event)],
         };
-        let mut outputs: Vec<Output> = withdrawn.into_iter().map(happened).collect();
-        if let Stream::Open(conversation) = &self.stream {
-            let message = self.outbox.message(id, conversation.epoch, now);
-            outputs.extend(message.map(|message| say(connect_response::Message::Instruction(message))));
+        let mut outputs: Vec<Output> = withdrawn.into_iter().map(notify).collect();
+        if let Stream::Open(stream) = &self.stream {
+            let message = self.outbox.message(id, stream.epoch, now);
+            outputs.extend(message.map(|message| send(connect_response::Message::Instruction(message))));
         }
         outputs
     }
 
-    /// The controller wants to see everything again.
-    pub fn ask_again(&mut self, reason: String) -> Vec<Output> {
-        self.keep();
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
-        // A snapshot that is on its way already shows everything.
-        if !matches!(conversation.believing, Believing::Following { .. }) {
+    /// Requests a snapshot on behalf of the controller.
+    pub fn request_resync(&mut self, reason: String) -> Vec<Output> {
+        self.retain_objects();
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
+        // A snapshot that is awaited or arriving already contains everything.
+        if !matches!(stream.sync, SyncState::Synced { .. }) {
             return Vec::new();
         }
-        conversation.believing = Believing::Nothing;
-        vec![say(connect_response::Message::Resync(v1::Resync { reason }))]
+        stream.sync = SyncState::AwaitingSnapshot;
+        vec![send(connect_response::Message::Resync(v1::Resync { reason }))]
     }
 
-    /// What the agent says is not read at this moment, or waits to be read: its silence counts from here.
-    pub fn deaf(&mut self, now: Timestamp) {
-        if let Stream::Open(conversation) = &mut self.stream {
-            conversation.silent_since = now;
+    /// Restarts silence detection because the server is not reading, or has unread messages of the
+    /// agent.
+    pub fn reset_silence(&mut self, now: Timestamp) {
+        if let Stream::Open(stream) = &mut self.stream {
+            stream.silent_since = now;
         }
     }
 
-    /// Time has passed. Silence counts from the last word, or from when the agent was listened to again; time that went by
-    /// unseen is nobody's silence, because what was said meanwhile may lie unread.
+    /// Expires instructions and detects a silent agent. Silence is measured from the last message
+    /// or the last [`reset_silence`](Self::reset_silence); time without ticks is excluded because
+    /// unread messages may be queued.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Output> {
-        let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(happened).collect();
-        if let Stream::Open(conversation) = &mut self.stream {
-            conversation.notice(now, self.settings.heartbeat_ms);
-            let silence = now.millis_since(conversation.silent_since);
+        let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(notify).collect();
+        if let Stream::Open(stream) = &mut self.stream {
+            stream.observe_clock(now, self.settings.heartbeat_ms);
+            let silence = now.millis_since(stream.silent_since);
             if silence >= self.settings.silence_ms {
-                outputs.extend(self.hang_up(format!("nothing was heard for {silence} ms")));
+                outputs.extend(self.close_stream(format!("no message for {silence} ms")));
             }
         }
         outputs
     }
 
-    /// The agent said something.
-    pub fn heard(&mut self, request: v1::ConnectRequest, now: Timestamp) -> Vec<Output> {
-        let Stream::Open(conversation) = &mut self.stream else {
-            return self.hang_up("the agent spoke before it was welcome".to_owned());
+    /// Handles a message of the agent.
+    pub fn handle_request(&mut self, request: v1::ConnectRequest, now: Timestamp) -> Vec<Output> {
+        let Stream::Open(stream) = &mut self.stream else {
+            return self.close_stream("message received before Welcome".to_owned());
         };
-        conversation.silent_since = now;
+        stream.silent_since = now;
         match request.message {
-            Some(connect_request::Message::Hello(_)) => self.hang_up("the agent said Hello twice".to_owned()),
-            Some(connect_request::Message::Snapshot(snapshot)) => self.snapshot(snapshot, now),
-            Some(connect_request::Message::Delta(delta)) => self.delta(delta),
-            Some(connect_request::Message::Ack(ack)) => self.acknowledged(&ack),
-            Some(connect_request::Message::Heartbeat(heartbeat)) => self.heartbeat(&heartbeat, now),
+            Some(connect_request::Message::Hello(_)) => self.close_stream("second Hello on one stream".to_owned()),
+            Some(connect_request::Message::Snapshot(snapshot)) => self.receive_snapshot(snapshot, now),
+            Some(connect_request::Message::Delta(delta)) => self.apply_delta(delta),
+            Some(connect_request::Message::Ack(ack)) => self.handle_ack(&ack),
+            Some(connect_request::Message::Heartbeat(heartbeat)) => self.handle_heartbeat(&heartbeat, now),
             None => Vec::new(),
         }
     }
 
-    fn snapshot(&mut self, snapshot: v1::Snapshot, now: Timestamp) -> Vec<Output> {
+    fn receive_snapshot(&mut self, snapshot: v1::Snapshot, now: Timestamp) -> Vec<Output> {
         if matches!(snapshot.part, Some(snapshot::Part::Begin(_))) {
-            self.keep();
+            self.retain_objects();
         }
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
-        match (snapshot.part, &mut conversation.believing) {
-            (Some(snapshot::Part::Begin(begin)), believing) => {
-                conversation.clock = clock_problem(begin.taken_at_ms, now);
-                let Settings { limits, ledger, .. } = &self.settings;
-                let decoder = Decoder::new(Arc::clone(&self.interner), self.read_pools.clone(), *limits, ledger);
-                *believing = Believing::Assembling(Box::new(Assembly::new(snapshot.id, decoder)));
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
+        match (snapshot.part, &mut stream.sync) {
+            (Some(snapshot::Part::Begin(begin)), sync) => {
+                stream.clock = clock_problem(begin.taken_at_ms, now);
+                let Settings { limits, session_memory, .. } = &self.settings;
+                let decoder =
+                    Decoder::new(Arc::clone(&self.interner), self.pool_reader.clone(), *limits, session_memory);
+                *sync = SyncState::Assembling(Box::new(SnapshotAssembly::new(snapshot.id, decoder)));
                 Vec::new()
             }
-            (Some(snapshot::Part::Chunk(chunk)), Believing::Assembling(assembly)) => {
+            (Some(snapshot::Part::Chunk(chunk)), SyncState::Assembling(assembly)) => {
                 match assembly.add(snapshot.id, chunk) {
                     Ok(()) => Vec::new(),
-                    Err(incomplete) => self.disbelieve(incomplete),
+                    Err(incomplete) => self.resync_after(incomplete),
                 }
             }
-            (Some(snapshot::Part::End(end)), Believing::Assembling(_)) => self.snapshot_ends(snapshot.id, &end),
-            // Parts of a snapshot that was given up, and kinds of parts that this server does not know.
+            (Some(snapshot::Part::End(end)), SyncState::Assembling(_)) => self.finish_snapshot(snapshot.id, &end),
+            // Parts of an abandoned snapshot, and part kinds unknown to this version.
             (Some(snapshot::Part::Chunk(_) | snapshot::Part::End(_)) | None, _) => Vec::new(),
         }
     }
 
-    fn snapshot_ends(&mut self, id: u64, end: &v1::SnapshotEnd) -> Vec<Output> {
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
-        let believing = std::mem::replace(&mut conversation.believing, Believing::Nothing);
-        let Believing::Assembling(assembly) = believing else { return Vec::new() };
+    fn finish_snapshot(&mut self, id: u64, end: &v1::SnapshotEnd) -> Vec<Output> {
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
+        let sync = std::mem::replace(&mut stream.sync, SyncState::AwaitingSnapshot);
+        let SyncState::Assembling(assembly) = sync else { return Vec::new() };
         match assembly.finish(id, end) {
-            Ok((mut picture, decoder)) => {
-                picture.problems.extend(conversation.clock.clone());
-                conversation.believing = Believing::Following { decoder: Box::new(decoder), sequence: 0 };
-                self.kept = None;
-                vec![self.observed(Observation::Snapshot(Box::new(picture)))]
+            Ok((mut snapshot, decoder)) => {
+                snapshot.problems.extend(stream.clock.clone());
+                stream.sync = SyncState::Synced { decoder: Box::new(decoder), sequence: 0 };
+                self.retained = None;
+                vec![self.observation(Observation::Snapshot(Box::new(snapshot)))]
             }
-            Err(incomplete) => self.disbelieve(incomplete),
+            Err(incomplete) => self.resync_after(incomplete),
         }
     }
 
-    fn delta(&mut self, delta: v1::Delta) -> Vec<Output> {
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
-        let Believing::Following { decoder, sequence } = &mut conversation.believing else { return Vec::new() };
+    fn apply_delta(&mut self, delta: v1::Delta) -> Vec<Output> {
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
+        let SyncState::Synced { decoder, sequence } = &mut stream.sync else { return Vec::new() };
         let expected = *sequence + 1;
         if delta.sequence != expected {
-            return self.resync(format!("delta {} came where {expected} was due", delta.sequence));
+            return self.retry_resync(format!("received delta {}, expected {expected}", delta.sequence));
         }
         *sequence = expected;
-        match decoder.delta(delta.changes) {
-            Ok(observations) => observations.into_iter().map(|one| self.observed(one)).collect(),
-            Err(fault) => self.disbelieve(Incomplete::Fault(fault)),
+        match decoder.decode_delta(delta.changes) {
+            Ok(observations) => observations.into_iter().map(|one| self.observation(one)).collect(),
+            Err(fault) => self.resync_after(Incomplete::DecodeError(fault)),
         }
     }
 
-    fn heartbeat(&mut self, heartbeat: &v1::Heartbeat, now: Timestamp) -> Vec<Output> {
-        let Stream::Open(conversation) = &self.stream else { return Vec::new() };
-        match &conversation.believing {
-            Believing::Following { sequence, .. } if *sequence != heartbeat.last_sequence => {
-                self.resync(format!("delta {} was sent, {sequence} has come", heartbeat.last_sequence))
+    fn handle_heartbeat(&mut self, heartbeat: &v1::Heartbeat, now: Timestamp) -> Vec<Output> {
+        let Stream::Open(stream) = &self.stream else { return Vec::new() };
+        match &stream.sync {
+            SyncState::Synced { sequence, .. } if *sequence != heartbeat.last_sequence => {
+                self.retry_resync(format!("agent has sent delta {}, received only {sequence}", heartbeat.last_sequence))
             }
-            Believing::Following { .. } => self.look_at_clock(heartbeat.sent_at_ms, now),
-            Believing::Assembling(_) | Believing::Nothing => Vec::new(),
+            SyncState::Synced { .. } => self.report_clock(heartbeat.sent_at_ms, now),
+            SyncState::Assembling(_) | SyncState::AwaitingSnapshot => Vec::new(),
         }
     }
 
-    /// Tells that the agent's clock differs, or does so no more, when that has changed.
-    fn look_at_clock(&mut self, sent_at_ms: i64, now: Timestamp) -> Vec<Output> {
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
+    /// Reports clock skew when it appears or disappears.
+    fn report_clock(&mut self, sent_at_ms: i64, now: Timestamp) -> Vec<Output> {
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
         if sent_at_ms == 0 {
             return Vec::new();
         }
-        let found = clock_problem(sent_at_ms, now);
-        if found.is_some() == conversation.clock.is_some() {
+        let problem = clock_problem(sent_at_ms, now);
+        if problem.is_some() == stream.clock.is_some() {
             return Vec::new();
         }
-        conversation.clock.clone_from(&found);
-        let observation = match found {
+        stream.clock.clone_from(&problem);
+        let observation = match problem {
             Some(problem) => Observation::upsert(Object::Problem(problem)),
-            None => Observation::Delete(Key::Problem(Text::from(CLOCK))),
+            None => Observation::Delete(Key::Problem(Text::from(CLOCK_PROBLEM))),
         };
-        vec![self.observed(observation)]
+        vec![self.observation(observation)]
     }
 
-    fn acknowledged(&mut self, ack: &v1::Ack) -> Vec<Output> {
-        match self.outbox.settle(ack) {
-            Settled::Event(event) => vec![happened(event)],
-            Settled::Unknown => Vec::new(),
+    fn handle_ack(&mut self, ack: &v1::Ack) -> Vec<Output> {
+        match self.outbox.acknowledge(ack) {
+            AckResult::Event(event) => vec![notify(event)],
+            AckResult::Unknown => Vec::new(),
         }
     }
 
-    /// What was received cannot be used. A snapshot may put right what was lost on the way; what breaks the contract would
-    /// come again.
-    fn disbelieve(&mut self, incomplete: Incomplete) -> Vec<Output> {
+    /// Reacts to an unusable message. Lost data is repaired by a resync; a contract violation would
+    /// recur, so it closes the stream.
+    fn resync_after(&mut self, incomplete: Incomplete) -> Vec<Output> {
         match incomplete {
-            Incomplete::Fault(fault @ (Fault::Unreadable { .. } | Fault::TooMuch { .. } | Fault::Memory { .. })) => {
-                self.hang_up(fault.to_string())
-            }
-            other => self.resync(other.to_string()),
+            Incomplete::DecodeError(
+                fault @ (DecodeError::Unreadable { .. }
+                | DecodeError::LimitExceeded { .. }
+                | DecodeError::Memory { .. }),
+            ) => self.close_stream(fault.to_string()),
+            other => self.retry_resync(other.to_string()),
         }
     }
 
-    fn resync(&mut self, reason: String) -> Vec<Output> {
-        self.keep();
-        let Stream::Open(conversation) = &mut self.stream else { return Vec::new() };
-        conversation.believing = Believing::Nothing;
-        conversation.resyncs += 1;
-        if conversation.resyncs > RESYNCS_PER_STREAM {
-            return self.hang_up(format!("{RESYNCS_PER_STREAM} fresh snapshots did not help: {reason}"));
+    fn retry_resync(&mut self, reason: String) -> Vec<Output> {
+        self.retain_objects();
+        let Stream::Open(stream) = &mut self.stream else { return Vec::new() };
+        stream.sync = SyncState::AwaitingSnapshot;
+        stream.resyncs += 1;
+        if stream.resyncs > MAX_RESYNCS_PER_STREAM {
+            return self.close_stream(format!("still inconsistent after {MAX_RESYNCS_PER_STREAM} resyncs: {reason}"));
         }
-        vec![say(connect_response::Message::Resync(v1::Resync { reason }))]
+        vec![send(connect_response::Message::Resync(v1::Resync { reason }))]
     }
 
-    fn hang_up(&mut self, reason: String) -> Vec<Output> {
-        let mut outputs = self.closed();
-        outputs.push(Output::HangUp(format!("cluster {}: {reason}", self.cluster)));
+    fn close_stream(&mut self, reason: String) -> Vec<Output> {
+        let mut outputs = self.handle_close();
+        outputs.push(Output::Close(format!("cluster {}: {reason}", self.cluster)));
         outputs
     }
 
-    fn observed(&self, observation: Observation) -> Output {
-        happened(Event::Observed { cluster: self.cluster.clone(), observation })
+    fn observation(&self, observation: Observation) -> Output {
+        notify(Event::Observed { cluster: self.cluster.clone(), observation })
     }
 }
 
-/// That an agent's clock differs from `now`, when it showed `sent_at_ms`; 0 when it did not show it.
+/// Problem record when the agent's clock (`sent_at_ms`, 0 if unset) differs too much from `now`.
 fn clock_problem(sent_at_ms: i64, now: Timestamp) -> Option<ProblemRecord> {
     let ahead = sent_at_ms.saturating_sub(now.0);
-    if sent_at_ms == 0 || ahead.saturating_abs() <= CLOCK_MAY_DIFFER_MS {
+    if sent_at_ms == 0 || ahead.saturating_abs() <= MAX_CLOCK_SKEW_MS {
         return None;
     }
     let side = if ahead > 0 { "ahead of" } else { "behind" };
-    let reason = format!(
-        "it is {} s {side} this server's: times in the cluster and here do not agree; set the clocks by NTP",
-        ahead.saturating_abs() / 1_000
-    );
-    tracing::warn!(ahead_ms = ahead, "an agent's clock differs from this server's");
-    Some(ProblemRecord { about: Text::from(CLOCK), reason: Text::from(reason) })
+    let reason =
+        format!("it is {} s {side} the server's clock; synchronise both by NTP", ahead.saturating_abs() / 1_000);
+    tracing::warn!(ahead_ms = ahead, "agent clock differs from server clock");
+    Some(ProblemRecord { about: Text::from(CLOCK_PROBLEM), reason: Text::from(reason) })
 }
 
-/// Whether `name` can be the name of a cluster; otherwise why not.
+/// Validates a cluster name.
 ///
 /// # Errors
-/// The rule that is broken, for people.
+/// The violated rule, as a message for the operator.
 pub fn check_cluster_name(name: &str) -> Result<Text, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || !name.chars().all(allowed) {
-        let shown: String = name.chars().take(100).collect();
-        return Err(format!("{shown:?} cannot be a cluster's name: write 1 to 100 letters, digits, '-', '_' and '.'"));
+        let excerpt: String = name.chars().take(100).collect();
+        return Err(format!("{excerpt:?} is not a valid cluster name: use 1 to 100 letters, digits, '-', '_' and '.'"));
     }
     Ok(Text::from(name))
 }
 
-fn say(message: connect_response::Message) -> Output {
-    Output::Say(Box::new(encode::response(message)))
+fn send(message: connect_response::Message) -> Output {
+    Output::Send(Box::new(encode::response(message)))
 }
 
-fn happened(event: Event) -> Output {
-    Output::Tell(SessionEvent::Happened(event))
+fn notify(event: Event) -> Output {
+    Output::Notify(SessionEvent::ClusterEvent(event))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The calls: each takes its time, does what the cloud does, and leaves its trace.
+//! gRPC service of the simulated cloud: delays, executes and records each call.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud::provider::{CloudError, Instance, Owner};
-use cloud::simulated::{Bucket, ClockedCloud, SeededRng};
+use cloud::simulated::{ClockedCloud, SeededRng, TokenBucket};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::simulated_cloud_service_server::SimulatedCloudService;
 use futures::{Stream, StreamExt};
@@ -14,14 +14,14 @@ use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
 use super::Latency;
-use super::log::Log;
+use super::call_log::CallLog;
 use crate::clock;
 use crate::clouds::wire;
 
-/// Moves of launches that a watcher may be behind; one that is further behind misses some.
-const MOVES_BEHIND: usize = 4096;
+/// Buffered launch updates per watcher; a slower watcher misses some.
+const UPDATES_BUFFERED: usize = 4096;
 
-/// The cloud behind its calls.
+/// The service.
 #[derive(Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,
@@ -31,35 +31,35 @@ pub(super) struct Service {
 struct Shared {
     cloud: ClockedCloud,
     latency: Mutex<(Latency, u64)>,
-    dice: SeededRng,
-    log: Mutex<Log>,
-    moves: broadcast::Sender<v1::LaunchCall>,
+    rng: SeededRng,
+    log: Mutex<CallLog>,
+    launch_updates: broadcast::Sender<v1::LaunchCall>,
 }
 
 impl Service {
     pub(super) fn new(cloud: ClockedCloud, latency: Latency, seed: u64) -> Self {
-        let (moves, _) = broadcast::channel(MOVES_BEHIND);
-        let dice = SeededRng::new(seed).child("latency");
-        let shared = Shared { cloud, latency: Mutex::new((latency, 0)), dice, log: Mutex::default(), moves };
+        let (launch_updates, _) = broadcast::channel(UPDATES_BUFFERED);
+        let rng = SeededRng::new(seed).child("latency");
+        let shared = Shared { cloud, latency: Mutex::new((latency, 0)), rng, log: Mutex::default(), launch_updates };
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is due happens.
-    pub(super) fn let_time_pass(&self) {
-        self.shared.let_time_pass();
+    /// Applies the events that are due.
+    pub(super) fn advance_time(&self) {
+        self.shared.advance_time();
     }
 }
 
 impl Shared {
-    /// No code panics while it holds the lock, so a poisoned lock guards a whole log.
-    fn log(&self) -> MutexGuard<'_, Log> {
+    /// No code panics while it holds the lock, so a poisoned lock holds valid data.
+    fn log(&self) -> MutexGuard<'_, CallLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn let_time_pass(&self) {
+    fn advance_time(&self) {
         let events = self.cloud.cloud().tick(clock::now());
         if !events.is_empty() {
-            self.log().happened(&events);
+            self.log().record_events(&events);
         }
     }
 
@@ -67,41 +67,41 @@ impl Shared {
         self.latency.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long the next call takes, there and back.
-    fn journey(&self) -> (Duration, Duration) {
+    /// Delays of the next call: (request, response).
+    fn call_delays(&self) -> (Duration, Duration) {
         let mut latency = self.latency();
         latency.1 += 1;
-        let die = self.dice.child_number(latency.1);
-        let wait = |name: &str, range| Duration::from_millis(die.child(name).between(range).unsigned_abs());
+        let rng = self.rng.child_number(latency.1);
+        let wait = |name: &str, range| Duration::from_millis(rng.child(name).between(range).unsigned_abs());
         (wait("arrival", latency.0.arrival_ms), wait("answer", latency.0.answer_ms))
     }
 
     async fn launch(&self, request: v1::LaunchRequest) -> v1::LaunchResponse {
-        let (there, back) = self.journey();
-        self.log().called("Launch");
+        let (there, back) = self.call_delays();
+        self.log().count_call("Launch");
         tokio::time::sleep(there).await;
         let request = wire::read_launch_request(request);
         let outcome = self.cloud.cloud().launch(&request, clock::now());
         let instance = outcome.as_ref().ok().map(|outcome| &outcome.instance.id);
-        let call = self.log().arrived(&request, instance);
+        let call = self.log().record_arrival(&request, instance);
         let number = call.number;
-        self.tell(Some(call));
+        self.publish(Some(call));
         tokio::time::sleep(back).await;
-        let answered = self.log().answered(number);
-        self.tell(answered);
+        let record_answer = self.log().record_answer(number);
+        self.publish(record_answer);
         wire::launch_response(&outcome)
     }
 
-    fn tell(&self, call: Option<v1::LaunchCall>) {
+    fn publish(&self, call: Option<v1::LaunchCall>) {
         if let Some(call) = call {
-            // Nobody need be watching.
-            let _unwatched = self.moves.send(call);
+            // Fails only without watchers.
+            let _unwatched = self.launch_updates.send(call);
         }
     }
 
-    async fn ask<T>(&self, method: &'static str, act: impl FnOnce(&Self) -> T) -> T {
-        let (there, back) = self.journey();
-        self.log().called(method);
+    async fn delayed_call<T>(&self, method: &'static str, act: impl FnOnce(&Self) -> T) -> T {
+        let (there, back) = self.call_delays();
+        self.log().count_call(method);
         tokio::time::sleep(there).await;
         let result = act(self);
         tokio::time::sleep(back).await;
@@ -110,15 +110,15 @@ impl Shared {
 
     fn list(&self, cluster: &str) -> Result<Vec<v1::Instance>, CloudError> {
         let (mut cloud, now) = (self.cloud.cloud(), clock::now());
-        cloud.admit_list(now)?;
+        cloud.check_listing(now)?;
         let of_cluster = |instance: &&Instance| cluster.is_empty() || instance.cluster.as_ref() == cluster;
         Ok(cloud.list_all(now).filter(of_cluster).map(wire::instance).collect())
     }
 
-    fn book(&self) -> v1::BookResponse {
-        self.let_time_pass();
+    fn ledger_response(&self) -> v1::BookResponse {
+        self.advance_time();
         let cloud = self.cloud.cloud();
-        let book = cloud.book();
+        let ledger = cloud.ledger();
         let sale = |entry: &cloud::simulated::LedgerEntry| v1::Sale {
             instance: Some(wire::instance(cloud.describe(&entry.instance.id).unwrap_or(&entry.instance))),
             token: entry.token.to_string(),
@@ -127,48 +127,50 @@ impl Shared {
         };
         let log = self.log();
         v1::BookResponse {
-            sales: book.entries().map(sale).collect(),
+            sales: ledger.entries().map(sale).collect(),
             launches: log.launches(),
-            refused: book.refused,
-            throttled: book.throttled,
-            answers_lost: book.answers_lost,
-            listings_failed: book.lists_failed,
+            refused: ledger.refused,
+            throttled: ledger.throttled,
+            answers_lost: ledger.answers_lost,
+            listings_failed: ledger.lists_failed,
             calls: log.calls(),
             now_ms: clock::now().0,
         }
     }
 
-    fn change_weather(&self, wish: &v1::WeatherRequest) {
+    fn apply_faults(&self, wanted: &v1::WeatherRequest) {
         let span = |span: &v1::Span| (span.least, span.most);
         {
             let mut latency = self.latency();
-            latency.0.arrival_ms = wish.arrival_ms.as_ref().map_or(latency.0.arrival_ms, span);
-            latency.0.answer_ms = wish.answer_ms.as_ref().map_or(latency.0.answer_ms, span);
+            latency.0.arrival_ms = wanted.arrival_ms.as_ref().map_or(latency.0.arrival_ms, span);
+            latency.0.answer_ms = wanted.answer_ms.as_ref().map_or(latency.0.answer_ms, span);
         }
         let mut cloud = self.cloud.cloud();
-        if let Some(allowance) = &wish.allowance {
-            cloud.set_allowance(Bucket::new(allowance.burst, allowance.refill_ms));
+        if let Some(allowance) = &wanted.allowance {
+            cloud.set_rate_limit(TokenBucket::new(allowance.burst, allowance.refill_ms));
         }
-        let weather = cloud.weather_mut();
-        set(&mut weather.no_capacity, wish.no_capacity);
-        set(&mut weather.shortage_percent, wish.shortage_percent);
-        set(&mut weather.interrupted_percent, wish.interrupted_percent);
-        set(&mut weather.lost_answers_percent, wish.lost_answers_percent);
-        set(&mut weather.failed_lists_percent, wish.failed_lists_percent);
-        set(&mut weather.list_lag_ms, wish.list_lag_ms);
-        set(&mut weather.ignore_tokens, wish.ignore_tokens);
-        set(&mut weather.lacking_lists_percent, wish.lacking_lists_percent);
+        let faults = cloud.faults_mut();
+        set(&mut faults.no_capacity, wanted.no_capacity);
+        set(&mut faults.shortage_percent, wanted.shortage_percent);
+        set(&mut faults.interrupted_percent, wanted.interrupted_percent);
+        set(&mut faults.lost_answers_percent, wanted.lost_answers_percent);
+        set(&mut faults.failed_lists_percent, wanted.failed_lists_percent);
+        set(&mut faults.list_lag_ms, wanted.list_lag_ms);
+        set(&mut faults.ignore_tokens, wanted.ignore_tokens);
+        set(&mut faults.lacking_lists_percent, wanted.lacking_lists_percent);
     }
 }
 
-fn set<T>(at: &mut T, wish: Option<T>) {
-    if let Some(wish) = wish {
-        *at = wish;
+fn set<T>(at: &mut T, wanted: Option<T>) {
+    if let Some(wanted) = wanted {
+        *at = wanted;
     }
 }
 
-/// Carries a call out in a task of its own: one that is on its way arrives, although its caller has gone.
-async fn carried_out<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> Result<Response<T>, Status> {
+/// Executes a call in its own task, so that it completes although its caller disconnects.
+async fn run_detached<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+) -> Result<Response<T>, Status> {
     let ended = tokio::spawn(call).await;
     ended.map(Response::new).map_err(|fault| Status::internal(format!("the simulated cloud failed: {fault}")))
 }
@@ -177,7 +179,7 @@ async fn carried_out<T: Send + 'static>(call: impl Future<Output = T> + Send + '
 impl SimulatedCloudService for Service {
     async fn launch(&self, request: Request<v1::LaunchRequest>) -> Result<Response<v1::LaunchResponse>, Status> {
         let shared = Arc::clone(&self.shared);
-        carried_out(async move { shared.launch(request.into_inner()).await }).await
+        run_detached(async move { shared.launch(request.into_inner()).await }).await
     }
 
     async fn terminate(
@@ -185,10 +187,10 @@ impl SimulatedCloudService for Service {
         request: Request<v1::TerminateRequest>,
     ) -> Result<Response<v1::TerminateResponse>, Status> {
         let (shared, asked) = (Arc::clone(&self.shared), request.into_inner());
-        carried_out(async move {
+        run_detached(async move {
             let owner = Owner { cluster: &asked.cluster, uid: &asked.cluster_uid };
-            let terminate = |shared: &Shared| shared.cloud.cloud().terminate_of(owner, &asked.id, clock::now());
-            let ended = shared.ask("Terminate", terminate).await;
+            let terminate = |shared: &Shared| shared.cloud.cloud().terminate_owned(owner, &asked.id, clock::now());
+            let ended = shared.delayed_call("Terminate", terminate).await;
             v1::TerminateResponse { failure: ended.err().as_ref().map(wire::failure) }
         })
         .await
@@ -200,12 +202,12 @@ impl SimulatedCloudService for Service {
             Ok(instance) => v1::DescribeResponse { instance: Some(wire::instance(instance)), failure: None },
             Err(error) => v1::DescribeResponse { instance: None, failure: Some(wire::failure(&error)) },
         };
-        Ok(Response::new(self.shared.ask("Describe", look).await))
+        Ok(Response::new(self.shared.delayed_call("Describe", look).await))
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
         let cluster = request.into_inner().cluster;
-        let listed = self.shared.ask("List", |shared| shared.list(&cluster)).await;
+        let listed = self.shared.delayed_call("List", |shared| shared.list(&cluster)).await;
         Ok(Response::new(match listed {
             Ok(instances) => v1::ListResponse { instances, failure: None },
             Err(error) => v1::ListResponse { instances: Vec::new(), failure: Some(wire::failure(&error)) },
@@ -213,7 +215,7 @@ impl SimulatedCloudService for Service {
     }
 
     async fn events(&self, request: Request<v1::EventsRequest>) -> Result<Response<v1::EventsResponse>, Status> {
-        self.shared.let_time_pass();
+        self.shared.advance_time();
         Ok(Response::new(self.shared.log().events_after(request.into_inner().after)))
     }
 
@@ -226,21 +228,21 @@ impl SimulatedCloudService for Service {
     }
 
     async fn book(&self, _: Request<v1::BookRequest>) -> Result<Response<v1::BookResponse>, Status> {
-        Ok(Response::new(self.shared.book()))
+        Ok(Response::new(self.shared.ledger_response()))
     }
 
     async fn weather(&self, request: Request<v1::WeatherRequest>) -> Result<Response<v1::WeatherResponse>, Status> {
-        self.shared.change_weather(request.get_ref());
+        self.shared.apply_faults(request.get_ref());
         Ok(Response::new(v1::WeatherResponse {}))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
     async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let moves = BroadcastStream::new(self.shared.moves.subscribe());
-        // Moves that a slow watcher has missed stand in the book.
-        let shown =
-            moves.filter_map(|moved| async { moved.ok().map(|launch| Ok(v1::WatchResponse { launch: Some(launch) })) });
+        let launch_updates = BroadcastStream::new(self.shared.launch_updates.subscribe());
+        // Updates that a slow watcher has missed are in the ledger.
+        let shown = launch_updates
+            .filter_map(|update| async { update.ok().map(|launch| Ok(v1::WatchResponse { launch: Some(launch) })) });
         Ok(Response::new(shown.boxed()))
     }
 }

@@ -8,13 +8,13 @@ use super::*;
 use crate::clouds;
 use crate::clouds::remote::{RemoteCloud, client};
 
-/// A cloud in a task, and what ends it.
+/// A cloud in a task, and the sender that stops it.
 async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (end, ended) = oneshot::channel();
-    let weather = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
-    let cloud = clouds::simulated(weather, "us-east-1", None).unwrap();
+    let faults = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
+    let cloud = clouds::simulated(faults, "us-east-1", None).unwrap();
     tokio::spawn(serve(listener, cloud, latency, 1, async {
         let _ended = ended.await;
     }));
@@ -38,22 +38,22 @@ fn request(token: &str) -> LaunchRequest {
 }
 
 #[tokio::test]
-async fn a_token_buys_one_machine_whoever_sends_it_and_the_book_knows_both_calls() {
+async fn a_token_launches_one_instance_and_the_ledger_has_both_calls() {
     let (address, _end) = cloud(Latency::default()).await;
-    let before = RemoteCloud::at(&address).unwrap().launch(&request("t-1")).await.unwrap();
-    let after = RemoteCloud::at(&address).unwrap();
+    let before = RemoteCloud::new(&address).unwrap().launch(&request("t-1")).await.unwrap();
+    let after = RemoteCloud::new(&address).unwrap();
     assert_eq!(after.launch(&request("t-1")).await.unwrap().instance.id, before.instance.id);
     let listed = after.list_all().await.unwrap();
     assert_eq!(listed.iter().map(|one| one.cluster_uid.as_ref()).collect::<Vec<_>>(), ["uid-1"]);
-    let book = client(&address).unwrap().book(v1::BookRequest {}).await.unwrap().into_inner();
-    assert_eq!((book.sales.len(), book.launches.len()), (1, 2));
-    assert!(book.launches.iter().all(|call| call.answered_us.is_some_and(|answered| answered >= call.arrived_us)));
+    let ledger = client(&address).unwrap().book(v1::BookRequest {}).await.unwrap().into_inner();
+    assert_eq!((ledger.sales.len(), ledger.launches.len()), (1, 2));
+    assert!(ledger.launches.iter().all(|call| call.answered_us.is_some_and(|answered| answered >= call.arrived_us)));
 }
 
 #[tokio::test]
-async fn a_machine_is_given_back_for_its_own_cluster_and_not_for_another_of_that_name() {
+async fn an_instance_is_terminated_only_for_its_own_cluster() {
     let (address, _end) = cloud(Latency::default()).await;
-    let remote = RemoteCloud::at(&address).unwrap();
+    let remote = RemoteCloud::new(&address).unwrap();
     let id = remote.launch(&request("t-1")).await.unwrap().instance.id;
     for stranger in [Owner { cluster: "green", uid: "uid-1" }, Owner { cluster: "blue", uid: "uid-2" }] {
         let refused = remote.terminate(&id, stranger).await;
@@ -65,9 +65,9 @@ async fn a_machine_is_given_back_for_its_own_cluster_and_not_for_another_of_that
 }
 
 #[tokio::test]
-async fn a_call_whose_caller_has_gone_is_carried_out_all_the_same() {
+async fn a_call_is_executed_although_its_caller_disconnects() {
     let (address, _end) = cloud(Latency { arrival_ms: (1_000, 1_000), answer_ms: (600_000, 600_000) }).await;
-    let caller = RemoteCloud::at(&address).unwrap();
+    let caller = RemoteCloud::new(&address).unwrap();
     let mut judge = client(&address).unwrap();
     let mut watching = judge.watch(v1::WatchRequest {}).await.unwrap().into_inner();
     let call = tokio::spawn(async move { caller.launch(&request("t-1")).await });
@@ -78,24 +78,24 @@ async fn a_call_whose_caller_has_gone_is_carried_out_all_the_same() {
     };
     tokio::time::timeout(Duration::from_secs(60), on_its_way).await.unwrap();
     call.abort();
-    let moved = tokio::time::timeout(Duration::from_secs(60), watching.message()).await;
-    let arrived = moved.unwrap().unwrap().unwrap().launch.unwrap();
-    assert!(!arrived.instance.is_empty(), "a machine was bought for nobody");
+    let update = tokio::time::timeout(Duration::from_secs(60), watching.message()).await;
+    let record_arrival = update.unwrap().unwrap().unwrap().launch.unwrap();
+    assert!(!record_arrival.instance.is_empty(), "the instance was launched without a caller");
 }
 
 #[tokio::test]
-async fn weather_can_be_changed_while_the_cloud_runs() {
+async fn faults_can_be_changed_at_run_time() {
     let (address, _end) = cloud(Latency::default()).await;
-    let remote = RemoteCloud::at(&address).unwrap();
-    let weather = v1::WeatherRequest { failed_lists_percent: Some(100), no_capacity: Some(true), ..Default::default() };
-    client(&address).unwrap().weather(weather).await.unwrap();
+    let remote = RemoteCloud::new(&address).unwrap();
+    let faults = v1::WeatherRequest { failed_lists_percent: Some(100), no_capacity: Some(true), ..Default::default() };
+    client(&address).unwrap().weather(faults).await.unwrap();
     assert!(matches!(remote.list_all().await, Err(CloudError::Unknown { .. })));
-    assert!(matches!(remote.launch(&request("t-2")).await, Err(CloudError::NoCapacity { .. })));
+    assert!(matches!(remote.launch(&request("t-2")).await, Err(CloudError::InsufficientCapacity { .. })));
 }
 
 #[tokio::test]
-async fn a_cloud_that_cannot_be_reached_leaves_the_outcome_open() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let remote = RemoteCloud::at(&format!("http://{nobody}")).unwrap();
+async fn an_unreachable_cloud_leaves_the_outcome_unknown() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let remote = RemoteCloud::new(&format!("http://{closed}")).unwrap();
     assert!(matches!(remote.launch(&request("t-1")).await, Err(CloudError::Unknown { .. })));
 }

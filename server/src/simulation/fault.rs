@@ -1,18 +1,19 @@
-//! What goes wrong, and when. A run's faults are a list, so that a failing run can be tried again without some of them.
+//! Faults and their times. A run's faults are a list, so that a failing run can be repeated without
+//! some of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use cloud::simulated::SeededRng;
 
-/// Faults that are shorter are not made shorter still.
+/// Shorter faults are not halved further.
 const SMALLEST_MS: i64 = 2_000;
 
-/// What a relist does not show although it is there.
+/// The existing objects that a relist lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lacks {
+pub(crate) enum ListGap {
     Pods,
-    /// Pods that are not a DaemonSet's: those of a list that is confined to a namespace.
+    /// Pods that belong to no DaemonSet, as if the list were confined to a namespace.
     Workloads,
     Nodes,
     Claims,
@@ -20,80 +21,82 @@ pub(crate) enum Lacks {
     Everything,
 }
 
-impl Lacks {
+impl ListGap {
     const ALL: [Self; 6] = [Self::Pods, Self::Workloads, Self::Nodes, Self::Claims, Self::Pools, Self::Everything];
 
-    /// Whether it leaves out objects of this kind.
-    pub(super) fn hides(self, kind: Self) -> bool {
+    /// Whether the list lacks objects of this kind.
+    pub(super) fn covers(self, kind: Self) -> bool {
         self == kind || self == Self::Everything || (self == Self::Pods && kind == Self::Workloads)
     }
 }
 
-/// Something that goes wrong at a moment. Processes and clusters are named by their number; durations are in milliseconds.
+/// A fault. Processes and clusters are identified by index; durations are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A server process dies after so many more steps of its own and comes back later.
+    /// A server process is killed after this many more steps and restarts later.
     Kill { process: usize, after_steps: u32, away_ms: i64 },
-    /// A server process stands still after so many more steps of its own, and wakes up without knowing it.
+    /// A server process is paused after this many more steps and resumes without noticing.
     Pause { process: usize, after_steps: u32, for_ms: i64 },
-    /// The clock of a server's machine is set.
+    /// The clock of a server's host is set.
     SetClock { process: usize, by_ms: i64 },
-    /// The clock of an agent's machine is set.
+    /// The clock of an agent's host is set.
     SetAgentClock { cluster: usize, by_ms: i64 },
-    /// A connection is lost with everything on it, and cannot be made again for a while.
+    /// A connection is cut with everything in flight, and cannot be opened again for a while.
     Cut { cluster: usize, for_ms: i64 },
-    /// A connection holds everything back for a while, and then delivers it.
+    /// A connection delays all messages for a while, then delivers them.
     Stall { cluster: usize, for_ms: i64 },
-    /// An agent starts anew and remembers only what is stored in its cluster.
+    /// An agent restarts with only what is stored in its cluster.
     RestartAgent { cluster: usize, away_ms: i64 },
-    /// The store answers nobody.
+    /// The store is unavailable.
     StoreDown { for_ms: i64 },
-    /// Some answers of the store are lost after it has done what was asked.
+    /// Some answers of the store are lost after the write took effect.
     StoreAmbiguous { for_ms: i64, percent: u32 },
-    /// The store takes its time.
+    /// The store is slow.
     StoreSlow { for_ms: i64, by_ms: i64 },
-    /// Some answers of the cloud are lost, before or after it has done what was asked.
+    /// Some answers of the cloud are lost, before or after the call took effect.
     CloudLost { for_ms: i64, percent: u32 },
-    /// The cloud asks to call less often.
+    /// The cloud throttles calls.
     CloudThrottles { for_ms: i64 },
-    /// The cloud's listing shows what was true a while ago.
+    /// The cloud's listing is stale.
     StaleLists { for_ms: i64, by_ms: i64 },
-    /// The cloud's listing fails half-way.
+    /// The cloud's listing fails halfway.
     PartialLists { for_ms: i64 },
-    /// The cloud's listing is whole by its own word and lacks so many of all machines, as when tags were taken off.
-    LackingLists { for_ms: i64, percent: u32 },
-    /// The kubelets of a cluster report nothing: its Nodes are not ready, and what runs there runs on.
+    /// The cloud's listing claims to be complete and lacks a share of all instances, as when tags
+    /// were removed.
+    IncompleteLists { for_ms: i64, percent: u32 },
+    /// The kubelets of a cluster are partitioned: its Nodes are not ready, and its pods run on.
     Partition { cluster: usize, for_ms: i64 },
-    /// The cloud refuses every launch, as it refuses one without permission.
+    /// The cloud refuses every launch for lack of permission.
     LaunchesRefused { for_ms: i64 },
-    /// The cloud has nothing to sell.
+    /// The cloud has no capacity.
     NoCapacity { for_ms: i64 },
-    /// The cloud has nothing to sell in one of its zones.
+    /// The cloud has no capacity in one zone.
     ZoneEmpty { zone: usize, for_ms: i64 },
-    /// Machines boot, and no kubelet of them reaches its cluster.
-    NobodyJoins { cluster: usize, for_ms: i64 },
-    /// Somebody takes the finalizers of a NodeClaim off and deletes it.
+    /// Instances boot, but their Nodes never join.
+    NodesNeverJoin { cluster: usize, for_ms: i64 },
+    /// A NodeClaim is deleted after its finalizers were removed.
     ClaimRemoved { cluster: usize },
-    /// The agent shows a cluster without pods, nodes and NodeClaims.
-    EmptyPicture { cluster: usize, for_ms: i64 },
-    /// Plans for a cluster take so much longer, as if its pods were dear to plan and its threads starved.
-    PlansSlow { cluster: usize, for_ms: i64, by_ms: i64 },
-    /// The agent's watch begins anew with a list that lacks objects: the agent tells that they are gone, and when a whole list
-    /// follows, that they are there.
-    Relist { cluster: usize, lacks: Lacks, for_ms: i64 },
-    /// The store has lost everything that was ever written.
-    StoreForgets,
-    /// A person freezes the fleet, and thaws it.
+    /// The agent's snapshots lack pods, nodes and NodeClaims.
+    EmptySnapshot { cluster: usize, for_ms: i64 },
+    /// Plans for a cluster take longer, as if the planning threads starved.
+    SlowPlans { cluster: usize, for_ms: i64, by_ms: i64 },
+    /// The agent's watch restarts with a list that lacks objects: the agent reports them deleted,
+    /// and created again when a complete list follows.
+    Relist { cluster: usize, gap: ListGap, for_ms: i64 },
+    /// The store has lost all data.
+    StoreWiped,
+    /// An operator freezes the fleet and thaws it later.
     Freeze { for_ms: i64 },
-    /// The cloud takes a spot machine of a cluster back.
+    /// The cloud interrupts a spot instance of a cluster.
     Interrupt { cluster: usize },
-    /// A machine of a cluster ends by itself.
-    Dies { cluster: usize },
+    /// An instance of a cluster terminates by itself.
+    InstanceDies { cluster: usize },
 }
 
 impl Fault {
-    /// What kind of fault it is, in a word.
+    /// Name of the fault.
     pub(crate) fn kind(self) -> &'static str {
+        // Names are part of the JSON report and stay stable.
         match self {
             Self::Kill { .. } => "process_killed",
             Self::Pause { .. } => "process_paused",
@@ -109,25 +112,26 @@ impl Fault {
             Self::CloudThrottles { .. } => "cloud_throttles",
             Self::StaleLists { .. } => "cloud_lists_stale",
             Self::PartialLists { .. } => "cloud_lists_partial",
-            Self::LackingLists { .. } => "cloud_lists_lack",
+            Self::IncompleteLists { .. } => "cloud_lists_lack",
             Self::Partition { .. } => "kubelets_silent",
             Self::LaunchesRefused { .. } => "launches_refused",
             Self::NoCapacity { .. } => "no_capacity",
             Self::ZoneEmpty { .. } => "zone_empty",
-            Self::NobodyJoins { .. } => "nobody_joins",
+            Self::NodesNeverJoin { .. } => "nobody_joins",
             Self::ClaimRemoved { .. } => "claim_removed_by_force",
-            Self::EmptyPicture { .. } => "empty_picture",
-            Self::PlansSlow { .. } => "plans_slow",
+            Self::EmptySnapshot { .. } => "empty_picture",
+            Self::SlowPlans { .. } => "plans_slow",
             Self::Relist { .. } => "relist_lacks_objects",
-            Self::StoreForgets => "store_forgets",
+            Self::StoreWiped => "store_forgets",
             Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
-            Self::Dies { .. } => "machine_died",
+            Self::InstanceDies { .. } => "machine_died",
         }
     }
 
-    /// The same fault, half as long or half as far from when it was ordered; `None` when it is as small as it gets.
+    /// The same fault with half its duration or clock offset; `None` if it cannot be halved.
     pub(crate) fn smaller(self) -> Option<Self> {
+        // Only durations and clock offsets shrink: targets and percentages define the fault.
         let half = |ms: i64| ms / 2;
         let smaller = match self {
             Self::Kill { process, after_steps, away_ms } => Self::Kill { process, after_steps, away_ms: half(away_ms) },
@@ -144,24 +148,26 @@ impl Fault {
             Self::CloudThrottles { for_ms } => Self::CloudThrottles { for_ms: half(for_ms) },
             Self::StaleLists { for_ms, by_ms } => Self::StaleLists { for_ms: half(for_ms), by_ms },
             Self::PartialLists { for_ms } => Self::PartialLists { for_ms: half(for_ms) },
-            Self::LackingLists { for_ms, percent } => Self::LackingLists { for_ms: half(for_ms), percent },
+            Self::IncompleteLists { for_ms, percent } => Self::IncompleteLists { for_ms: half(for_ms), percent },
             Self::Partition { cluster, for_ms } => Self::Partition { cluster, for_ms: half(for_ms) },
             Self::LaunchesRefused { for_ms } => Self::LaunchesRefused { for_ms: half(for_ms) },
             Self::NoCapacity { for_ms } => Self::NoCapacity { for_ms: half(for_ms) },
             Self::ZoneEmpty { zone, for_ms } => Self::ZoneEmpty { zone, for_ms: half(for_ms) },
-            Self::NobodyJoins { cluster, for_ms } => Self::NobodyJoins { cluster, for_ms: half(for_ms) },
+            Self::NodesNeverJoin { cluster, for_ms } => Self::NodesNeverJoin { cluster, for_ms: half(for_ms) },
             Self::Freeze { for_ms } => Self::Freeze { for_ms: half(for_ms) },
-            Self::EmptyPicture { cluster, for_ms } => Self::EmptyPicture { cluster, for_ms: half(for_ms) },
-            Self::PlansSlow { cluster, for_ms, by_ms } => {
-                Self::PlansSlow { cluster, for_ms: half(for_ms), by_ms: half(by_ms) }
+            Self::EmptySnapshot { cluster, for_ms } => Self::EmptySnapshot { cluster, for_ms: half(for_ms) },
+            Self::SlowPlans { cluster, for_ms, by_ms } => {
+                Self::SlowPlans { cluster, for_ms: half(for_ms), by_ms: half(by_ms) }
             }
-            Self::Relist { cluster, lacks, for_ms } => Self::Relist { cluster, lacks, for_ms: half(for_ms) },
-            Self::StoreForgets | Self::ClaimRemoved { .. } | Self::Interrupt { .. } | Self::Dies { .. } => return None,
+            Self::Relist { cluster, gap, for_ms } => Self::Relist { cluster, gap, for_ms: half(for_ms) },
+            Self::StoreWiped | Self::ClaimRemoved { .. } | Self::Interrupt { .. } | Self::InstanceDies { .. } => {
+                return None;
+            }
         };
         (self.lasts_ms().abs() >= SMALLEST_MS || self.jumps_ms().abs() >= SMALLEST_MS).then_some(smaller)
     }
 
-    /// How far it sets a clock.
+    /// Clock offset in milliseconds.
     fn jumps_ms(self) -> i64 {
         match self {
             Self::SetClock { by_ms, .. } | Self::SetAgentClock { by_ms, .. } => by_ms,
@@ -169,7 +175,7 @@ impl Fault {
         }
     }
 
-    /// How long it lasts; 0 for what happens in a moment.
+    /// Duration in milliseconds; 0 for momentary faults.
     pub(crate) fn lasts_ms(self) -> i64 {
         match self {
             Self::Kill { away_ms: ms, .. }
@@ -184,69 +190,68 @@ impl Fault {
             | Self::CloudThrottles { for_ms: ms }
             | Self::StaleLists { for_ms: ms, .. }
             | Self::PartialLists { for_ms: ms }
-            | Self::LackingLists { for_ms: ms, .. }
+            | Self::IncompleteLists { for_ms: ms, .. }
             | Self::Partition { for_ms: ms, .. }
             | Self::LaunchesRefused { for_ms: ms }
             | Self::NoCapacity { for_ms: ms }
             | Self::ZoneEmpty { for_ms: ms, .. }
-            | Self::NobodyJoins { for_ms: ms, .. }
+            | Self::NodesNeverJoin { for_ms: ms, .. }
             | Self::Freeze { for_ms: ms }
-            | Self::EmptyPicture { for_ms: ms, .. }
+            | Self::EmptySnapshot { for_ms: ms, .. }
             | Self::Relist { for_ms: ms, .. } => ms,
-            // The last plan that was asked for comes so much later.
-            Self::PlansSlow { for_ms, by_ms, .. } => for_ms.saturating_add(by_ms),
+            // The last plan that was requested ends so much later.
+            Self::SlowPlans { for_ms, by_ms, .. } => for_ms.saturating_add(by_ms),
             Self::SetClock { .. }
             | Self::SetAgentClock { .. }
-            | Self::StoreForgets
+            | Self::StoreWiped
             | Self::ClaimRemoved { .. }
             | Self::Interrupt { .. }
-            | Self::Dies { .. } => 0,
+            | Self::InstanceDies { .. } => 0,
         }
     }
 }
 
-/// A fault at its moment, in milliseconds from the start.
+/// A fault and its time in milliseconds from the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timed {
-    /// When.
+pub(crate) struct TimedFault {
     pub(crate) at_ms: i64,
-    /// What.
     pub(crate) fault: Fault,
 }
 
-impl fmt::Display for Timed {
+impl fmt::Display for TimedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}, Fault::{:?})", self.at_ms, self.fault)
     }
 }
 
-/// How many of each kind.
-pub(crate) type Counts = BTreeMap<&'static str, u64>;
+/// Counts by kind.
+pub(crate) type FaultCounts = BTreeMap<&'static str, u64>;
 
-/// Faults of one seed, all of them begun before `until_ms`. A store that forgets is not among them: what it was to remember
-/// is lost with it.
-pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<Timed> {
-    let dice = SeededRng::new(seed).child("faults");
-    let count = dice.child("count").between((6, 18)).unsigned_abs();
-    let mut faults: Vec<Timed> = (0..count)
+/// Faults of one seed, all of which begin before `until_ms`. A wiped store is not among them: the
+/// ground truth assumes its rows.
+pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i64) -> Vec<TimedFault> {
+    let rng = SeededRng::new(seed).child("faults");
+    let count = rng.child("count").between((6, 18)).unsigned_abs();
+    let mut faults: Vec<TimedFault> = (0..count)
         .map(|number| {
-            let die = dice.child_number(number);
-            let at_ms = die.child("at").between((0, until_ms));
-            Timed { at_ms, fault: draw(die, processes, clusters) }
+            let rng = rng.child_number(number);
+            let at_ms = rng.child("at").between((0, until_ms));
+            TimedFault { at_ms, fault: draw(rng, processes, clusters) }
         })
         .collect();
     faults.sort_by_key(|timed| timed.at_ms);
     faults
 }
 
-fn draw(die: SeededRng, processes: usize, clusters: usize) -> Fault {
-    let pick = |name: &str, of: usize| usize::try_from(die.child(name).value() % of.max(1) as u64).unwrap_or(0);
+fn draw(rng: SeededRng, processes: usize, clusters: usize) -> Fault {
+    let pick = |name: &str, of: usize| usize::try_from(rng.child(name).value() % of.max(1) as u64).unwrap_or(0);
     let (process, cluster) = (pick("process", processes), pick("cluster", clusters));
-    let within = |name: &str, from: i64, to: i64| die.child(name).between((from, to));
+    let within = |name: &str, from: i64, to: i64| rng.child(name).between((from, to));
     let for_ms = within("for", 1_000, 90_000);
     let percent = u32::try_from(within("percent", 10, 60)).unwrap_or(10);
     let by_ms = within("clock", -120_000, 120_000);
-    match die.child("kind").value() % 33 {
+    // Every draw has a named child generator, so that adding one changes no other.
+    match rng.child("kind").value() % 33 {
         0..=3 => {
             let after_steps = u32::try_from(within("steps", 0, 40)).unwrap_or(0);
             Fault::Kill { process, after_steps, away_ms: within("away", 200, 60_000) }
@@ -270,15 +275,15 @@ fn draw(die: SeededRng, processes: usize, clusters: usize) -> Fault {
         19 => Fault::NoCapacity { for_ms },
         20 => Fault::Interrupt { cluster },
         21 => Fault::ZoneEmpty { zone: pick("zone", 2), for_ms: for_ms * 3 },
-        22 => Fault::NobodyJoins { cluster, for_ms },
+        22 => Fault::NodesNeverJoin { cluster, for_ms },
         23 => Fault::Freeze { for_ms },
         24 => Fault::ClaimRemoved { cluster },
-        26 => Fault::PlansSlow { cluster, for_ms, by_ms: within("by", 1_000, 120_000) },
-        25 => Fault::EmptyPicture { cluster, for_ms: for_ms * 3 },
-        27 | 28 => Fault::Relist { cluster, lacks: Lacks::ALL[pick("lacks", Lacks::ALL.len())], for_ms: for_ms * 3 },
-        29 => Fault::LackingLists { for_ms: for_ms * 3, percent: if percent < 35 { 50 } else { 100 } },
+        26 => Fault::SlowPlans { cluster, for_ms, by_ms: within("by", 1_000, 120_000) },
+        25 => Fault::EmptySnapshot { cluster, for_ms: for_ms * 3 },
+        27 | 28 => Fault::Relist { cluster, gap: ListGap::ALL[pick("lacks", ListGap::ALL.len())], for_ms: for_ms * 3 },
+        29 => Fault::IncompleteLists { for_ms: for_ms * 3, percent: if percent < 35 { 50 } else { 100 } },
         30 => Fault::Partition { cluster, for_ms: for_ms * 3 },
         31 => Fault::LaunchesRefused { for_ms },
-        _ => Fault::Dies { cluster },
+        _ => Fault::InstanceDies { cluster },
     }
 }

@@ -1,62 +1,69 @@
-//! Guards that a run can be made without, so that it is proved that somebody would notice.
+//! Guards that a run can switch off, which proves that an invariant detects their absence.
 
 use clap::ValueEnum;
 
-/// A guard.
+/// A safety mechanism; its value name is the argument of `--without`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Guard {
-    /// An agent answers an instruction to make a NodeClaim when it has made it.
-    Claims,
-    /// The cloud gives one machine per token.
+    /// An agent acknowledges the creation of a NodeClaim after creating it.
+    #[value(name = "claims")]
+    ClaimFirst,
+    /// The cloud launches one instance per client token.
     Tokens,
-    /// A successor takes up the launches that its predecessor left.
-    Adoption,
-    /// Machines without a NodeClaim are collected.
+    /// The next owner of a cluster recovers the launches of the previous one.
+    #[value(name = "adoption")]
+    Recovery,
+    /// Instances without a NodeClaim are garbage collected.
+    #[value(name = "collection")]
     GarbageCollection,
-    /// A listing that broke off is no listing.
+    /// A listing that failed halfway is discarded.
     Lists,
-    /// The cloud is asked by id about machines that a listing lacks, and one that lacks most of them is not believed.
+    /// Instances missing from a listing are described by id, and a listing that lacks most
+    /// instances is rejected.
     Inspection,
-    /// An agent refuses epochs that are over, also after its own restart.
+    /// An agent rejects expired epochs, also after a restart.
     AgentEpoch,
-    /// The store refuses writes under epochs that are over.
+    /// The store rejects writes under expired epochs.
     StoreEpoch,
-    /// A process calls nobody under a lease that may have run out.
+    /// A process makes no call under a lease that may have expired.
     Fence,
-    /// Pictures that lack most of a cluster are not believed at once, and cost no machine.
+    /// A snapshot that lacks most of a cluster quarantines the cluster and removes no instance.
     Quarantine,
-    /// What an agent takes back without having announced its end is counted.
+    /// Unannounced deletions by an agent are counted.
     Losses,
-    /// How much there is in a cluster outlives the process that saw it.
+    /// The object counts of a cluster outlive the process that observed them.
     Extents,
-    /// An agent is no witness to what it says itself.
-    Witness,
-    /// An agent asks the API server for the pods of a Node that is to be drained because it is empty.
+    /// A repeated report of the same agent does not confirm its first one.
+    #[value(name = "witness")]
+    SecondWitness,
+    /// An agent lists the pods of a Node at the API server before draining it as empty.
     EmptyCheck,
-    /// So many machines at most come and go within a while.
-    Caps,
-    /// Nothing is removed while launches fail.
-    Brake,
-    /// Every process hears of what came and went in clusters of the others.
-    Hearing,
-    /// Every process hears of freezes.
+    /// Launches and removals within a window are limited.
+    #[value(name = "caps")]
+    RateLimits,
+    /// The circuit breaker: nothing is removed while launches fail.
+    #[value(name = "brake")]
+    CircuitBreaker,
+    /// Every process reads the counters of the others.
+    #[value(name = "hearing")]
+    RemoteCounters,
+    /// Every process applies changed freezes.
     Freezes,
-    /// NodePools have limits.
+    /// NodePool limits apply.
     Limits,
-    /// NodePools have disruption budgets.
+    /// NodePool disruption budgets apply.
     Budgets,
-    /// Evictions ask PodDisruptionBudgets.
+    /// Evictions respect PodDisruptionBudgets.
     PodBudgets,
-    /// Agents tell the end of a drain.
-    Answers,
-    /// Pending pods are planned.
+    /// Agents acknowledge the end of a drain.
+    #[value(name = "answers")]
+    DrainAnswers,
     Planning,
-    /// Empty nodes are removed.
     Emptiness,
-    /// It stands in NodeClaims when the last pod event was.
+    /// NodeClaims record the time of the last pod event.
     PodEvents,
-    /// An agent that has lost its connection makes another one.
+    /// An agent reconnects after losing its connection.
     Reconnect,
-    /// It waits before it does.
+    /// An agent backs off before it reconnects.
     Backoff,
 }

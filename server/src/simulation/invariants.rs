@@ -1,5 +1,5 @@
-//! What must hold at every step, and what must hold once things have come to rest. All of it is read from the books of cloud
-//! and clusters, nothing from what a server believes.
+//! The invariants: those of every step, and those once the system is at rest. All are checked
+//! against the ground truth of cloud and clusters, none against the state of a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,76 +10,77 @@ use engine::cluster::{ClaimRecord, PodPhase};
 use engine::model::resources::NODES;
 use engine::model::{Resources, Text, Timestamp};
 
-use super::outside::{Act, CloudCall};
-use super::setup::{BUDGET, Caps};
-use super::{Simulation, Site};
+use super::environment::{CloudAction, CloudCall};
+use super::setup::{BUDGET, RateBounds};
+use super::{SimCluster, Simulation};
 
-/// A machine that no NodeClaim stands for is gone after this, in milliseconds: two rounds of collection, the cloud's own
-/// time, and what faults add to both.
-const COLLECTED_MS: i64 = 20 * 60_000;
+/// An instance without a NodeClaim must be gone after this, in milliseconds: two rounds of garbage
+/// collection, the cloud's own time, and what faults add to both.
+const COLLECTION_BOUND_MS: i64 = 20 * 60_000;
 
-/// A process may not have heard that a NodeClaim is gone for so long, in milliseconds: a connection is cut for a minute at most.
-const UNHEARD_MS: i64 = 90_000;
+/// A process may not know of a deleted NodeClaim for so long, in milliseconds: a connection is cut
+/// for a minute at most.
+const DELETION_UNSEEN_MS: i64 = 90_000;
 
-/// Something that must never be. Names are those of cluster and object.
+/// A broken invariant; names are those of cluster and object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Violation {
-    /// A machine was ordered for a NodeClaim that the cluster does not have.
+    /// A launch was called for a NodeClaim that the cluster does not have.
     LaunchBeforeClaim { cluster: Text, claim: Text },
-    /// Two machines were sold for one NodeClaim.
+    /// Two instances were launched for one NodeClaim.
     LaunchedTwice { cluster: Text, claim: Text },
-    /// A machine ran for long although no NodeClaim stood for it, and nobody drained it.
+    /// An instance ran for long without a NodeClaim and without being drained.
     Unclaimed { cluster: Text, instance: Text },
-    /// A process called the cloud for a cluster whose lease another one held.
+    /// A process called the cloud for a cluster whose lease another process held.
     FencedCall { cluster: Text, what: String },
-    /// The store took a write under an epoch that was over.
+    /// The store took a write under an expired epoch.
     LateWrite { cluster: Text },
-    /// A launch or a removal was decided although the fleet was frozen.
+    /// A launch or removal was decided while the fleet was frozen.
     DecidedFrozen { cluster: Text },
-    /// An instruction was carried out under an epoch that was over.
+    /// An agent carried out an instruction of an expired epoch.
     OldEpoch { cluster: Text, instruction: Text, epoch: u64, highest: u64 },
-    /// Two processes spoke in one epoch.
+    /// Two processes sent instructions in one epoch.
     TwoOwners { cluster: Text, epoch: u64 },
-    /// NodeClaims of a pool hold more than its limits allow.
+    /// A NodePool exceeds its limits.
     OverLimit { cluster: Text, pool: Text },
-    /// More nodes left at one time than the pool's budget allows.
+    /// More nodes are removed at one time than the NodePool's budget allows.
     OverBudget { cluster: Text, claims: Vec<Text> },
-    /// A pod was evicted although its PodDisruptionBudget had nothing to spare.
+    /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
     PodBudgetBroken { cluster: Text },
-    /// More machines came, or went, within a while than may.
+    /// More instances were launched or removed within a window than allowed.
     OverCap { cluster: Text, what: &'static str },
-    /// A removal was decided by a process whose launches failed.
+    /// A removal was decided although its launches fail.
     RemovedWhileFailing { cluster: Text },
-    /// A removal was decided by a process that had heard how launches of others failed.
+    /// A removal was decided by a process that had read of the failing launches of others.
     RemovedWhileOthersFail { cluster: Text },
-    /// A NodeClaim was removed while its machine ran on.
+    /// A NodeClaim was deleted while its instance ran on.
     Orphaned { cluster: Text, claim: Text },
-    /// A NodeClaim was removed, with its Node, while pods ran on its machine.
+    /// A NodeClaim was deleted, with its Node, while pods ran on its instance.
     RemovedInUse { cluster: Text, claim: Text },
-    /// A machine was given back while pods ran on it that nobody had evicted.
+    /// An instance was terminated while pods ran on it that had not been evicted.
     GivenBackInUse { cluster: Text, claim: Text },
-    /// A node began to be drained while pods ran on it, and nobody had asked for that.
+    /// A drain without cause began while pods ran on the node.
     DrainedInUse { cluster: Text, claim: Text },
-    /// Something happens again and again without time passing.
+    /// Events repeat without time passing.
     Stuck { at: Timestamp },
     /// At rest: a pod does not run.
     NeverRan { cluster: Text, pod: String },
-    /// At rest: a machine is paid for that no NodeClaim stands for.
+    /// At rest: an instance has no NodeClaim.
     Leaked { cluster: Text, instance: Text },
-    /// At rest: a NodeClaim stands for no machine.
+    /// At rest: a NodeClaim has no instance.
     Hollow { cluster: Text, claim: Text },
-    /// At rest: a node is empty and stays.
+    /// At rest: an empty node remains.
     StillEmpty { cluster: Text, node: Text },
-    /// Nodes are empty and none of them leaves.
+    /// Empty nodes exist and none of them is removed.
     EmptyTooLong { cluster: Text, nodes: Vec<Text> },
-    /// At rest: instructions wait for an answer.
+    /// At rest: an instruction has no answer.
     Unanswered { cluster: Text, instructions: usize },
-    /// At rest: nobody decides for a cluster.
+    /// At rest: a cluster has no owner.
     Unowned { cluster: Text },
 }
 
 impl Violation {
-    /// The invariant, in a word.
+    /// Name of the invariant.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::LaunchBeforeClaim { .. } => "LaunchBeforeClaim",
@@ -114,199 +115,207 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One sentence per invariant: object first, then what was violated.
         match self {
             Self::LaunchBeforeClaim { cluster, claim } => {
-                write!(f, "a machine was ordered for {cluster}/{claim}, which is no NodeClaim of that cluster")
+                write!(f, "a launch was called for {cluster}/{claim}, which is no NodeClaim")
             }
-            Self::LaunchedTwice { cluster, claim } => write!(f, "two machines were sold for {cluster}/{claim}"),
+            Self::LaunchedTwice { cluster, claim } => write!(f, "two instances were launched for {cluster}/{claim}"),
             Self::Unclaimed { cluster, instance } => {
                 write!(
                     f,
                     "{instance} of {cluster} has run for {} min without a NodeClaim or a drain",
-                    COLLECTED_MS / 60_000
+                    COLLECTION_BOUND_MS / 60_000
                 )
             }
             Self::FencedCall { cluster, what } => {
-                write!(f, "a process that another one has replaced in {cluster} asked the cloud to {what}")
+                write!(f, "a process without the lease of {cluster} called the cloud to {what}")
             }
             Self::LateWrite { cluster } => {
-                write!(f, "the store took what a process wrote for {cluster} after another one had replaced it")
+                write!(f, "the store took a write for {cluster} under an expired epoch")
             }
             Self::DecidedFrozen { cluster } => {
-                write!(f, "a launch or a removal was decided in {cluster} although the fleet was frozen")
+                write!(f, "{cluster}: a launch or removal was decided during a freeze")
             }
             Self::OldEpoch { cluster, instruction, epoch, highest } => {
                 write!(f, "{cluster} carried out {instruction} of epoch {epoch} after one of epoch {highest}")
             }
-            Self::TwoOwners { cluster, epoch } => write!(f, "two processes spoke to {cluster} in epoch {epoch}"),
+            Self::TwoOwners { cluster, epoch } => write!(f, "two processes instruct {cluster} in epoch {epoch}"),
             Self::OverLimit { cluster, pool } => write!(f, "NodePool {pool} of {cluster} is over its limits"),
             Self::OverBudget { cluster, claims } => {
-                write!(f, "{} of {cluster} leave at one time, and the budget allows {BUDGET}", claims.join(" and "))
+                write!(f, "{} of {cluster} are removed at once; the budget allows {BUDGET}", claims.join(" and "))
             }
             Self::PodBudgetBroken { cluster } => {
-                write!(f, "a pod in {cluster} was evicted although its budget had nothing to spare")
+                write!(f, "a pod in {cluster} was evicted against its PodDisruptionBudget")
             }
             Self::OverCap { cluster, what } => {
-                write!(f, "more machines {what} in {cluster} within a while than may")
+                write!(f, "more instances {what} in {cluster} than the rate limit allows")
             }
             Self::RemovedWhileFailing { cluster } => {
                 write!(f, "a removal was decided in {cluster} by a process whose launches fail")
             }
             Self::RemovedWhileOthersFail { cluster } => {
-                write!(f, "a removal was decided in {cluster} by a process that had heard how launches of others fail")
+                write!(f, "a removal was decided in {cluster} although launches of others fail")
             }
             Self::Orphaned { cluster, claim } => {
-                write!(f, "NodeClaim {claim} of {cluster} was removed while its machine ran on")
+                write!(f, "NodeClaim {claim} of {cluster} was deleted while its instance ran on")
             }
             Self::RemovedInUse { cluster, claim } => {
-                write!(f, "NodeClaim {claim} of {cluster} was removed while pods ran on its machine")
+                write!(f, "NodeClaim {claim} of {cluster} was deleted under running pods")
             }
             Self::GivenBackInUse { cluster, claim } => {
-                write!(f, "the machine of {cluster}/{claim} was given back while pods ran on it")
+                write!(f, "the instance of {cluster}/{claim} was terminated under its pods")
             }
             Self::DrainedInUse { cluster, claim } => {
-                write!(f, "the node of {cluster}/{claim} is drained while pods run on it, and nobody asked for that")
+                write!(f, "the node of {cluster}/{claim} is drained without cause under its pods")
             }
-            Self::Stuck { at } => write!(f, "time does not get past {} ms", at.0),
+            Self::Stuck { at } => write!(f, "time does not advance beyond {} ms", at.0),
             Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
             Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
-            Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without a machine"),
-            Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and stays"),
+            Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without an instance"),
+            Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and is not removed"),
             Self::EmptyTooLong { cluster, nodes } => {
-                write!(f, "{} of {cluster} are empty and none of them leaves", nodes.join(" and "))
+                write!(f, "{} of {cluster} are empty and none of them is removed", nodes.join(" and "))
             }
             Self::Unanswered { cluster, instructions } => {
                 write!(f, "{instructions} instructions to {cluster} are not answered")
             }
-            Self::Unowned { cluster } => write!(f, "nobody decides for {cluster}"),
+            Self::Unowned { cluster } => write!(f, "{cluster} has no owner"),
         }
     }
 }
 
-/// What is remembered from step to step.
+/// State that the checks keep from step to step.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// Machines sold when limits were last looked at.
-    sold: usize,
-    /// When machines were sold, by cluster; looked at only where there are bounds.
-    sales: BTreeMap<Text, Vec<Timestamp>>,
-    /// NodeClaims that a machine was ordered for while they were there: cluster and name.
-    asked: BTreeSet<(Text, Text)>,
-    /// Since when machines have been seen without a NodeClaim and without a drain.
+pub(super) struct CheckHistory {
+    /// Launched instances at the last check of limits.
+    launched: usize,
+    /// Launch times by cluster; kept only if rate bounds are checked.
+    launches: BTreeMap<Text, Vec<Timestamp>>,
+    /// NodeClaims with a launch call while they existed: cluster and name.
+    launch_called: BTreeSet<(Text, Text)>,
+    /// Since when instances have had neither a NodeClaim nor a drain.
     unclaimed: BTreeMap<Text, Timestamp>,
-    /// Since when clusters have had empty nodes of which none left; looked at only where there is a bound.
+    /// Since when clusters have had empty nodes of which none is removed; kept only if checked.
     empty: BTreeMap<Text, Timestamp>,
 }
 
 impl Simulation {
-    /// Looks at everything that a step may have broken; now and then also at what breaks with time.
-    pub(super) fn check(&mut self, looks: bool) {
-        let calls = std::mem::take(&mut self.stage.outside.books().calls);
+    /// Checks the invariants of every step and, if `slow_checks`, those over time.
+    pub(super) fn check(&mut self, slow_checks: bool) {
+        // Each list is drained, so that a violation is reported once; a call is checked before it
+        // is recorded.
+        let calls = std::mem::take(&mut self.events.environment.ledger().calls);
         for call in calls {
-            let found = self.judge_call(&call);
+            let found = self.check_call(&call);
             self.violations.extend(found);
-            self.remember_order(call);
+            self.record_launch_order(call);
         }
-        let late = std::mem::take(&mut self.stage.outside.books().late_writes);
+        let late = std::mem::take(&mut self.events.environment.ledger().late_writes);
         self.violations.extend(late.into_iter().map(|cluster| Violation::LateWrite { cluster }));
-        let frozen = std::mem::take(&mut self.stage.outside.books().decided_frozen);
+        let frozen = std::mem::take(&mut self.events.environment.ledger().decided_frozen);
         self.violations.extend(frozen.into_iter().map(|cluster| Violation::DecidedFrozen { cluster }));
-        let failing = std::mem::take(&mut self.stage.outside.books().removed_failing);
+        let failing = std::mem::take(&mut self.events.environment.ledger().removed_despite_failures);
         self.violations.extend(failing.into_iter().map(|cluster| Violation::RemovedWhileFailing { cluster }));
-        let elsewhere = std::mem::take(&mut self.stage.outside.books().removed_failing_elsewhere);
+        let elsewhere = std::mem::take(&mut self.events.environment.ledger().removed_despite_remote_failures);
         self.violations.extend(elsewhere.into_iter().map(|cluster| Violation::RemovedWhileOthersFail { cluster }));
-        let sold = self.stage.outside.cloud().book().sold();
-        if sold != self.memory.sold {
-            self.note_sales(sold - self.memory.sold);
-            self.memory.sold = sold;
-            let doubles = self.stage.outside.cloud().book().doubles();
+        let launched = self.events.environment.cloud().ledger().launched_count();
+        if launched != self.history.launched {
+            self.record_launches(launched - self.history.launched);
+            self.history.launched = launched;
+            let doubles = self.events.environment.cloud().ledger().duplicate_launches();
             let twice = |(cluster, claim)| Violation::LaunchedTwice { cluster, claim };
             self.violations.extend(doubles.into_iter().map(twice));
-            let over: Vec<Violation> = self.sites.iter().flat_map(|site| self.over_limit(site)).collect();
+            let over: Vec<Violation> =
+                self.sim_clusters.iter().flat_map(|sim_cluster| self.over_limit(sim_cluster)).collect();
             self.violations.extend(over);
         }
-        for site in &mut self.sites {
-            self.violations.extend(of_site(site));
+        for sim_cluster in &mut self.sim_clusters {
+            self.violations.extend(check_cluster_ledger(sim_cluster));
         }
-        if looks {
-            self.look_for_unclaimed();
-            self.look_for_empty();
-            let over = self.caps.map(|caps| self.over_caps(caps));
+        if slow_checks {
+            self.check_unclaimed();
+            self.check_empty_nodes();
+            let over = self.rate_bounds.map(|rate_bounds| self.over_rate_bounds(rate_bounds));
             self.violations.extend(over.into_iter().flatten());
         }
     }
 
-    /// Where there are bounds there is one cluster, so that every machine was sold to it.
-    fn note_sales(&mut self, count: usize) {
-        let (Some(_), Some(site)) = (self.caps, self.sites.first()) else { return };
-        let now = self.stage.now();
-        self.memory.sales.entry(site.name.clone()).or_default().extend(std::iter::repeat_n(now, count));
+    /// Runs with rate bounds have one cluster, so every launch is its.
+    fn record_launches(&mut self, count: usize) {
+        let (Some(_), Some(sim_cluster)) = (self.rate_bounds, self.sim_clusters.first()) else { return };
+        let now = self.events.now();
+        self.history.launches.entry(sim_cluster.name.clone()).or_default().extend(std::iter::repeat_n(now, count));
     }
 
-    /// Machines that came or went too fast.
-    fn over_caps(&self, caps: Caps) -> Vec<Violation> {
-        let now = self.stage.now();
-        let lately =
-            |moments: &[Timestamp]| moments.iter().filter(|moment| now.millis_since(**moment) < caps.window_ms).count();
+    /// Clusters that exceed the rate bounds.
+    fn over_rate_bounds(&self, rate_bounds: RateBounds) -> Vec<Violation> {
+        let now = self.events.now();
+        let lately = |moments: &[Timestamp]| {
+            moments.iter().filter(|moment| now.millis_since(**moment) < rate_bounds.window_ms).count()
+        };
         let mut over = Vec::new();
-        for site in &self.sites {
-            let came = self.memory.sales.get(&site.name).map_or(0, |sales| lately(sales));
-            if came > caps.launches {
-                over.push(Violation::OverCap { cluster: site.name.clone(), what: "came" });
+        for sim_cluster in &self.sim_clusters {
+            let launches = self.history.launches.get(&sim_cluster.name).map_or(0, |sales| lately(sales));
+            if launches > rate_bounds.launches {
+                over.push(Violation::OverCap { cluster: sim_cluster.name.clone(), what: "were launched" });
             }
-            if lately(&site.book.drains) > caps.removals {
-                over.push(Violation::OverCap { cluster: site.name.clone(), what: "went" });
+            if lately(&sim_cluster.ledger.drains) > rate_bounds.removals {
+                over.push(Violation::OverCap { cluster: sim_cluster.name.clone(), what: "were removed" });
             }
         }
         over
     }
 
-    /// Pools that hold more than their limits allow. What is leaving takes nothing from a limit (Karpenter: limits less the
-    /// capacity of active nodes), so that a machine which the cloud takes back may be replaced at once.
-    fn over_limit(&self, site: &Site) -> Vec<Violation> {
-        let cloud = self.stage.outside.cloud();
-        let stays = |entry: &&LedgerEntry| entry.interrupted.is_none() && is_up(&cloud, entry);
+    /// NodePools over their limits. Instances being removed do not count (Karpenter: limits apply
+    /// to active nodes), so an interrupted instance may be replaced at once.
+    fn over_limit(&self, sim_cluster: &SimCluster) -> Vec<Violation> {
+        let cloud = self.events.environment.cloud();
+        let stays = |entry: &&LedgerEntry| entry.interrupted.is_none() && is_running(&cloud, entry);
         let staying: BTreeSet<&Text> =
-            cloud.book().alive().filter(stays).map(|entry| &entry.instance.provider_id).collect();
+            cloud.ledger().active().filter(stays).map(|entry| &entry.instance.provider_id).collect();
         let mut over = Vec::new();
-        for record in &site.pools {
+        for record in &sim_cluster.pools {
             let mut used = Resources::new();
             let counts = |claim: &&ClaimRecord| {
                 claim.pool == record.pool.name
                     && staying.contains(&claim.provider_id)
-                    && !site.cluster.is_draining(&claim.name)
+                    && !sim_cluster.cluster.is_draining(&claim.name)
             };
-            for claim in site.cluster.claims().filter(counts) {
+            for claim in sim_cluster.cluster.claims().filter(counts) {
                 used.add(&claim.capacity);
                 used.add(&Resources::from_iter([(NODES, 1)]));
             }
             if record.pool.limits.iter().any(|(name, limit)| used.get(name) > limit) {
-                over.push(Violation::OverLimit { cluster: site.name.clone(), pool: record.pool.name.clone() });
+                over.push(Violation::OverLimit { cluster: sim_cluster.name.clone(), pool: record.pool.name.clone() });
             }
         }
         over
     }
 
-    fn judge_call(&self, call: &CloudCall) -> Vec<Violation> {
+    fn check_call(&self, call: &CloudCall) -> Vec<Violation> {
         let mut found = Vec::new();
         let cluster = call.cluster.clone();
-        let held = self.stage.outside.books().held.get(&cluster).copied();
+        let held = self.events.environment.ledger().held.get(&cluster).copied();
         if held.is_some_and(|held| held.by != call.by) {
-            found.push(Violation::FencedCall { cluster: cluster.clone(), what: spelled(&call.what) });
+            found.push(Violation::FencedCall { cluster: cluster.clone(), what: describe_action(&call.what) });
         }
-        let Some(site) = self.sites.iter().find(|site| site.name == cluster) else { return found };
+        let Some(sim_cluster) = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == cluster) else {
+            return found;
+        };
         match &call.what {
-            Act::Launch { claim } => {
-                if !site.has_claim(claim) && !self.may_ask_about_taken(site, claim) {
+            CloudAction::Launch { claim } => {
+                if !sim_cluster.has_claim(claim) && !self.may_query_removed_claim(sim_cluster, claim) {
                     found.push(Violation::LaunchBeforeClaim { cluster, claim: claim.clone() });
                 }
             }
-            Act::Terminate { id } => {
-                let cloud = self.stage.outside.cloud();
-                let entry = cloud.book().alive().find(|entry| entry.instance.id == *id && entry.interrupted.is_none());
-                let Some(entry) = entry.filter(|entry| is_up(&cloud, entry)) else { return found };
+            CloudAction::Terminate { id } => {
+                let cloud = self.events.environment.cloud();
+                let entry =
+                    cloud.ledger().active().find(|entry| entry.instance.id == *id && entry.interrupted.is_none());
+                let Some(entry) = entry.filter(|entry| is_running(&cloud, entry)) else { return found };
                 let claim = entry.instance.claim.clone();
-                if site.cluster.running_on(&entry.instance.provider_id).next().is_some() {
+                if sim_cluster.cluster.running_on(&entry.instance.provider_id).next().is_some() {
                     found.push(Violation::GivenBackInUse { cluster, claim });
                 }
             }
@@ -314,158 +323,166 @@ impl Simulation {
         found
     }
 
-    /// Whether a machine may be ordered for a NodeClaim that was taken away: whoever ordered one before has to ask what came of
-    /// it, with the same token, and whoever has just made the NodeClaim cannot know.
-    fn may_ask_about_taken(&self, site: &Site, claim: &Text) -> bool {
-        let Some(at) = site.book.taken.get(claim) else { return false };
-        let asked = self.memory.asked.contains(&(site.name.clone(), claim.clone()));
-        asked || self.stage.now().millis_since(*at) < UNHEARD_MS
+    /// Whether a launch may be called for a removed NodeClaim: a process that called before repeats
+    /// the call with the same token to learn its outcome, and a process that has just created the
+    /// NodeClaim cannot know of the removal.
+    fn may_query_removed_claim(&self, sim_cluster: &SimCluster, claim: &Text) -> bool {
+        let Some(at) = sim_cluster.ledger.removed_claims.get(claim) else { return false };
+        let asked = self.history.launch_called.contains(&(sim_cluster.name.clone(), claim.clone()));
+        asked || self.events.now().millis_since(*at) < DELETION_UNSEEN_MS
     }
 
-    fn remember_order(&mut self, call: CloudCall) {
-        let Act::Launch { claim } = call.what else { return };
-        if self.sites.iter().any(|site| site.name == call.cluster && site.has_claim(&claim)) {
-            self.memory.asked.insert((call.cluster, claim));
+    fn record_launch_order(&mut self, call: CloudCall) {
+        let CloudAction::Launch { claim } = call.what else { return };
+        if self.sim_clusters.iter().any(|sim_cluster| sim_cluster.name == call.cluster && sim_cluster.has_claim(&claim))
+        {
+            self.history.launch_called.insert((call.cluster, claim));
         }
     }
 
-    /// One machine may leave at a time; the others wait for their turn.
-    fn look_for_empty(&mut self) {
+    /// One node is removed at a time; the others wait.
+    fn check_empty_nodes(&mut self) {
         let Some(bound_ms) = self.empty_for_ms else { return };
-        let now = self.stage.now();
-        for site in &self.sites {
-            let nodes: Vec<Text> = site.cluster.empty_nodes().cloned().collect();
-            let leaves = site.cluster.claims().any(|claim| site.cluster.is_draining(&claim.name));
+        let now = self.events.now();
+        for sim_cluster in &self.sim_clusters {
+            let nodes: Vec<Text> = sim_cluster.cluster.empty_nodes().cloned().collect();
+            let leaves = sim_cluster.cluster.claims().any(|claim| sim_cluster.cluster.is_draining(&claim.name));
             if nodes.is_empty() || leaves {
-                self.memory.empty.remove(&site.name);
+                self.history.empty.remove(&sim_cluster.name);
                 continue;
             }
-            let since = *self.memory.empty.entry(site.name.clone()).or_insert(now);
+            let since = *self.history.empty.entry(sim_cluster.name.clone()).or_insert(now);
             if now.millis_since(since) >= bound_ms {
-                self.violations.insert(Violation::EmptyTooLong { cluster: site.name.clone(), nodes });
+                self.violations.insert(Violation::EmptyTooLong { cluster: sim_cluster.name.clone(), nodes });
             }
         }
     }
 
-    /// A drain takes as long as PodDisruptionBudgets make it; that it ends at all is looked at when everything is at rest.
-    fn look_for_unclaimed(&mut self) {
-        let now = self.stage.now();
+    /// A drain takes as long as PodDisruptionBudgets require; whether it ends is checked at rest.
+    fn check_unclaimed(&mut self) {
+        let now = self.events.now();
         let mut unclaimed = self.unclaimed();
         unclaimed.retain(|(cluster, instance)| !self.is_being_drained(cluster, instance));
-        self.memory.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
+        self.history.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
         for (cluster, instance) in unclaimed {
-            let since = *self.memory.unclaimed.entry(instance.clone()).or_insert(now);
-            if now.millis_since(since) >= COLLECTED_MS {
+            let since = *self.history.unclaimed.entry(instance.clone()).or_insert(now);
+            if now.millis_since(since) >= COLLECTION_BOUND_MS {
                 self.violations.insert(Violation::Unclaimed { cluster, instance });
             }
         }
     }
 
-    /// Whether pods are being evicted from a machine.
+    /// Whether an instance is being drained.
     fn is_being_drained(&self, cluster: &Text, instance: &Text) -> bool {
-        let cloud = self.stage.outside.cloud();
+        let cloud = self.events.environment.cloud();
         let Ok(known) = cloud.describe(instance) else { return false };
-        let site = self.sites.iter().find(|site| site.name == *cluster);
-        site.is_some_and(|site| {
-            let pods_left = site.cluster.running_on(&known.provider_id).next().is_some();
-            pods_left && site.cluster.is_machine_draining(&known.provider_id)
+        let sim_cluster = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == *cluster);
+        sim_cluster.is_some_and(|sim_cluster| {
+            let pods_left = sim_cluster.cluster.running_on(&known.provider_id).next().is_some();
+            pods_left && sim_cluster.cluster.is_machine_draining(&known.provider_id)
         })
     }
 
-    /// Machines that nobody is ending and no NodeClaim stands for: cluster and instance.
+    /// Running instances without a NodeClaim: cluster and instance.
     fn unclaimed(&self) -> Vec<(Text, Text)> {
-        let cloud = self.stage.outside.cloud();
+        let cloud = self.events.environment.cloud();
         let mut found = Vec::new();
-        for entry in cloud.book().alive().filter(|entry| is_up(&cloud, entry)) {
+        for entry in cloud.ledger().active().filter(|entry| is_running(&cloud, entry)) {
             let instance = &entry.instance;
-            let site = self.sites.iter().find(|site| site.name == instance.cluster);
-            if site.is_none_or(|site| site.cluster.claims().all(|claim| claim.name != instance.claim)) {
+            let sim_cluster = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == instance.cluster);
+            if sim_cluster
+                .is_none_or(|sim_cluster| sim_cluster.cluster.claims().all(|claim| claim.name != instance.claim))
+            {
                 found.push((instance.cluster.clone(), instance.id.clone()));
             }
         }
         found
     }
 
-    /// What is not at rest.
-    pub(super) fn unrest(&self) -> BTreeSet<Violation> {
+    /// The invariants at rest that do not hold.
+    pub(super) fn violations_at_rest(&self) -> BTreeSet<Violation> {
         let leaked = self.unclaimed().into_iter().map(|(cluster, instance)| Violation::Leaked { cluster, instance });
-        let mut unrest: BTreeSet<Violation> = leaked.collect();
-        for site in &self.sites {
-            unrest.extend(self.unrest_of(site));
+        let mut violations_at_rest: BTreeSet<Violation> = leaked.collect();
+        for sim_cluster in &self.sim_clusters {
+            violations_at_rest.extend(self.cluster_violations_at_rest(sim_cluster));
         }
-        unrest
+        violations_at_rest
     }
 
-    fn unrest_of(&self, site: &Site) -> Vec<Violation> {
-        let cluster = &site.name;
-        let mut unrest = Vec::new();
-        let pods = site.cluster.pods().filter(|pod| pod.daemon.is_none() && pod.phase != PodPhase::Running);
-        unrest.extend(pods.map(|pod| Violation::NeverRan { cluster: cluster.clone(), pod: pod.key.to_string() }));
-        let empty = site.cluster.empty_nodes();
-        unrest.extend(empty.map(|node| Violation::StillEmpty { cluster: cluster.clone(), node: node.clone() }));
+    fn cluster_violations_at_rest(&self, sim_cluster: &SimCluster) -> Vec<Violation> {
+        let cluster = &sim_cluster.name;
+        let mut violations_at_rest = Vec::new();
+        let pods = sim_cluster.cluster.pods().filter(|pod| pod.daemon.is_none() && pod.phase != PodPhase::Running);
+        violations_at_rest
+            .extend(pods.map(|pod| Violation::NeverRan { cluster: cluster.clone(), pod: pod.key.to_string() }));
+        let empty = sim_cluster.cluster.empty_nodes();
+        violations_at_rest
+            .extend(empty.map(|node| Violation::StillEmpty { cluster: cluster.clone(), node: node.clone() }));
         let alive: BTreeSet<Text> = {
-            let cloud = self.stage.outside.cloud();
-            cloud.book().alive().map(|entry| entry.instance.provider_id.clone()).collect()
+            let cloud = self.events.environment.cloud();
+            cloud.ledger().active().map(|entry| entry.instance.provider_id.clone()).collect()
         };
-        let hollow = site.cluster.claims().filter(|claim| !alive.contains(&claim.provider_id));
-        unrest.extend(hollow.map(|claim| Violation::Hollow { cluster: cluster.clone(), claim: claim.name.clone() }));
-        let held = self.stage.outside.books().held.get(cluster).copied();
+        let hollow = sim_cluster.cluster.claims().filter(|claim| !alive.contains(&claim.provider_id));
+        violations_at_rest
+            .extend(hollow.map(|claim| Violation::Hollow { cluster: cluster.clone(), claim: claim.name.clone() }));
+        // The owner by the store's answers must run and have an open session.
+        let held = self.events.environment.ledger().held.get(cluster).copied();
         let owner = held.and_then(|held| {
-            let process = self.processes.get(held.by.process).filter(|process| process.me() == held.by)?;
+            let process = self.processes.get(held.by.process).filter(|process| process.id() == held.by)?;
             process.server.as_ref()?.sessions.get(cluster)
         });
         match owner {
             Some(session) if session.is_open() => {
-                if session.waiting() > 0 {
-                    let instructions = session.waiting();
-                    unrest.push(Violation::Unanswered { cluster: cluster.clone(), instructions });
+                if session.pending_instructions() > 0 {
+                    let instructions = session.pending_instructions();
+                    violations_at_rest.push(Violation::Unanswered { cluster: cluster.clone(), instructions });
                 }
             }
-            _ => unrest.push(Violation::Unowned { cluster: cluster.clone() }),
+            _ => violations_at_rest.push(Violation::Unowned { cluster: cluster.clone() }),
         }
-        unrest
+        violations_at_rest
     }
 }
 
-fn is_up(cloud: &cloud::simulated::SimulatedCloud, entry: &LedgerEntry) -> bool {
+fn is_running(cloud: &cloud::simulated::SimulatedCloud, entry: &LedgerEntry) -> bool {
     cloud
         .describe(&entry.instance.id)
         .is_ok_and(|known| matches!(known.state, InstanceState::Pending | InstanceState::Running))
 }
 
-fn spelled(what: &Act) -> String {
+fn describe_action(what: &CloudAction) -> String {
     match what {
-        Act::Launch { claim } => format!("launch a machine for {claim}"),
-        Act::Terminate { id } => format!("terminate {id}"),
+        CloudAction::Launch { claim } => format!("launch an instance for {claim}"),
+        CloudAction::Terminate { id } => format!("terminate {id}"),
     }
 }
 
-/// What the book of a cluster shows.
-fn of_site(site: &mut Site) -> Vec<Violation> {
-    let cluster = &site.name;
-    let old = site.book.outdated.drain(..).map(|(instruction, epoch, highest)| Violation::OldEpoch {
+/// Violations in the ledger of a cluster.
+fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
+    let cluster = &sim_cluster.name;
+    let old = sim_cluster.ledger.outdated.drain(..).map(|(instruction, epoch, highest)| Violation::OldEpoch {
         cluster: cluster.clone(),
         instruction,
         epoch,
         highest,
     });
     let mut found: Vec<Violation> = old.collect();
-    let orphaned = std::mem::take(&mut site.book.orphaned).into_iter();
+    let orphaned = std::mem::take(&mut sim_cluster.ledger.orphaned).into_iter();
     found.extend(orphaned.map(|claim| Violation::Orphaned { cluster: cluster.clone(), claim }));
-    let used = std::mem::take(&mut site.book.drained_in_use).into_iter();
+    let used = std::mem::take(&mut sim_cluster.ledger.drained_in_use).into_iter();
     found.extend(used.map(|claim| Violation::DrainedInUse { cluster: cluster.clone(), claim }));
-    let in_use = std::mem::take(&mut site.book.removed_in_use).into_iter();
+    let in_use = std::mem::take(&mut sim_cluster.ledger.removed_in_use).into_iter();
     found.extend(in_use.map(|claim| Violation::RemovedInUse { cluster: cluster.clone(), claim }));
-    let two = site.book.owners.iter().filter(|(_, owners)| owners.len() > 1);
+    let two = sim_cluster.ledger.owners.iter().filter(|(_, owners)| owners.len() > 1);
     found.extend(two.map(|(epoch, _)| Violation::TwoOwners { cluster: cluster.clone(), epoch: *epoch }));
-    if site.cluster.book().budgets_broken > 0 {
+    if sim_cluster.cluster.ledger().budgets_violated > 0 {
         found.push(Violation::PodBudgetBroken { cluster: cluster.clone() });
     }
-    if site.book.leaving.len() > BUDGET as usize {
-        let has_node = |claim: &Text| site.cluster.has_node_for(claim);
-        site.book.leaving.retain(has_node);
-        if site.book.leaving.len() > BUDGET as usize {
-            let claims = site.book.leaving.iter().cloned().collect();
+    if sim_cluster.ledger.leaving.len() > BUDGET as usize {
+        let has_node = |claim: &Text| sim_cluster.cluster.has_node_for(claim);
+        sim_cluster.ledger.leaving.retain(has_node);
+        if sim_cluster.ledger.leaving.len() > BUDGET as usize {
+            let claims = sim_cluster.ledger.leaving.iter().cloned().collect();
             found.push(Violation::OverBudget { cluster: cluster.clone(), claims });
         }
     }

@@ -1,5 +1,5 @@
-//! A server process: the real replica, the real sessions, and works that are under way. What a runtime would do is done here
-//! step by step, and between any two steps the process may die.
+//! A server process: the real replica, real sessions, and tasks in flight. The work of an async
+//! runtime is done here step by step, and the process may die between any two steps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
@@ -14,63 +14,63 @@ use engine::control::{
 use engine::model::{Text, Timestamp};
 use executor::{Command, CommandId, Outcome};
 
-use super::clockwork::Work;
+use super::environment::{LaunchEnd, ProcessId};
+use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
+use super::faulty_client::{self, FaultyClient};
 use super::guard::Guard;
-use super::outside::{Incarnation, LaunchEnd};
-use super::port::{self, Port};
-use super::stage::{ForAgent, ForProcess, Stage};
+use super::virtual_time::Task;
 use crate::config::LeaseConfig;
+use crate::control_loop::calls::CallRunner;
 use crate::control_loop::fence::Fence;
 use crate::control_loop::replica::{Call, Input, Output, Replica};
-use crate::control_loop::works::Hands;
-use crate::fleet::news;
+use crate::fleet::change_feed;
 use crate::log::DecisionLog;
-use crate::session::state::Output as Said;
-use crate::session::{self, Interner, ReadPools, Session, SessionEvent};
+use crate::session::state::Output as SessionOutput;
+use crate::session::{self, Interner, PoolReader, Session, SessionEvent};
 use crate::store::lease::Scope;
 
-/// Between two looks of the sessions at the clock. A server's are a second apart, which nobody could tell from this: silence
-/// and deadlines are counted in tens of seconds.
-const BEAT_MS: i64 = 5_000;
+/// Tick interval of the sessions. A server's is one second; the difference does not matter because
+/// silence and deadlines are tens of seconds.
+const TICK_MS: i64 = 5_000;
 
-/// Clusters that a server lets in at one time: so few that some wait in a simulation of a handful.
-const AT_ONCE: usize = 1;
-/// How long a lease lasts.
+/// Admission limit: small enough that some of a handful of clusters wait.
+const ADMISSION_LIMIT: usize = 1;
+/// Lease duration.
 const LEASE_MS: i64 = 30_000;
-/// Between two prolongations: a third, as in a server.
+/// Renewal interval: a third of the lease duration, as in a server.
 const RENEW_MS: i64 = LEASE_MS / 3;
-/// Between two listings: half of the time after which something odd is garbage, as in a server.
+/// Listing interval: half of the garbage collection delay, as in a server.
 const LIST_MS: i64 = 30_000;
-/// Between two tries to read what is frozen.
+/// Retry interval for reading freezes.
 const ASK_AGAIN_MS: i64 = 1_000;
-/// What a forward clock shows when a run begins: no clock is ever set back to before its beginning.
+/// Start value of the monotonic clock: no clock is ever set back beyond its start.
 const EPOCH_MS: i64 = 1_000_000_000;
-/// A loop never turns faster than this.
+/// Minimum interval between two ticks.
 const LEAST_WAIT_MS: i64 = 5;
 
-/// What every process of a run is made of.
-pub(super) struct Blueprint {
+/// Configuration of every process of a run.
+pub(super) struct ProcessConfig {
     pub(super) seed: u64,
     pub(super) planner: Planner,
-    pub(super) read_pools: ReadPools,
+    pub(super) read_pools: PoolReader,
     pub(super) settings: control::Settings,
     pub(super) off: Option<Guard>,
 }
 
-/// A machine that a server process runs on, or not.
+/// A host, and the server process on it, if it runs.
 pub(super) struct Process {
     pub(super) number: usize,
-    pub(super) life: u32,
-    /// It stands still until then.
+    pub(super) generation: u32,
+    /// Paused until this moment.
     pub(super) paused_until: Timestamp,
-    /// It dies when it has taken so many more steps, and is away for so long.
-    pub(super) dies: Option<(u32, i64)>,
-    /// It stands still when it has taken so many more steps, for so long.
-    pub(super) halts: Option<(u32, i64)>,
-    /// What its clock shows beyond the truth.
+    /// Steps until it is killed, and for how long it stays down.
+    pub(super) kill_after: Option<(u32, i64)>,
+    /// Steps until it is paused, and for how long.
+    pub(super) pause_after: Option<(u32, i64)>,
+    /// Offset of its wall clock from the true time.
     pub(super) offset_ms: i64,
-    /// The same, for those who read the clock by themselves.
-    shown: Arc<AtomicI64>,
+    /// The same, shared with the fence's clock.
+    shared_offset: Arc<AtomicI64>,
     pub(super) server: Option<Server>,
 }
 
@@ -78,223 +78,235 @@ impl Process {
     pub(super) fn new(number: usize) -> Self {
         Self {
             number,
-            life: 0,
+            generation: 0,
             paused_until: Timestamp(0),
-            dies: None,
-            halts: None,
+            kill_after: None,
+            pause_after: None,
             offset_ms: 0,
-            shown: Arc::default(),
+            shared_offset: Arc::default(),
             server: None,
         }
     }
 
-    pub(super) fn me(&self) -> Incarnation {
-        Incarnation { process: self.number, life: self.life }
+    pub(super) fn id(&self) -> ProcessId {
+        ProcessId { process: self.number, generation: self.generation }
     }
 
-    /// The machine's clock is set.
+    /// Sets the host's clock.
     pub(super) fn set_clock(&mut self, by_ms: i64) {
         self.offset_ms = self.offset_ms.saturating_add(by_ms);
-        self.shown.store(self.offset_ms, Ordering::Relaxed);
+        self.shared_offset.store(self.offset_ms, Ordering::Relaxed);
     }
 
-    /// The moment by this machine's clock.
+    /// The time by this host's clock.
     pub(super) fn clock(&self, now: Timestamp) -> Timestamp {
         Timestamp(now.0.saturating_add(self.offset_ms))
     }
 
-    /// When the process has something to do although nothing reaches it.
+    /// When the process acts without receiving a message.
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
         let server = self.server.as_ref()?;
         let due = Timestamp(server.replica.next_wakeup()?.0.saturating_sub(self.offset_ms));
-        Some(due.max(Timestamp(server.woke.0.saturating_add(LEAST_WAIT_MS))).max(self.paused_until))
+        Some(due.max(Timestamp(server.last_woke.0.saturating_add(LEAST_WAIT_MS))).max(self.paused_until))
     }
 
-    pub(super) fn start(&mut self, blueprint: &Blueprint, stage: &mut Stage) {
-        self.life += 1;
-        let me = self.me();
-        let server = Server::new(self, blueprint, stage);
+    pub(super) fn start(&mut self, process_config: &ProcessConfig, events: &mut EventQueue) {
+        self.generation += 1;
+        let process_id = self.id();
+        let server = Server::new(self, process_config, events);
         self.server = Some(server);
-        stage.send_process(0, me, ForProcess::Frozen);
-        stage.send_process(BEAT_MS, me, ForProcess::Beat);
-        stage.send_process(RENEW_MS, me, ForProcess::Renew);
-        stage.send_process(LIST_MS, me, ForProcess::List);
+        events.send_process(0, process_id, ProcessMessage::FreezesChanged);
+        events.send_process(TICK_MS, process_id, ProcessMessage::Tick);
+        events.send_process(RENEW_MS, process_id, ProcessMessage::RenewLeases);
+        events.send_process(LIST_MS, process_id, ProcessMessage::ListInstances);
     }
 
-    pub(super) fn take(&mut self, what: ForProcess, stage: &mut Stage) {
-        let clock = self.clock(stage.now());
+    pub(super) fn handle_message(&mut self, what: ProcessMessage, events: &mut EventQueue) {
+        let clock = self.clock(events.now());
         if let Some(server) = &mut self.server {
-            server.take(what, clock, self.offset_ms, stage);
+            server.handle_message(what, clock, self.offset_ms, events);
         }
     }
 
-    pub(super) fn time_passed(&mut self, stage: &mut Stage) {
-        let clock = self.clock(stage.now());
+    pub(super) fn time_passed(&mut self, events: &mut EventQueue) {
+        let clock = self.clock(events.now());
         if let Some(server) = &mut self.server {
-            server.woke = stage.now();
-            server.happened(Input::Time, clock, self.offset_ms, stage);
+            server.last_woke = events.now();
+            server.handle_input(Input::Time, clock, self.offset_ms, events);
         }
     }
 }
 
-/// A process that lives.
+/// A running server process.
 pub(super) struct Server {
-    me: Incarnation,
+    process_id: ProcessId,
     pub(super) replica: Replica,
     pub(super) sessions: BTreeMap<ClusterId, Session>,
-    /// The wire that each session speaks on.
-    wires: BTreeMap<ClusterId, usize>,
-    hands: Arc<Hands<Port>>,
-    pub(super) port: Arc<Port>,
-    works: BTreeMap<u64, Work<Input>>,
-    next_work: u64,
-    woke: Timestamp,
+    /// Connection of each session.
+    connections: BTreeMap<ClusterId, usize>,
+    runner: Arc<CallRunner<FaultyClient>>,
+    pub(super) cloud_client: Arc<FaultyClient>,
+    tasks: BTreeMap<u64, Task<Input>>,
+    next_task: u64,
+    last_woke: Timestamp,
     worker: PlanWorker,
-    read_pools: ReadPools,
+    read_pools: PoolReader,
     interner: Arc<Interner>,
-    /// It has read what is frozen, and listens.
+    /// It has read the freezes and accepts agents.
     ready: bool,
-    /// When it last told others what it saw, and asked what they saw.
-    exchanged: Timestamp,
-    /// What others had told by then it has heard.
-    heard: Option<Timestamp>,
-    /// Launches that are under way, and where.
-    launching: BTreeMap<CommandId, ClusterId>,
-    /// When its failures stop removals.
-    brake: CircuitBreakerRule,
-    /// It does not hear of freezes.
-    deaf: bool,
-    /// It stood still until then.
+    /// When it last began to synchronize counters.
+    synced_at: Timestamp,
+    /// Counters published before this moment have been read.
+    synced_until: Option<Timestamp>,
+    /// Launch commands in flight, and their clusters.
+    launches: BTreeMap<CommandId, ClusterId>,
+    /// Rule of its circuit breaker.
+    circuit_breaker: CircuitBreakerRule,
+    /// It ignores changed freezes (guard `freezes` off).
+    ignores_freezes: bool,
+    /// End of its last pause.
     pub(super) paused_until: Timestamp,
 }
 
 impl Server {
-    fn new(machine: &Process, blueprint: &Blueprint, stage: &Stage) -> Self {
-        let (me, clock) = (machine.me(), machine.clock(stage.now()));
-        let identity = blueprint.seed ^ ((me.process as u64) << 48) ^ (u64::from(me.life) << 32);
+    fn new(machine: &Process, process_config: &ProcessConfig, events: &EventQueue) -> Self {
+        let (process_id, clock) = (machine.id(), machine.clock(events.now()));
+        let identity =
+            process_config.seed ^ ((process_id.process as u64) << 48) ^ (u64::from(process_id.generation) << 32);
         let first_number = clock.0.unsigned_abs().saturating_add(1).saturating_mul(1000);
-        let settings = control::Settings { identity, first_number, ..blueprint.settings.clone() };
-        let port = Arc::new(Port::new(Arc::clone(&stage.outside), me, blueprint.off));
-        let (clockwork, shown) = (Arc::clone(&stage.outside.clockwork), Arc::clone(&machine.shown));
-        let fence = Fence::on(move || {
-            let runs = clockwork.now().0.saturating_add(EPOCH_MS);
-            [runs, runs.saturating_add(shown.load(Ordering::Relaxed))]
+        // Identity and numbers differ in each generation, as those of a restarted server do.
+        let settings = control::Settings { identity, first_number, ..process_config.settings.clone() };
+        let cloud_client = Arc::new(FaultyClient::new(Arc::clone(&events.environment), process_id, process_config.off));
+        let (clock_source, shared_offset) =
+            (Arc::clone(&events.environment.clock_source), Arc::clone(&machine.shared_offset));
+        let fence = Fence::with_clocks(move || {
+            let runs = clock_source.now().0.saturating_add(EPOCH_MS);
+            [runs, runs.saturating_add(shared_offset.load(Ordering::Relaxed))]
                 .map(|at| Duration::from_millis(at.unsigned_abs()))
         });
-        let fence = if blueprint.off == Some(Guard::Fence) { fence.without() } else { fence };
+        let fence = if process_config.off == Some(Guard::Fence) { fence.disabled() } else { fence };
         let duration = Duration::from_millis(LEASE_MS.unsigned_abs());
-        let lease = LeaseConfig { owner: port::owner(me.process), duration };
+        let lease = LeaseConfig { owner: faulty_client::owner(process_id.process), duration };
         Self {
-            me,
-            replica: Replica::new(RegionController::new(settings), identity, region()).admitting(AT_ONCE),
+            process_id,
+            replica: Replica::new(RegionController::new(settings), identity, region())
+                .with_admission_limit(ADMISSION_LIMIT),
             sessions: BTreeMap::new(),
-            wires: BTreeMap::new(),
-            hands: {
+            connections: BTreeMap::new(),
+            runner: {
                 let log = DecisionLog::default();
-                let (fence, roster) = (Arc::new(fence), Arc::default());
-                Arc::new(Hands { store: port.clone(), cloud: Arc::clone(&port), lease, fence, roster, log })
+                let (fence, held_leases) = (Arc::new(fence), Arc::default());
+                Arc::new(CallRunner {
+                    store: cloud_client.clone(),
+                    cloud: Arc::clone(&cloud_client),
+                    lease,
+                    fence,
+                    held_leases,
+                    log,
+                })
             },
-            port,
-            works: BTreeMap::new(),
-            next_work: 0,
-            woke: stage.now(),
-            worker: PlanWorker::new(blueprint.planner),
-            read_pools: blueprint.read_pools.clone(),
+            cloud_client,
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            last_woke: events.now(),
+            worker: PlanWorker::new(process_config.planner),
+            read_pools: process_config.read_pools.clone(),
             interner: Arc::default(),
             ready: false,
-            exchanged: stage.now(),
-            heard: None,
-            launching: BTreeMap::new(),
-            brake: blueprint.settings.rails.brake,
-            deaf: blueprint.off == Some(Guard::Freezes),
+            synced_at: events.now(),
+            synced_until: None,
+            launches: BTreeMap::new(),
+            circuit_breaker: process_config.settings.guardrails.circuit_breaker,
+            ignores_freezes: process_config.off == Some(Guard::Freezes),
             paused_until: Timestamp(0),
         }
     }
 
-    fn take(&mut self, what: ForProcess, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
+    fn handle_message(&mut self, what: ProcessMessage, clock: Timestamp, offset_ms: i64, events: &mut EventQueue) {
         match what {
-            ForProcess::Opened { wire, hello } => {
+            ProcessMessage::Opened { connection, hello } => {
+                // A new connection replaces the cluster's old one, as in a server.
                 let cluster = Text::from(hello.cluster_name.as_str());
-                if let Some(old) = self.wires.insert(cluster.clone(), wire) {
-                    stage.cut(old, Some(1), None);
+                if let Some(old) = self.connections.insert(cluster.clone(), connection) {
+                    events.close_connection(old, Some(1), None);
                 }
-                let said = self.session(&cluster).opened(*hello);
-                self.perform(&cluster, said, clock, offset_ms, stage);
+                let outputs = self.session(&cluster).handle_hello(*hello);
+                self.apply_session_outputs(&cluster, outputs, clock, offset_ms, events);
             }
-            ForProcess::Said { wire, request } => {
-                if let Some(cluster) = self.cluster_on(wire) {
-                    let said = self.session(&cluster).heard(*request, clock);
-                    self.perform(&cluster, said, clock, offset_ms, stage);
-                }
-            }
-            ForProcess::Closed { wire } => {
-                if let Some(cluster) = self.cluster_on(wire) {
-                    self.wires.remove(&cluster);
-                    let said = self.session(&cluster).closed();
-                    self.perform(&cluster, said, clock, offset_ms, stage);
+            ProcessMessage::Received { connection, request } => {
+                if let Some(cluster) = self.cluster_on(connection) {
+                    let outputs = self.session(&cluster).handle_request(*request, clock);
+                    self.apply_session_outputs(&cluster, outputs, clock, offset_ms, events);
                 }
             }
-            ForProcess::GoOn { work } => self.go_on(work, clock, offset_ms, stage),
-            ForProcess::GiveUp { work, late } => {
-                if self.works.remove(&work).is_some() {
-                    self.happened(*late, clock, offset_ms, stage);
+            ProcessMessage::Closed { connection } => {
+                if let Some(cluster) = self.cluster_on(connection) {
+                    self.connections.remove(&cluster);
+                    let outputs = self.session(&cluster).handle_close();
+                    self.apply_session_outputs(&cluster, outputs, clock, offset_ms, events);
                 }
             }
-            ForProcess::Beat => {
+            ProcessMessage::Resume { task } => self.resume_task(task, clock, offset_ms, events),
+            ProcessMessage::Timeout { task, late } => {
+                if self.tasks.remove(&task).is_some() {
+                    self.handle_input(*late, clock, offset_ms, events);
+                }
+            }
+            ProcessMessage::Tick => {
                 for cluster in self.sessions.keys().cloned().collect::<Vec<_>>() {
-                    let said = self.session(&cluster).tick(clock);
-                    self.perform(&cluster, said, clock, offset_ms, stage);
+                    let outputs = self.session(&cluster).tick(clock);
+                    self.apply_session_outputs(&cluster, outputs, clock, offset_ms, events);
                 }
-                self.happened(Input::ExchangeDue, clock, offset_ms, stage);
-                stage.send_process(BEAT_MS, self.me, ForProcess::Beat);
+                self.handle_input(Input::CounterSyncDue, clock, offset_ms, events);
+                events.send_process(TICK_MS, self.process_id, ProcessMessage::Tick);
             }
-            ForProcess::List => {
-                self.happened(Input::ListingDue, clock, offset_ms, stage);
-                stage.send_process(LIST_MS, self.me, ForProcess::List);
+            ProcessMessage::ListInstances => {
+                self.handle_input(Input::ListingDue, clock, offset_ms, events);
+                events.send_process(LIST_MS, self.process_id, ProcessMessage::ListInstances);
             }
-            ForProcess::Renew => {
-                self.happened(Input::RenewalDue, clock, offset_ms, stage);
-                stage.send_process(RENEW_MS, self.me, ForProcess::Renew);
+            ProcessMessage::RenewLeases => {
+                self.handle_input(Input::RenewalDue, clock, offset_ms, events);
+                events.send_process(RENEW_MS, self.process_id, ProcessMessage::RenewLeases);
             }
-            ForProcess::Frozen => self.read_freezes(stage),
-            ForProcess::Vouched { cluster } => {
-                let word = SessionEvent::Happened(Event::QuarantineReleased { cluster });
-                self.happened(Input::Heard(word), clock, offset_ms, stage);
+            ProcessMessage::FreezesChanged => self.read_freezes(events),
+            ProcessMessage::QuarantineReleased { cluster } => {
+                let event = SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster });
+                self.handle_input(Input::Session(event), clock, offset_ms, events);
             }
-            ForProcess::Fetch => self.happened(Input::CloudPoll, clock, offset_ms, stage),
+            ProcessMessage::PollCloud => self.handle_input(Input::CloudPoll, clock, offset_ms, events),
         }
     }
 
-    /// Whether agents may connect.
     pub(super) fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Asks the store what is frozen until it answers.
-    fn read_freezes(&mut self, stage: &mut Stage) {
-        if self.ready && self.deaf {
+    /// Reads the freezes from the store until it answers.
+    fn read_freezes(&mut self, events: &mut EventQueue) {
+        if self.ready && self.ignores_freezes {
             return;
         }
-        let (port, clockwork) = (Arc::clone(&self.port), Arc::clone(&stage.outside.clockwork));
-        self.begin(stage, async move {
+        let (cloud_client, clock_source) =
+            (Arc::clone(&self.cloud_client), Arc::clone(&events.environment.clock_source));
+        self.spawn_task(events, async move {
             loop {
-                match news::read_freezes(&*port).await {
-                    Ok(event) => break Input::Heard(event),
-                    Err(_) => clockwork.nap(ASK_AGAIN_MS).await,
+                match change_feed::read_freezes(&*cloud_client).await {
+                    Ok(event) => break Input::Session(event),
+                    Err(_) => clock_source.sleep(ASK_AGAIN_MS).await,
                 }
             }
         });
     }
 
-    fn begin(&mut self, stage: &mut Stage, work: impl Future<Output = Input> + Send + 'static) -> u64 {
-        self.next_work += 1;
-        self.works.insert(self.next_work, Work::new(work));
-        stage.send_process(0, self.me, ForProcess::GoOn { work: self.next_work });
-        self.next_work
+    fn spawn_task(&mut self, events: &mut EventQueue, task: impl Future<Output = Input> + Send + 'static) -> u64 {
+        self.next_task += 1;
+        self.tasks.insert(self.next_task, Task::new(task));
+        events.send_process(0, self.process_id, ProcessMessage::Resume { task: self.next_task });
+        self.next_task
     }
 
-    fn cluster_on(&self, wire: usize) -> Option<ClusterId> {
-        self.wires.iter().find(|(_, current)| **current == wire).map(|(cluster, _)| cluster.clone())
+    fn cluster_on(&self, connection: usize) -> Option<ClusterId> {
+        self.connections.iter().find(|(_, current)| **current == connection).map(|(cluster, _)| cluster.clone())
     }
 
     fn session(&mut self, cluster: &ClusterId) -> &mut Session {
@@ -304,108 +316,125 @@ impl Server {
         })
     }
 
-    /// Does what a session asks for.
-    fn perform(&mut self, cluster: &ClusterId, said: Vec<Said>, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
-        for said in said {
-            match said {
-                Said::Say(response) => {
-                    if let Some(wire) = self.wires.get(cluster).copied() {
-                        stage.say_to_agent(wire, ForAgent::Heard { wire, response });
+    /// Applies the outputs of a session.
+    fn apply_session_outputs(
+        &mut self,
+        cluster: &ClusterId,
+        outputs: Vec<SessionOutput>,
+        clock: Timestamp,
+        offset_ms: i64,
+        events: &mut EventQueue,
+    ) {
+        for output in outputs {
+            match output {
+                SessionOutput::Send(response) => {
+                    if let Some(connection) = self.connections.get(cluster).copied() {
+                        events.send_to_agent(connection, AgentMessage::Received { connection, response });
                     }
                 }
-                Said::Tell(event) => self.happened(Input::Heard(event), clock, offset_ms, stage),
-                Said::HangUp(reason) => {
-                    stage.tell(|| format!("server {} hangs up on {cluster}: {reason}", self.me.process));
-                    if let Some(wire) = self.wires.remove(cluster) {
-                        stage.say_to_agent(wire, ForAgent::Lost { wire });
-                        stage.cut(wire, None, None);
+                SessionOutput::Notify(event) => self.handle_input(Input::Session(event), clock, offset_ms, events),
+                SessionOutput::Close(reason) => {
+                    events.trace(|| {
+                        format!("server {} closes the stream of {cluster}: {reason}", self.process_id.process)
+                    });
+                    if let Some(connection) = self.connections.remove(cluster) {
+                        events.send_to_agent(connection, AgentMessage::ConnectionLost { connection });
+                        events.close_connection(connection, None, None);
                     }
                 }
             }
         }
     }
 
-    /// Something happened to the process; everything that follows at once is done.
-    fn happened(&mut self, input: Input, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
-        let mut queue = VecDeque::from(self.replica.handle(input, clock));
-        while let Some(output) = queue.pop_front() {
-            let (cluster, said) = match output {
+    /// Handles an input and every output that follows at once.
+    fn handle_input(&mut self, input: Input, clock: Timestamp, offset_ms: i64, events: &mut EventQueue) {
+        // Outputs are applied in the replica's order: an agent is accepted before it is instructed.
+        let mut pending = VecDeque::from(self.replica.handle(input, clock));
+        while let Some(output) = pending.pop_front() {
+            let (cluster, outputs) = match output {
                 Output::Call(call) => {
-                    self.call(call, offset_ms, stage);
+                    self.call(call, offset_ms, events);
                     continue;
                 }
                 Output::Plan(request) => {
-                    self.plan(*request, stage);
+                    self.plan(*request, events);
                     continue;
                 }
-                Output::Show(_) => continue,
+                Output::PublishView(_) => continue,
                 Output::Accept { cluster, epoch } => {
-                    stage.tell(|| format!("server {} decides for {cluster} in epoch {epoch}", self.me.process));
-                    let said = self.session(&cluster).accept(epoch, clock);
-                    (cluster, said)
+                    events.trace(|| format!("server {} acquires {cluster} in epoch {epoch}", self.process_id.process));
+                    let outputs = self.session(&cluster).accept(epoch, clock);
+                    (cluster, outputs)
                 }
                 Output::Refuse { cluster, reason } => {
-                    let said = self.session(&cluster).refuse(&reason);
-                    (cluster, said)
+                    let outputs = self.session(&cluster).refuse(&reason);
+                    (cluster, outputs)
                 }
                 Output::Resync { cluster, reason } => {
-                    let said = self.session(&cluster).ask_again(reason.to_string());
-                    (cluster, said)
+                    let outputs = self.session(&cluster).request_resync(reason.to_string());
+                    (cluster, outputs)
                 }
                 Output::Instruct { cluster, id, instruction, deadline } => {
-                    stage.tell(|| format!("server {} in {cluster}: {}: {instruction:?}", self.me.process, id.0));
-                    let said = self.session(&cluster).instruct(id, *instruction, deadline, clock);
-                    (cluster, said)
+                    events.trace(|| {
+                        format!("server {} in {cluster}: {}: {instruction:?}", self.process_id.process, id.0)
+                    });
+                    let outputs = self.session(&cluster).instruct(id, *instruction, deadline, clock);
+                    (cluster, outputs)
                 }
             };
-            self.perform(&cluster, said, clock, offset_ms, stage);
+            self.apply_session_outputs(&cluster, outputs, clock, offset_ms, events);
         }
     }
 
-    /// Has a decision of its own accord looked at. A process that has just woken up cannot have heard of anything.
-    fn note(&self, decision: &Decision, stage: &Stage) {
+    /// Checks a voluntary decision. After a pause the process cannot have received anything yet.
+    fn check_decision(&self, decision: &Decision, events: &EventQueue) {
         if decision.kind == DecisionKind::Empty && !decision.removals.is_empty() {
-            let mut books = stage.outside.books();
-            if self.launches_fail(&books.outcomes, &decision.cluster, stage.now()) {
-                books.removed_failing.insert(decision.cluster.clone());
-            } else if self.fleet_fails(&books.outcomes, stage.now()) {
-                books.removed_failing_elsewhere.insert(decision.cluster.clone());
+            let mut ledger = events.environment.ledger();
+            if self.launches_fail(&ledger.outcomes, &decision.cluster, events.now()) {
+                ledger.removed_despite_failures.insert(decision.cluster.clone());
+            } else if self.fleet_fails(&ledger.outcomes, events.now()) {
+                ledger.removed_despite_remote_failures.insert(decision.cluster.clone());
             }
         }
         let voluntary = decision.kind != DecisionKind::Interruption;
         let acts = !decision.machines.is_empty() || !decision.removals.is_empty();
-        if voluntary && acts && stage.now().millis_since(self.paused_until) > ASK_AGAIN_MS {
-            stage.outside.decided(self.me, &decision.cluster, decision.id.0);
+        if voluntary && acts && events.now().millis_since(self.paused_until) > ASK_AGAIN_MS {
+            events.environment.check_frozen_decision(self.process_id, &decision.cluster, decision.id.0);
         }
     }
 
-    /// Whether three of four launches in `cluster` failed lately, and nobody can think otherwise: failures are counted over less than
-    /// the brake's window and only as far as this process was told, successes over more and everywhere, and a process learns of a
-    /// launch before it learns that the machine has joined.
+    /// Whether three of four recent launches in `cluster` failed beyond doubt: failures are counted
+    /// over less than the circuit breaker's window and only if this process received them,
+    /// successes over more and everywhere; and a process learns of a launch before it learns that
+    /// the Node has joined.
     fn launches_fail(&self, outcomes: &[LaunchEnd], cluster: &ClusterId, now: Timestamp) -> bool {
-        let mine = |outcome: &LaunchEnd| outcome.by == self.me && outcome.cluster == *cluster;
-        self.most_fail(outcomes, mine, |outcome| outcome.cluster == *cluster, now)
+        let mine = |outcome: &LaunchEnd| outcome.by == self.process_id && outcome.cluster == *cluster;
+        self.mostly_fail(outcomes, mine, |outcome| outcome.cluster == *cluster, now)
     }
 
-    /// The same of all clusters together, if launches fail in several: what others have told counts as that.
+    /// The same for all clusters together, if launches fail in several or other processes have
+    /// published failures.
     fn fleet_fails(&self, outcomes: &[LaunchEnd], now: Timestamp) -> bool {
-        let heard = |told: Option<Timestamp>| told.zip(self.heard).is_some_and(|(told, heard)| told <= heard);
-        let known = |outcome: &LaunchEnd| outcome.by == self.me || heard(outcome.told);
-        let lately = |outcome: &&LaunchEnd| outcome.failed && now.millis_since(outcome.at) < self.brake.window_ms / 2;
-        let own = outcomes.iter().filter(lately).filter(|outcome| outcome.by == self.me);
+        let visible = |published: Option<Timestamp>| {
+            published.zip(self.synced_until).is_some_and(|(published, until)| published <= until)
+        };
+        let known = |outcome: &LaunchEnd| outcome.by == self.process_id || visible(outcome.published_at);
+        let lately =
+            |outcome: &&LaunchEnd| outcome.failed && now.millis_since(outcome.at) < self.circuit_breaker.window_ms / 2;
+        let own = outcomes.iter().filter(lately).filter(|outcome| outcome.by == self.process_id);
         let places: BTreeSet<&ClusterId> = own.map(|outcome| &outcome.cluster).collect();
-        let others = outcomes.iter().filter(lately).any(|outcome| outcome.by != self.me && known(outcome));
-        (places.len() >= 2 || others) && self.most_fail(outcomes, known, |_| true, now)
+        let others = outcomes.iter().filter(lately).any(|outcome| outcome.by != self.process_id && known(outcome));
+        (places.len() >= 2 || others) && self.mostly_fail(outcomes, known, |_| true, now)
     }
 
-    fn most_fail(
+    fn mostly_fail(
         &self,
         outcomes: &[LaunchEnd],
         known: impl Fn(&LaunchEnd) -> bool,
         counts: impl Fn(&LaunchEnd) -> bool,
         now: Timestamp,
     ) -> bool {
-        let CircuitBreakerRule { window_ms, least, .. } = self.brake;
+        let CircuitBreakerRule { window_ms, least, .. } = self.circuit_breaker;
         let within = |outcome: &LaunchEnd, within_ms: i64| now.millis_since(outcome.at) < within_ms;
         let failed = outcomes.iter().filter(|one| one.failed && within(one, window_ms / 2) && known(one)).count();
         let went_well =
@@ -413,93 +442,94 @@ impl Server {
         failed >= least && failed >= 3 * went_well
     }
 
-    fn note_outcome(&mut self, input: &Input, stage: &Stage) {
-        let (by, at) = (self.me, stage.now());
-        let mut books = stage.outside.books();
+    fn record_outcome(&mut self, input: &Input, events: &EventQueue) {
+        let (by, at) = (self.process_id, events.now());
+        let mut ledger = events.environment.ledger();
         let launched = match input {
-            Input::Ran { id, .. } => self.launching.remove(id),
+            Input::CommandEnded { id, .. } => self.launches.remove(id),
             _ => None,
         };
         let mut ended = |failed: bool| {
             if let Some(cluster) = launched.clone() {
-                books.outcomes.push(LaunchEnd { by, cluster, at, failed, told: None });
+                ledger.outcomes.push(LaunchEnd { by, cluster, at, failed, published_at: None });
             }
         };
         match input {
-            Input::Ran { outcome: Outcome::Launched { .. }, .. } => ended(false),
-            // That an offering is not to be had is no failure.
-            Input::Ran { outcome: Outcome::LaunchFailed(LaunchFailure::Refused { .. }), .. } => ended(true),
-            Input::Exchanged { taken, answer } => {
-                let mine = |one: &&mut LaunchEnd| one.by == by && one.at < self.exchanged && one.told.is_none();
-                if taken.is_some() {
-                    books.outcomes.iter_mut().filter(mine).for_each(|one| one.told = Some(at));
+            Input::CommandEnded { outcome: Outcome::Launched { .. }, .. } => ended(false),
+            // Insufficient capacity is no failure.
+            Input::CommandEnded { outcome: Outcome::LaunchFailed(LaunchFailure::Refused { .. }), .. } => ended(true),
+            Input::CountersSynced { acknowledged, answer } => {
+                let mine = |one: &&mut LaunchEnd| one.by == by && one.at < self.synced_at && one.published_at.is_none();
+                if acknowledged.is_some() {
+                    ledger.outcomes.iter_mut().filter(mine).for_each(|one| one.published_at = Some(at));
                 }
                 if answer.is_ok() {
-                    self.heard = Some(self.exchanged);
+                    self.synced_until = Some(self.synced_at);
                 }
             }
             _ => {}
         }
     }
 
-    fn call(&mut self, call: Call, offset_ms: i64, stage: &mut Stage) {
-        if let Call::Run { id, command, .. } = &call {
+    fn call(&mut self, call: Call, offset_ms: i64, events: &mut EventQueue) {
+        if let Call::RunCommand { id, command, .. } = &call {
             if matches!(command, Command::Launch(_) | Command::Relaunch(_)) {
-                self.launching.insert(*id, command.cluster().clone());
+                self.launches.insert(*id, command.cluster().clone());
             }
-            stage.tell(|| format!("server {} runs {}", self.me.process, brief(command)));
-            if let Command::Record(decision) = command {
-                self.note(decision, stage);
+            events.trace(|| format!("server {} runs {}", self.process_id.process, summarize(command)));
+            if let Command::RecordDecision(decision) = command {
+                self.check_decision(decision, events);
             }
         }
-        if matches!(call, Call::CounterSync { .. }) {
-            self.exchanged = stage.now();
+        if matches!(call, Call::SyncCounters { .. }) {
+            self.synced_at = events.now();
         }
         let limit = call.limit();
-        let hands = Arc::clone(&self.hands);
-        let work = self.begin(stage, async move { hands.make(call).await });
+        let runner = Arc::clone(&self.runner);
+        let task = self.spawn_task(events, async move { runner.run(call).await });
         if let Some((by, late)) = limit {
             let by = Timestamp(by.0.saturating_sub(offset_ms));
-            let late = ForProcess::GiveUp { work, late: Box::new(late) };
-            stage.send_process(by.millis_since(stage.now()), self.me, late);
+            let late = ProcessMessage::Timeout { task, late: Box::new(late) };
+            events.send_process(by.millis_since(events.now()), self.process_id, late);
         }
     }
 
-    /// Makes a plan, and hears of it when planning it has taken its time.
-    fn plan(&mut self, request: PlanRequest, stage: &mut Stage) {
-        let nap = stage.outside.clockwork.nap(stage.outside.planning_ms(&request.cluster));
+    /// Makes a plan and receives it after the planning time.
+    fn plan(&mut self, request: PlanRequest, events: &mut EventQueue) {
+        let sleep = events.environment.clock_source.sleep(events.environment.planning_ms(&request.cluster));
         let answer = Box::new(self.worker.answer(request));
-        self.begin(stage, async move {
-            nap.await;
+        self.spawn_task(events, async move {
+            sleep.await;
             Input::Planned(answer)
         });
     }
 
-    fn go_on(&mut self, work: u64, clock: Timestamp, offset_ms: i64, stage: &mut Stage) {
-        let Some(running) = self.works.get_mut(&work) else { return };
-        match running.go_on(&stage.outside.clockwork) {
+    fn resume_task(&mut self, task: u64, clock: Timestamp, offset_ms: i64, events: &mut EventQueue) {
+        let Some(running) = self.tasks.get_mut(&task) else { return };
+        match running.poll_now(&events.environment.clock_source) {
             Ok(input) => {
-                self.works.remove(&work);
-                self.note_outcome(&input, stage);
-                self.ready |= matches!(&input, Input::Heard(SessionEvent::Happened(Event::FreezesChanged { .. })));
-                self.happened(input, clock, offset_ms, stage);
+                self.tasks.remove(&task);
+                self.record_outcome(&input, events);
+                self.ready |=
+                    matches!(&input, Input::Session(SessionEvent::ClusterEvent(Event::FreezesChanged { .. })));
+                self.handle_input(input, clock, offset_ms, events);
             }
             Err(at) => {
-                let wait = at.millis_since(stage.now());
-                stage.send_process(wait, self.me, ForProcess::GoOn { work });
+                let wait = at.millis_since(events.now());
+                events.send_process(wait, self.process_id, ProcessMessage::Resume { task });
             }
         }
     }
 }
 
-/// All processes buy in one place.
+/// All processes share one region.
 fn region() -> Scope {
     Scope::Region { account: "simulation".to_owned(), region: "here".to_owned() }
 }
 
-fn brief(command: &Command) -> String {
+fn summarize(command: &Command) -> String {
     match command {
-        Command::Record(decision) => {
+        Command::RecordDecision(decision) => {
             format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.machines.len())
         }
         Command::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
@@ -508,10 +538,10 @@ fn brief(command: &Command) -> String {
         }
         Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
         Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
-        Command::Describe { cluster, provider_id, .. } => format!("look at {provider_id} of {cluster}"),
-        Command::Inspect { cluster, provider_id, .. } => format!("ask about {provider_id} of {cluster}"),
-        Command::Settle { cluster, claim, .. } => format!("write down that {claim} of {cluster} was bought"),
-        Command::KeepExtent { cluster, extent } => format!("write down that {cluster} has {extent:?}"),
-        Command::Close { cluster, claim } => format!("close {claim} of {cluster}"),
+        Command::Describe { cluster, provider_id, .. } => format!("describe {provider_id} of {cluster}"),
+        Command::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
+        Command::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
+        Command::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
+        Command::CloseLaunch { cluster, claim } => format!("close {claim} of {cluster}"),
     }
 }

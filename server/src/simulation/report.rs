@@ -1,47 +1,47 @@
-//! How a run went.
+//! Report of a run.
 
 use std::collections::BTreeSet;
 
 use super::Simulation;
-use super::fault::Counts;
+use super::fault::FaultCounts;
 use super::invariants::Violation;
 
-/// How a run went, by the books of cloud and clusters.
+/// Report of a run, from the ledgers of cloud and clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) seed: u64,
-    /// When it ended, in milliseconds of virtual time.
+    /// Virtual duration in milliseconds.
     pub(crate) ended_ms: i64,
     pub(crate) steps: u64,
-    /// Faults that took place.
-    pub(crate) faults: Counts,
-    /// Calls that felt one.
-    pub(crate) felt: Counts,
+    /// Injected faults by kind.
+    pub(crate) faults: FaultCounts,
+    /// Calls that a fault affected, by effect.
+    pub(crate) effects: FaultCounts,
     pub(crate) instructions: u64,
-    pub(crate) sold: u64,
+    pub(crate) launched: u64,
     pub(crate) pods_ran: u64,
     pub(crate) violations: BTreeSet<Violation>,
 }
 
 impl Report {
-    /// Whether an invariant of this kind was broken.
-    pub(crate) fn shows(&self, kind: &str) -> bool {
+    /// Whether this invariant was broken.
+    pub(crate) fn violates(&self, kind: &str) -> bool {
         self.violations.iter().any(|found| found.kind() == kind)
     }
 }
 
 impl Simulation {
     pub(super) fn report(self) -> Report {
-        let cloud = self.stage.outside.cloud();
+        let cloud = self.events.environment.cloud();
         Report {
             seed: self.seed,
-            ended_ms: self.stage.now().0,
+            ended_ms: self.events.now().0,
             steps: self.steps,
-            faults: self.stage.faults.clone(),
-            felt: self.stage.outside.books().felt.clone(),
-            instructions: self.sites.iter().map(|site| site.book.instructions).sum(),
-            sold: cloud.book().sold() as u64,
-            pods_ran: self.sites.iter().map(|site| site.cluster.book().pods_ran).sum(),
+            faults: self.events.faults.clone(),
+            effects: self.events.environment.ledger().effects.clone(),
+            instructions: self.sim_clusters.iter().map(|sim_cluster| sim_cluster.ledger.instructions).sum(),
+            launched: cloud.ledger().launched_count() as u64,
+            pods_ran: self.sim_clusters.iter().map(|sim_cluster| sim_cluster.cluster.ledger().pods_ran).sum(),
             violations: self.violations.clone(),
         }
     }

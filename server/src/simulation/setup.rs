@@ -1,4 +1,4 @@
-//! What a run is made of: small clusters, a small catalogue, a little work, everything by seed.
+//! Setup of a run: small clusters, a small catalogue, a few workloads, all by seed.
 
 use std::sync::Arc;
 
@@ -17,123 +17,126 @@ use engine::plan::{Plan, PlanReport};
 use engine::schedule::CompileCache;
 use simulator::SimulatedCluster;
 use simulator::cluster::{ClusterSettings, Workload};
-use simulator::script;
+use simulator::scenario;
 
-use super::fault::{self, Timed};
+use super::environment::ZONES;
+use super::fault::{self, TimedFault};
 use super::guard::Guard;
-use super::outside::ZONES;
-use super::process::Blueprint;
-use super::site::Site;
+use super::process::ProcessConfig;
+use super::sim_cluster::SimCluster;
 use crate::serve;
-use crate::session::{ManifestKind, ReadPools};
+use crate::session::{ManifestKind, PoolReader};
 
 pub(super) const MINUTE: i64 = 60_000;
 const GIB: i64 = 1 << 30;
-/// Work changes and faults begin within this time.
+/// Scale events and faults begin within this time.
 const BUSY_MS: i64 = 8 * MINUTE;
-/// Everything is at rest this long after the last fault: the longest way out of trouble is a machine that never joins
-/// (fifteen minutes), found out by an instruction that nobody takes up (ten), and bought again.
+/// Bound for coming to rest after the last fault: the longest recovery is an instance that never
+/// joins (fifteen minutes), detected by an unanswered instruction (ten), and launched again.
 const REST_WITHIN_MS: i64 = 45 * MINUTE;
-/// Of the `web` workload, so many pods keep running whatever is evicted.
+/// Minimum of running pods that the PodDisruptionBudget of `web` keeps.
 const WEB_LEAST: usize = 1;
-/// Nodes of a pool that may leave at one time for being empty.
+/// Disruption budget: empty nodes of a NodePool that may be removed at one time.
 pub(super) const BUDGET: u32 = 1;
-/// A NodePool's limits: enough for all pods at once, and not for twice as much.
+/// NodePool limits: enough for all pods once, but not twice.
 const LIMITS: [(&str, i64); 2] = [(CPU, 14_000), (NODES, 5)];
 
-/// How many machines may come and go within a while, for those who check.
+/// Bounds on launches and removals within a window, for the checkers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Caps {
-    /// Length of the window. From decision to deed is not always equally long, so it is shorter than the rail's.
+pub(super) struct RateBounds {
+    /// Window length. It is shorter than the guardrail's, because the delay between decision and
+    /// action varies.
     pub(super) window_ms: i64,
     pub(super) launches: usize,
     pub(super) removals: usize,
 }
 
-/// A run before it begins.
+/// Setup of a run.
 pub(crate) struct Setup {
     pub(super) seed: u64,
     pub(super) processes: usize,
-    pub(super) sites: Vec<Site>,
+    pub(super) sim_clusters: Vec<SimCluster>,
     pub(super) cloud: SimulatedCloud,
-    pub(super) blueprint: Blueprint,
-    /// Moment, cluster, workload, replicas.
-    pub(super) script: Vec<(i64, usize, Workload, usize)>,
-    pub(super) faults: Vec<Timed>,
-    pub(super) calm_from_ms: i64,
+    pub(super) process_config: ProcessConfig,
+    /// Time, cluster, workload, replicas.
+    pub(super) scale_events: Vec<(i64, usize, Workload, usize)>,
+    pub(super) faults: Vec<TimedFault>,
+    pub(super) faults_end_ms: i64,
     pub(super) rest_within_ms: i64,
-    /// How many machines may come and go within a while, if that is looked at.
-    pub(super) caps: Option<Caps>,
-    /// How long empty nodes may stand without one that leaves, in milliseconds, if that is looked at.
+    /// Bounds on launches and removals, if checked.
+    pub(super) rate_bounds: Option<RateBounds>,
+    /// How long empty nodes may exist while none is removed, in milliseconds, if checked.
     pub(super) empty_for_ms: Option<i64>,
 }
 
 impl Setup {
-    /// The run of a seed with faults of all kinds.
+    /// The run of a seed with random faults.
     pub(super) fn faulty(seed: u64, off: Option<Guard>) -> Self {
         let (processes, clusters) = sizes(seed);
         Self::with_faults(seed, off, fault::by_seed(seed, processes, clusters, BUSY_MS))
     }
 
-    /// The run of a seed with other faults.
-    pub(crate) fn with_faults(seed: u64, off: Option<Guard>, faults: Vec<Timed>) -> Self {
+    /// The run of a seed with given faults.
+    pub(crate) fn with_faults(seed: u64, off: Option<Guard>, faults: Vec<TimedFault>) -> Self {
         Self::sized(seed, sizes(seed), off, faults)
     }
 
-    /// A run of so many processes and clusters.
-    pub(crate) fn sized(seed: u64, sizes: (usize, usize), off: Option<Guard>, faults: Vec<Timed>) -> Self {
+    /// A run with these numbers of processes and clusters.
+    pub(crate) fn sized(seed: u64, sizes: (usize, usize), off: Option<Guard>, faults: Vec<TimedFault>) -> Self {
         Self::made(seed, sizes, off, faults, Resources::from_iter(LIMITS))
     }
 
-    /// A run of so many processes and clusters, whose NodePools have these limits.
+    /// A run with these numbers of processes and clusters and these NodePool limits.
     pub(super) fn made(
         seed: u64,
         (processes, clusters): (usize, usize),
         off: Option<Guard>,
-        faults: Vec<Timed>,
+        faults: Vec<TimedFault>,
         limits: Resources,
     ) -> Self {
         let catalogue = catalogue();
+        // The same NodePools reach the agents as manifests and the servers by name.
         let pools = vec![pool(&catalogue, limits)];
-        let mut script = Vec::new();
-        let site = |number: usize| {
+        let mut scale_events = Vec::new();
+        let sim_cluster = |number: usize| {
             let name = Text::from(format!("c{number}"));
             let mut cluster = SimulatedCluster::new(settings(seed * 10 + number as u64, off));
             cluster.add_daemon(daemon());
-            cluster.keep_running(&Text::from("web"), WEB_LEAST);
-            Site::new(number, name, cluster, pools.clone(), off)
+            cluster.set_min_running(&Text::from("web"), WEB_LEAST);
+            SimCluster::new(number, name, cluster, pools.clone(), off)
         };
         for number in 0..clusters {
-            script.extend(
-                beats(seed * 10 + number as u64).into_iter().map(|(at, work, count)| (at, number, work, count)),
+            scale_events.extend(
+                scale_events_of(seed * 10 + number as u64)
+                    .into_iter()
+                    .map(|(at, work, count)| (at, number, work, count)),
             );
         }
         let last = faults.iter().map(|timed| timed.at_ms.saturating_add(timed.fault.lasts_ms())).max().unwrap_or(0);
         Self {
             seed,
             processes,
-            sites: (0..clusters).map(site).collect(),
-            cloud: SimulatedCloud::new(weather(seed, off), Some(SharedCatalogue::clone(&catalogue))),
-            blueprint: blueprint(seed, &pools, off),
-            script,
+            sim_clusters: (0..clusters).map(sim_cluster).collect(),
+            cloud: SimulatedCloud::new(cloud_faults(seed, off), Some(SharedCatalogue::clone(&catalogue))),
+            process_config: process_config(seed, &pools, off),
+            scale_events,
             faults,
-            calm_from_ms: BUSY_MS.max(last),
+            faults_end_ms: BUSY_MS.max(last),
             rest_within_ms: REST_WITHIN_MS,
-            caps: None,
+            rate_bounds: None,
             empty_for_ms: None,
         }
     }
 
-    /// The faults.
-    pub(crate) fn faults(&self) -> &[Timed] {
+    pub(crate) fn faults(&self) -> &[TimedFault] {
         &self.faults
     }
 }
 
-/// Processes and clusters of a seed.
+/// Numbers of processes and clusters of a seed.
 fn sizes(seed: u64) -> (usize, usize) {
-    let die = SeededRng::new(seed).child("sizes");
-    let one = |name: &str, from: i64, to: i64| usize::try_from(die.child(name).between((from, to))).unwrap_or(1);
+    let rng = SeededRng::new(seed).child("sizes");
+    let one = |name: &str, from: i64, to: i64| usize::try_from(rng.child(name).between((from, to))).unwrap_or(1);
     (one("processes", 1, 3), one("clusters", 1, 2))
 }
 
@@ -141,7 +144,7 @@ fn settings(seed: u64, off: Option<Guard>) -> ClusterSettings {
     ClusterSettings { seed, evicts_by_force: off == Some(Guard::PodBudgets), ..ClusterSettings::default() }
 }
 
-fn weather(seed: u64, off: Option<Guard>) -> FaultProfile {
+fn cloud_faults(seed: u64, off: Option<Guard>) -> FaultProfile {
     FaultProfile {
         seed,
         ignore_tokens: off == Some(Guard::Tokens),
@@ -152,64 +155,66 @@ fn weather(seed: u64, off: Option<Guard>) -> FaultProfile {
     }
 }
 
-fn blueprint(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Blueprint {
+fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> ProcessConfig {
     let pools: Vec<PoolRecord> = pools.iter().map(|pool| unguarded(pool.clone(), off)).collect();
-    let read_pools = ReadPools::new(move |manifests| {
+    let read_pools = PoolReader::new(move |manifests| {
         let has = |pool: &&PoolRecord| manifests.contains_key(&(ManifestKind::NodePool, pool.pool.name.clone()));
         pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
     });
-    let planner: Planner = if off == Some(Guard::Planning) { idle } else { serve::plan };
+    let planner: Planner = if off == Some(Guard::Planning) { plan_nothing } else { serve::plan };
     let mut settings = Settings { policy: serve::policy(), ..Settings::default() };
-    // Clusters are small here, and so is what they may lose at once.
-    settings.rails.quarantine.free_machines = 0;
-    settings.rails.quarantine.free_pods = 0;
+    // Clusters are small here, so no loss is small enough to be ignored.
+    settings.guardrails.quarantine.free_machines = 0;
+    settings.guardrails.quarantine.free_pods = 0;
     match off {
         Some(Guard::Quarantine) => {
-            settings.rails.quarantine.percent = 0;
-            settings.collect.believe_absence = true;
+            settings.guardrails.quarantine.percent = 0;
+            settings.collect.accept_absence = true;
         }
-        Some(Guard::Losses) => settings.rails.quarantine.window_ms = 0,
-        Some(Guard::Witness) => {
-            settings.rails.quarantine.hold_percent = 100;
-            settings.rails.quarantine.second_witness = false;
+        Some(Guard::Losses) => settings.guardrails.quarantine.window_ms = 0,
+        Some(Guard::SecondWitness) => {
+            settings.guardrails.quarantine.hold_percent = 100;
+            settings.guardrails.quarantine.second_source = false;
         }
         Some(Guard::GarbageCollection) => settings.collect.after_ms = None,
-        // Half a listing costs nothing as long as somebody asks about what it lacks.
+        // A failed listing does no harm while missing instances are described by id.
         Some(Guard::Lists) => {
-            settings.collect.believe_partial = true;
-            settings.rails.removal.second_witness = false;
+            settings.collect.accept_partial = true;
+            settings.guardrails.removal.second_source = false;
         }
-        Some(Guard::Inspection) => settings.rails.removal.second_witness = false,
-        Some(Guard::Brake) => settings.rails.brake.engage_percent = 0,
+        Some(Guard::Inspection) => settings.guardrails.removal.second_source = false,
+        Some(Guard::CircuitBreaker) => settings.guardrails.circuit_breaker.engage_percent = 0,
         _ => {}
     }
-    Blueprint { seed, planner, read_pools, settings, off }
+    ProcessConfig { seed, planner, read_pools, settings, off }
 }
 
-/// A pool as a server reads it that does not keep a guard.
+/// The NodePool as read by a server without the guard.
 fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
     match off {
         Some(Guard::Limits) => record.pool.limits = Resources::new(),
-        Some(Guard::Emptiness) => record.life.consolidate_after_ms = None,
-        Some(Guard::Budgets) => record.life.budgets = vec![Budget { limit: BudgetLimit::Percent(100), ..budget() }],
+        Some(Guard::Emptiness) => record.disruption.consolidate_after_ms = None,
+        Some(Guard::Budgets) => {
+            record.disruption.budgets = vec![Budget { limit: BudgetLimit::Percent(100), ..budget() }]
+        }
         _ => {}
     }
     record
 }
 
-/// A planner that plans nothing.
-fn idle(_: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+/// A planner that never plans.
+fn plan_nothing(_: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     Ok(Default::default())
 }
 
-/// Replicas over time: bursts, then little is left.
-fn beats(seed: u64) -> Vec<(i64, Workload, usize)> {
-    let dice = SeededRng::new(seed).child("beats");
-    let count = |name: &str, from: i64, to: i64| usize::try_from(dice.child(name).between((from, to))).unwrap_or(1);
-    let moment = |name: &str, from: i64, to: i64| dice.child(name).between((from * MINUTE, to * MINUTE));
-    let web = script::workload("web", 250, GIB / 2, None);
-    let batch = script::workload("batch", 1000, 2 * GIB, Some("spot"));
-    let steady = script::workload("steady", 500, GIB, Some("on-demand"));
+/// Scale events: bursts, then scale-down.
+fn scale_events_of(seed: u64) -> Vec<(i64, Workload, usize)> {
+    let rng = SeededRng::new(seed).child("beats");
+    let count = |name: &str, from: i64, to: i64| usize::try_from(rng.child(name).between((from, to))).unwrap_or(1);
+    let moment = |name: &str, from: i64, to: i64| rng.child(name).between((from * MINUTE, to * MINUTE));
+    let web = scenario::workload("web", 250, GIB / 2, None);
+    let batch = scenario::workload("batch", 1000, 2 * GIB, Some("spot"));
+    let steady = scenario::workload("steady", 500, GIB, Some("on-demand"));
     vec![
         (moment("web", 0, 1), web.clone(), count("web", 3, 9)),
         (moment("batch", 0, 3), batch.clone(), count("batch", 1, 4)),
@@ -224,7 +229,7 @@ fn budget() -> Budget {
     Budget { limit: BudgetLimit::Nodes(BUDGET), reasons: None, window: None }
 }
 
-/// A pool without limits.
+/// A NodePool without limits.
 #[cfg(test)]
 pub(crate) fn any_pool() -> PoolRecord {
     pool(&catalogue(), Resources::new())
@@ -246,9 +251,9 @@ fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
         catalogue: SharedCatalogue::clone(catalogue),
         rules: OptInRules::default(),
     };
-    let life =
+    let disruption =
         DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: vec![budget()], ..DisruptionPolicy::default() };
-    PoolRecord { pool, life, revision: Text::from("1"), meta: PoolMeta::default() }
+    PoolRecord { pool, disruption, revision: Text::from("1"), meta: PoolMeta::default() }
 }
 
 fn daemon() -> DaemonRecord {

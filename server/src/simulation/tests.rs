@@ -1,62 +1,60 @@
-//! Runs by seed.
-
 mod incidents;
 mod kept;
 mod sabotage;
 
-use super::fault::Timed;
+use super::fault::TimedFault;
 use super::*;
 
-fn calm(seed: u64) -> Report {
-    Simulation::new(Setup::with_faults(seed, None, Vec::<Timed>::new()), false).run()
+fn run_without_faults(seed: u64) -> Report {
+    Simulation::new(Setup::with_faults(seed, None, Vec::<TimedFault>::new()), false).run()
 }
 
 #[test]
-fn on_a_calm_day_everything_comes_to_rest() {
+fn without_faults_the_system_comes_to_rest() {
     for seed in 1..=10 {
-        let report = calm(seed);
+        let report = run_without_faults(seed);
         assert!(report.violations.is_empty(), "seed {seed}: {report:?}");
-        assert!(report.sold > 0 && report.pods_ran > 4, "{report:?}");
+        assert!(report.launched > 0 && report.pods_ran > 4, "{report:?}");
     }
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
-    assert_eq!(many::one(3, None, false), many::one(3, None, false));
-    assert_ne!(many::one(3, None, false), many::one(4, None, false));
+    assert_eq!(seeds::run_one(3, None, false), seeds::run_one(3, None, false));
+    assert_ne!(seeds::run_one(3, None, false), seeds::run_one(4, None, false));
 }
 
 #[test]
 fn runs_do_not_depend_on_the_number_of_threads() {
-    let told = |jobs| {
-        let summary = many::run(1..=8, None, jobs);
-        (summary.runs, summary.steps, summary.virtual_ms, summary.faults, summary.felt)
+    let totals = |jobs| {
+        let summary = seeds::run_all(1..=8, None, jobs);
+        (summary.runs, summary.steps, summary.virtual_ms, summary.faults, summary.effects)
     };
-    assert_eq!(told(1), told(3));
+    assert_eq!(totals(1), totals(3));
 }
 
-/// A run that is made to fail by a guard that is missing, and how few faults are left of it.
+/// A run that fails because a guard is off, shrunk to few faults.
 #[test]
-fn a_failing_run_is_shrunk_to_the_faults_that_are_enough() {
+fn a_failing_run_is_shrunk_to_sufficient_faults() {
     let (guard, seed) = (guard::Guard::Quarantine, 1);
-    let setup = Setup::showing(guard, seed, false);
+    let setup = Setup::for_guard(guard, seed, false);
     let mut faults = setup.faults().to_vec();
-    faults.push(Timed { at_ms: 400_000, fault: Fault::Freeze { for_ms: 30_000 } });
-    let rerun = |seed, faults| Simulation::new(Setup::again(seed, Some(guard), faults), false).run();
+    faults.push(TimedFault { at_ms: 400_000, fault: Fault::Freeze { for_ms: 30_000 } });
+    let rerun = |seed, faults| Simulation::new(Setup::replay(seed, Some(guard), faults), false).run();
     let report = rerun(seed, faults.clone());
-    assert!(report.shows("GivenBackInUse"), "{report:?}");
-    let mut failure = many::Failure { report, faults };
-    many::shrink(&mut failure, rerun);
-    assert!(failure.report.shows("GivenBackInUse"));
-    // The freeze has nothing to do with it, and the picture is empty for longer than it has to be.
+    assert!(report.violates("GivenBackInUse"), "{report:?}");
+    let mut failure = seeds::Failure { report, faults };
+    seeds::shrink(&mut failure, rerun);
+    assert!(failure.report.violates("GivenBackInUse"));
+    // The freeze is irrelevant, and the empty snapshots last longer than necessary.
     let left: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
-    let lasts = |timed: &Timed| matches!(timed.fault, Fault::EmptyPicture { for_ms, .. } if for_ms < 240_000);
+    let lasts = |timed: &TimedFault| matches!(timed.fault, Fault::EmptySnapshot { for_ms, .. } if for_ms < 240_000);
     assert!(failure.faults.len() <= 2 && failure.faults.iter().any(lasts), "{left:?}");
 }
 
 #[test]
 fn faults_break_nothing() {
-    let summary = many::run(1..=300, None, 2);
+    let summary = seeds::run_all(1..=300, None, 2);
     for (seed, failure) in &summary.failures {
         let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
         eprintln!("seed {seed}: {:?}\n    {}", failure.report.violations, faults.join("\n    "));

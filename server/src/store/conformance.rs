@@ -1,69 +1,70 @@
-//! What every store does, said once and asked of both twins.
+//! Behaviours that every store has, run against both implementations.
 //!
-//! PostgreSQL comes from `FLEETWRIGHT_TEST_DATABASE_URL`, else from the server binaries of this machine (a throw-away server in a folder
-//! of its own); where neither exists the test says SKIPPED and by what name.
+//! PostgreSQL comes from `FLEETWRIGHT_TEST_DATABASE_URL`, else from the installed server binaries
+//! (a temporary server in a directory of its own); where neither exists the test prints SKIPPED and
+//! its name.
 
+mod counters;
 mod database;
+mod guardrails;
 mod identity;
 mod leases;
 mod listings;
 mod log;
-mod rails;
+mod operations;
 mod replicas;
-mod shares;
-mod undertakings;
 
 use std::time::Duration;
 
 use database::TestDatabase;
 pub(super) use database::skipped;
 
-use super::lease::{Lease, LeaseAnswer, Open, Scope};
+use super::lease::{Lease, LeaseOutcome, OpenOperations, Scope};
 use super::log::{DecisionRow, Entry};
 use super::memory::MemoryStore;
+use super::operations::Intent;
 use super::postgres::PostgresStore;
-use super::undertaking::Intent;
 use super::{Store, StoreError};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn the_store_in_memory_keeps_every_promise() {
+async fn the_memory_store_conforms() {
     all(&MemoryStore::new(), "memory").await;
 }
 
 #[tokio::test]
-async fn the_store_in_postgres_keeps_every_promise() {
-    let Some(database) = TestDatabase::new("the_store_in_postgres_keeps_every_promise").await else { return };
+async fn the_postgres_store_conforms() {
+    let Some(database) = TestDatabase::new("the_postgres_store_conforms").await else { return };
     let store = PostgresStore::connect(&database.url).await.unwrap();
-    // First: nobody else has a lease yet.
-    replicas::gone_clusters_are_forgotten(&store).await;
+    // First, while no lease exists.
+    replicas::abandoned_clusters_are_deleted(&store).await;
     all(&store, "run").await;
     let again = PostgresStore::connect(&database.url).await;
-    assert!(again.is_ok(), "migrations that have run already are left alone");
+    assert!(again.is_ok(), "applied migrations are skipped");
     drop((store, again));
     database.remove().await;
 }
 
 #[tokio::test]
-async fn a_store_in_memory_forgets_clusters_that_are_gone() {
-    replicas::gone_clusters_are_forgotten(&MemoryStore::new()).await;
+async fn the_memory_store_deletes_abandoned_clusters() {
+    replicas::abandoned_clusters_are_deleted(&MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn a_store_without_fences_breaks_a_promise() {
+async fn an_unfenced_store_fails_the_suite() {
     let ended = tokio::spawn(async { all(&MemoryStore::unfenced(), "unfenced").await }).await;
-    let broken = ended.expect_err("the suite must notice a store without fences").into_panic();
-    let broken = broken.downcast_ref::<String>().expect("a promise says how it is broken");
-    assert!(broken.starts_with(FENCED), "another promise was broken: {broken}");
+    let broken = ended.expect_err("the suite must detect a store without fencing").into_panic();
+    let broken = broken.downcast_ref::<String>().expect("a failed check has a message");
+    assert!(broken.starts_with(FENCED), "another check failed: {broken}");
 }
 
-/// The same guard, switched off: an epoch that nobody gave out is believed.
+/// The bound on epochs, switched off: an epoch that no server issued is accepted.
 #[tokio::test]
-async fn a_store_without_the_bound_on_epochs_takes_any() {
+async fn an_unfenced_store_accepts_any_epoch() {
     let store = MemoryStore::unfenced();
-    let answer = store.take_lease(&cluster("unfenced", "poisoned"), "a", (1 << 63) - 2, HOUR).await.unwrap();
-    assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == (1 << 63) - 1));
+    let answer = store.acquire_lease(&cluster("unfenced", "poisoned"), "a", (1 << 63) - 2, HOUR).await.unwrap();
+    assert!(matches!(answer, LeaseOutcome::Granted { lease, .. } if lease.epoch == (1 << 63) - 1));
 }
 
 async fn all(store: &dyn Store, run: &str) {
@@ -71,41 +72,41 @@ async fn all(store: &dyn Store, run: &str) {
     assert_eq!(store.schema_version().await.unwrap(), newest_file(), "the number of the newest file in migrations/");
     leases::all(store, run).await;
     identity::all(store, run).await;
-    undertakings::all(store, run).await;
+    operations::all(store, run).await;
     log::all(store, run).await;
     listings::all(store, run).await;
-    rails::all(store, run).await;
-    shares::all(store, run).await;
+    guardrails::all(store, run).await;
+    counters::all(store, run).await;
     replicas::all(store, run).await;
 }
 
-/// The highest number of a file in migrations/.
+/// The highest migration number.
 fn newest_file() -> i64 {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
     let names = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     names.filter_map(|name| name.split_once('_')?.0.parse().ok()).max().unwrap()
 }
 
-/// A cluster that no other promise speaks of.
+/// A cluster that no other check uses.
 fn cluster(run: &str, name: &str) -> Scope {
     Scope::cluster(&format!("{run}-{name}"))
 }
 
-async fn granted(store: &dyn Store, scope: &Scope, owner: &str, duration: Duration) -> (Lease, Open) {
-    match store.take_lease(scope, owner, 0, duration).await.unwrap() {
-        LeaseAnswer::Granted { lease, open } => (lease, open),
-        LeaseAnswer::Held { owner, .. } => panic!("the lease of {scope} is held by {owner}"),
+async fn granted(store: &dyn Store, scope: &Scope, owner: &str, duration: Duration) -> (Lease, OpenOperations) {
+    match store.acquire_lease(scope, owner, 0, duration).await.unwrap() {
+        LeaseOutcome::Granted { lease, open } => (lease, open),
+        LeaseOutcome::Held { owner, .. } => panic!("the lease of {scope} is held by {owner}"),
     }
 }
 
-/// Two leases of one cluster: the first has passed on to the second.
+/// Two leases of one cluster: the first was lost to the second.
 async fn lost_and_held(store: &dyn Store, scope: &Scope) -> (Lease, Lease) {
     let (lost, _) = granted(store, scope, "a", Duration::ZERO).await;
     let (held, _) = granted(store, scope, "b", HOUR).await;
     (lost, held)
 }
 
-/// What is said of a store that breaks it.
+/// Failure message for a store without fencing.
 const FENCED: &str = "a write of a replica that lost its lease was not refused";
 
 #[track_caller]

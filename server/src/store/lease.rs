@@ -1,32 +1,34 @@
-//! Who may decide for what.
+//! Leases: the right of one replica to decide for a cluster or region.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::StoreError;
-use super::undertaking::{DisruptionRow, InstructionRow, OpenIntent};
+use super::operations::{DisruptionRow, InstructionRow, OpenIntent};
 
-/// An agent may have obeyed an epoch that the store does not know of, after the store was lost and made anew; one that lies
-/// further ahead than this was given out by nobody. Epochs end at 2^63 - 1, and a cluster changes hands a few times a day.
-pub const FARTHEST_JUMP: u64 = 1 << 32;
+/// Largest accepted distance between an agent's epoch and the last issued one. After the loss of a
+/// database an agent is ahead of the store, but no server issued an epoch further ahead than this.
+/// Epochs end at 2^63 - 1, and a cluster changes its owner a few times a day.
+pub const MAX_EPOCH_JUMP: u64 = 1 << 32;
 
-/// The epoch that follows `held`, the last one that was given out, and `seen`, the highest that the cluster says it has obeyed.
+/// The next epoch after `held`, the last issued one, and `seen`, the highest that the agent has
+/// obeyed.
 ///
 /// # Errors
-/// [`StoreError::EpochTooHigh`] when `seen` was given out by nobody.
+/// [`StoreError::EpochTooHigh`] when no server can have issued `seen`.
 pub(super) fn next_epoch(scope: &Scope, held: u64, seen: u64) -> Result<u64, StoreError> {
-    if seen.saturating_sub(held) > FARTHEST_JUMP {
+    if seen.saturating_sub(held) > MAX_EPOCH_JUMP {
         return Err(StoreError::EpochTooHigh { scope: scope.clone(), seen, held });
     }
     Ok(held.max(seen).saturating_add(1))
 }
 
-/// What a lease is of.
+/// Subject of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// A cluster: its machines.
+    /// A cluster: its instances.
     Cluster(String),
-    /// A region of an account: its API budget, its sold-out offerings, its orphans.
+    /// A region of an account: its API rate limit, its unavailable offerings, its orphans.
     Region {
         /// The account's number.
         account: String,
@@ -36,13 +38,13 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The cluster of this name.
+    /// Scope of the cluster `name`.
     #[must_use]
     pub fn cluster(name: &str) -> Self {
         Self::Cluster(name.to_owned())
     }
 
-    /// How it is written in rows: `cluster/<name>` or `region/<account>/<region>`.
+    /// Database key: `cluster/<name>` or `region/<account>/<region>`.
     #[must_use]
     pub fn key(&self) -> String {
         match self {
@@ -51,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// Reads what [`Scope::key`] wrote.
+    /// Parses a key written by [`Scope::key`].
     #[must_use]
     pub fn parse(key: &str) -> Option<Self> {
         match key.split_once('/')? {
@@ -64,7 +66,7 @@ impl Scope {
         }
     }
 
-    /// The cluster's name, if it is one.
+    /// Cluster name; `None` for a region.
     #[must_use]
     pub fn cluster_name(&self) -> Option<&str> {
         match self {
@@ -83,50 +85,51 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The right to decide.
+/// A held lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// For what.
+    /// Subject of the lease.
     pub scope: Scope,
-    /// The replica that holds it.
+    /// Replica that holds it.
     pub owner: String,
-    /// Grows with every change of hands, from 1.
+    /// Raised by every acquisition, from 1.
     pub epoch: u64,
 }
 
-/// Answer to a replica that wants a lease.
+/// Result of a lease acquisition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeaseAnswer {
-    /// It is yours, at this epoch.
+pub enum LeaseOutcome {
+    /// Acquired, at this epoch.
     Granted {
         /// The lease.
         lease: Lease,
-        /// What its former holder left open.
-        open: Open,
+        /// Operations that the previous holder left open.
+        open: OpenOperations,
     },
-    /// Somebody else holds it, and it has not expired.
+    /// Another replica holds it, and it has not expired.
     Held {
-        /// The holder.
+        /// Present holder.
         owner: String,
-        /// When it would expire, if it were not renewed.
+        /// Time until expiry without a renewal.
         expires_in: Duration,
     },
 }
 
-/// What is under way in a scope.
+/// Open operations of a scope.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Open {
-    /// Launches that are not closed, by claim: not settled, or failed and not given up, or launched and still there.
+pub struct OpenOperations {
+    /// Launches that are not closed, by NodeClaim: without outcome, or failed and not abandoned, or
+    /// launched with the NodeClaim still present.
     pub intents: Vec<OpenIntent>,
-    /// Instructions without an outcome, by number.
+    /// Instructions without outcome, by id.
     pub instructions: Vec<InstructionRow>,
-    /// Disruptions without an outcome, by number.
+    /// Disruptions without outcome, by id.
     pub disruptions: Vec<DisruptionRow>,
-    /// How much there was in the cluster when that was last written down.
+    /// Last written object counts of the cluster.
     pub extent: Option<ObservedExtent>,
 }
 
-/// How much an agent was seen to have, as it was believed.
+/// Object counts of the last accepted snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObservedExtent {
     /// Nodes.
@@ -135,26 +138,26 @@ pub struct ObservedExtent {
     pub claims: u64,
     /// NodePools.
     pub pools: u64,
-    /// Pods of workloads that have a Node and are not on their way out.
+    /// Workload pods with a Node that are not terminating.
     pub pods: u64,
-    /// Those without a Node. It is no more than was there when one of the others changed.
+    /// Pods without a Node; written only when another count changed.
     pub pending: u64,
 }
 
-/// Which cluster has a name.
+/// Binding of a cluster name to a cluster UID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Its UID.
+    /// UID of the cluster.
     pub uid: String,
-    /// The replica that decided for it last.
+    /// Last lease holder.
     pub owner: String,
 }
 
-/// What renewing leases showed.
+/// Result of a renewal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Renewal {
-    /// These have passed to somebody else.
+    /// Leases that other replicas hold now.
     pub lost: Vec<Lease>,
-    /// These are still held, and another replica would like to have them: (the lease, by whom).
-    pub wanted: Vec<(Lease, String)>,
+    /// Leases still held that another replica has requested: (lease, requester).
+    pub requested: Vec<(Lease, String)>,
 }

@@ -1,29 +1,29 @@
-//! What a cloud has listed, for those who did not ask it themselves.
+//! Instance listings of a cloud, shared with the replicas that did not request them.
 
 use std::time::Duration;
 
-/// A machine, as its region's cloud lists it.
+/// An instance of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListedMachine {
-    /// The cluster that it was bought for.
+pub struct ListedInstanceRow {
+    /// Cluster tag.
     pub cluster: String,
-    /// Provider id.
+    /// `spec.providerID` of the Node.
     pub provider_id: String,
-    /// UID of the cluster; empty when it has none.
+    /// Cluster UID tag; empty when absent.
     pub cluster_uid: String,
-    /// NodeClaim that it was bought for.
+    /// NodeClaim tag.
     pub claim: String,
-    /// It is going down already.
+    /// Whether the instance is shutting down.
     pub ends: bool,
 }
 
-/// A whole listing, as far as it is about the clusters that were asked for.
+/// A complete listing, restricted to the requested clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptListing {
-    /// Differs from listing to listing.
+pub struct StoredListing {
+    /// Listing number; each listing has another one.
     pub number: u64,
-    /// How long ago the cloud was asked for it, at least, by the store's clock.
+    /// Minimum age of the listing, by the store's clock.
     pub age: Duration,
-    /// The machines, by cluster and provider id.
-    pub machines: Vec<ListedMachine>,
+    /// Instances, by cluster and provider id.
+    pub machines: Vec<ListedInstanceRow>,
 }

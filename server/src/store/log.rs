@@ -1,16 +1,17 @@
-//! What was decided, and everything that it takes to decide the same again.
+//! Rows of the decision log.
 //!
-//! A cluster's log is cut into segments. A segment begins with a snapshot; the events since then follow in chunks. A
-//! decision names the place in the log that it was made at, and by hash whatever is shared by many (catalogues, policies,
-//! pools). A segment lasts a day at most: the log is thrown away by the day.
+//! A cluster's log consists of segments. A segment begins with a snapshot; the later events follow
+//! in chunks. A decision references its position in the log, and by hash the blobs shared by many
+//! decisions (catalogues, policies, pools). A segment spans at most a day, because the log is
+//! pruned by day.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::lease::Scope;
-use super::undertaking::{DisruptionRow, InstructionRow, Intent};
+use super::operations::{DisruptionRow, InstructionRow, Intent};
 
-/// The hash of a content; which function made it is the log's affair.
+/// Hash of a blob; the log defines the hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobHash(pub [u8; 32]);
 
@@ -20,113 +21,114 @@ impl fmt::Display for BlobHash {
     }
 }
 
-/// A content that many decisions share.
+/// Content that many decisions reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Its hash.
+    /// Hash of the uncompressed content.
     pub hash: BlobHash,
-    /// What it is: a catalogue, a policy.
+    /// Content type: `catalogue`, `policy`.
     pub kind: String,
     /// The content.
     pub bytes: Vec<u8>,
 }
 
-/// A decision that changed something, with everything that follows from it.
+/// A decision with everything that is written in its transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The decision.
     pub decision: DecisionRow,
-    /// Launches that it intends.
+    /// Intents of the decision.
     pub intents: Vec<Intent>,
-    /// Disruptions that it begins.
+    /// Disruptions that begin with it.
     pub disruptions: Vec<DisruptionRow>,
-    /// Instructions that follow at once.
+    /// Instructions that are sent at once.
     pub instructions: Vec<InstructionRow>,
-    /// Contents that it refers to and that may be new.
+    /// Referenced blobs that may be missing in the store.
     pub blobs: Vec<Blob>,
-    /// Events of the log up to it.
+    /// Log events up to the decision.
     pub chunks: Vec<LogChunk>,
 }
 
 /// A decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DecisionRow {
-    /// Its number: grows with time, unique in its cluster.
+    /// Decision number: increases with time, unique per cluster.
     pub number: u64,
-    /// When, in milliseconds since 1970.
+    /// Decision time, in milliseconds since 1970.
     pub decided_at_ms: i64,
-    /// What it is about.
+    /// Decision kind.
     pub kind: String,
-    /// One sentence for people.
+    /// One-sentence summary for operators.
     pub summary: String,
-    /// Its reasons as text.
+    /// Reasons as text.
     pub report: String,
-    /// What it takes to decide the same again; `None` for decisions that no plan was made for.
+    /// Replay data; `None` for decisions without a plan.
     pub replay: Option<Replay>,
 }
 
-/// What it takes to decide the same again.
+/// Replay data of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
-    /// The segment of the log.
+    /// Segment number.
     pub segment: u64,
-    /// The last event that was known.
+    /// Last event of the segment that the decision is based on.
     pub sequence: u64,
-    /// What was believed beyond the log.
+    /// Encoded decision time.
     pub stance: Vec<u8>,
-    /// The plan.
+    /// Encoded plan and report.
     pub plan: Vec<u8>,
-    /// The policy.
+    /// Hash of the policy.
     pub policy: Option<BlobHash>,
-    /// The catalogues.
+    /// Hashes of the catalogues.
     pub catalogues: Vec<BlobHash>,
-    /// The engine that decided.
+    /// Version of the deciding engine.
     pub engine_version: String,
-    /// Digest of what the engine was given.
+    /// Digest of the planning input.
     pub input_digest: Vec<u8>,
-    /// Digest of what it answered.
+    /// Digest of plan and report.
     pub plan_digest: Vec<u8>,
 }
 
 impl Replay {
-    /// The contents that it refers to.
+    /// Hashes of the referenced blobs.
     pub fn hashes(&self) -> impl Iterator<Item = &BlobHash> {
         self.policy.iter().chain(&self.catalogues)
     }
 }
 
-/// A decision as it is read back.
+/// A decision read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDecision {
-    /// For what.
+    /// Scope of the decision.
     pub scope: Scope,
-    /// The epoch it was made under.
+    /// Lease epoch of the decision.
     pub epoch: u64,
-    /// What was decided.
+    /// The decision row.
     pub decision: DecisionRow,
 }
 
-/// Which decisions are read.
+/// Filter and page of a decision query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecisionFilter {
-    /// Those for this scope; `None` for all.
+    /// Restricts to this scope; `None` for all.
     pub scope: Option<Scope>,
-    /// So many at most.
+    /// Maximum number of rows.
     pub limit: u32,
-    /// Those with a lower number.
+    /// Restricts to lower decision numbers.
     pub before: Option<u64>,
 }
 
-/// Events of a segment, packed unless they are small. The first chunk of a segment begins with its snapshot.
+/// Encoded events of a segment, compressed unless they are small. The first chunk of a segment
+/// begins with its snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogChunk {
-    /// The segment.
+    /// Segment number.
     pub segment: u64,
-    /// Number of its first event.
+    /// Sequence of the first event.
     pub first_sequence: u64,
-    /// Number of its last event.
+    /// Sequence of the last event.
     pub last_sequence: u64,
-    /// When it was made, in milliseconds since 1970; the same when it is written again.
+    /// Creation time, in milliseconds since 1970; unchanged by a repeated write.
     pub at_ms: i64,
     /// The events.
     pub bytes: Vec<u8>,
@@ -135,43 +137,44 @@ pub struct LogChunk {
 /// A segment of a cluster's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSegment {
-    /// The epoch that wrote it.
+    /// Lease epoch of the writer.
     pub epoch: u64,
-    /// When it began, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub started_ms: i64,
     /// Its chunks, by sequence.
     pub chunks: Vec<LogChunk>,
 }
 
-/// How long things are kept.
+/// Retention periods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Decisions and the log that they are replayed from. Whole days go at a time, so some of it stays a day longer.
+    /// Decisions and their log. Whole days are dropped, so rows may stay up to a day longer.
     pub log: Duration,
-    /// Launches, instructions and disruptions after their end.
+    /// Launches, instructions and disruptions, after their end.
     pub ended: Duration,
-    /// Leases of clusters that nobody has decided for since, and what was left open under them.
+    /// Leases of clusters without a holder, with their open operations.
     pub clusters: Duration,
 }
 
 impl Default for Retention {
-    /// Two weeks of log: long enough to ask why after a holiday. A day of what has ended: its only readers are people who
-    /// look into an incident. Ninety days of a cluster without an agent: it may have been put away for a quarter.
+    /// Two weeks of log for incident reviews. One day of ended operations, which only incident
+    /// reviews read. Ninety days of a cluster without an agent, which may have been switched off
+    /// for a quarter.
     fn default() -> Self {
         let days = |days: u64| Duration::from_secs(days * 24 * 3600);
         Self { log: days(14), ended: days(1), clusters: days(90) }
     }
 }
 
-/// What was let go.
+/// Number of pruned rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Rows of launches, instructions and disruptions.
+    /// Launches, instructions and disruptions.
     pub ended: u64,
-    /// Days of decisions and of the log, and rows outside of any such day.
+    /// Days of decisions and log, and rows outside a day partition.
     pub log: u64,
-    /// Contents that no decision refers to.
+    /// Unreferenced blobs.
     pub blobs: u64,
-    /// Clusters that are gone.
+    /// Abandoned clusters.
     pub clusters: u64,
 }

@@ -1,13 +1,13 @@
-//! The store of demos and tests: the same behaviour, gone with the process.
+//! [`Store`] in memory, for demos and tests: the same behaviour, lost with the process.
 
+mod counters;
+mod guardrails;
 mod identity;
 mod leases;
 mod listings;
 mod log;
-mod rails;
+mod operations;
 mod replicas;
-mod shares;
-mod undertakings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,19 +17,19 @@ use std::time::Duration;
 use futures::future::{FutureExt, ready};
 use tokio::sync::watch;
 
-use super::lease::{Identity, Lease, LeaseAnswer, ObservedExtent, Renewal, Scope};
-use super::listing::{KeptListing, ListedMachine};
+use super::counters::{CounterRow, RemoteCounters};
+use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use super::listing::{ListedInstanceRow, StoredListing};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
-use super::rails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use super::replicas::ReplicaRow;
-use super::shares::{CounterRow, RemoteCounters};
-use super::undertaking::{
-    DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, PastAttempt, Settlement,
+use super::operations::{
+    AttemptOutcome, DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, RecentAttempt,
 };
-use super::{Answer, Archive, Store, StoreError, postgres};
+use super::replicas::ReplicaRow;
+use super::{Archive, Store, StoreError, StoreFuture, postgres};
 use crate::clock;
 
-/// Tells the time since 1970, or since the moment that a simulation calls so.
+/// Time since 1970, or since the epoch of a simulation.
 type Clock = dyn Fn() -> Duration + Send + Sync;
 
 /// A store in memory.
@@ -39,26 +39,26 @@ pub struct MemoryStore {
     tables: Mutex<Tables>,
 }
 
-/// What PostgreSQL keeps in tables. Every operation is one step.
+/// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
 #[derive(Debug, Default)]
 struct Tables {
     unfenced: bool,
-    leases: BTreeMap<Scope, leases::Row>,
+    leases: BTreeMap<Scope, leases::LeaseRow>,
     extents: BTreeMap<Scope, ObservedExtent>,
-    intents: BTreeMap<Scope, BTreeMap<(String, u32), undertakings::IntentRow>>,
-    instructions: undertakings::Register<InstructionRow>,
-    disruptions: undertakings::Register<DisruptionRow>,
+    intents: BTreeMap<Scope, BTreeMap<(String, u32), operations::IntentRow>>,
+    instructions: operations::OperationTable<InstructionRow>,
+    disruptions: operations::OperationTable<DisruptionRow>,
     decisions: BTreeMap<Scope, Vec<StoredDecision>>,
     segments: BTreeMap<(Scope, u64), LogSegment>,
     blobs: BTreeMap<BlobHash, (Blob, i64)>,
     offerings: BTreeMap<(String, String, String, String), OfferingEntry>,
-    freezes: Vec<rails::FreezeRow>,
+    freezes: Vec<guardrails::FreezeRow>,
     audit: Vec<AuditEntry>,
-    listings: BTreeMap<Scope, listings::Kept>,
+    listings: BTreeMap<Scope, listings::StoredRow>,
     releases: BTreeMap<String, u64>,
     confirmations: BTreeMap<String, u64>,
-    shares: BTreeMap<(String, i64), shares::Kept>,
-    replicas: BTreeMap<String, replicas::Kept>,
+    counters: BTreeMap<(String, i64), counters::StoredRow>,
+    replicas: BTreeMap<String, replicas::StoredRow>,
 }
 
 impl fmt::Debug for MemoryStore {
@@ -69,20 +69,20 @@ impl fmt::Debug for MemoryStore {
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self::on(|| Duration::from_millis(clock::now().0.unsigned_abs()))
+        Self::with_clock(|| Duration::from_millis(clock::now().0.unsigned_abs()))
     }
 }
 
 impl MemoryStore {
-    /// An empty store that goes by this machine's clock.
+    /// An empty store on the system clock.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty store that goes by `clock`: the time since 1970, or since the moment that a simulation calls so.
+    /// An empty store on `clock`: the time since 1970, or since the epoch of a simulation.
     #[must_use]
-    pub fn on(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+    pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
             clock: Box::new(clock),
             changes: watch::Sender::new(Changes::default()),
@@ -90,8 +90,8 @@ impl MemoryStore {
         }
     }
 
-    /// A store that takes writes of replicas that have lost their lease. Nothing that is built on it is safe: it shows what
-    /// fencing is for.
+    /// A store that accepts writes of replicas that have lost their lease. It demonstrates what
+    /// fencing prevents.
     #[must_use]
     pub fn unfenced() -> Self {
         let store = Self::new();
@@ -99,7 +99,8 @@ impl MemoryStore {
         store
     }
 
-    /// No code panics while it holds the lock, and every change is made in one step, so a poisoned lock guards good data.
+    /// No code panics while it holds the lock, and every change is atomic, so a poisoned lock holds
+    /// valid data.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,235 +122,244 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn done<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Answer<'a, T> {
+fn resolved<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
     ready(result).boxed()
 }
 
 impl Archive for MemoryStore {
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> Answer<'a, Vec<StoredDecision>> {
-        done(Ok(self.tables().decisions_by(filter)))
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
+        resolved(Ok(self.tables().filtered_decisions(filter)))
     }
 
-    fn decision(&self, number: u64) -> Answer<'_, Vec<StoredDecision>> {
-        done(Ok(self.tables().numbered(number)))
+    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
+        resolved(Ok(self.tables().decisions_numbered(number)))
     }
 
-    fn log_of<'a>(&'a self, scope: &'a Scope, segment: u64) -> Answer<'a, Option<LogSegment>> {
-        done(Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned()))
+    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
+        resolved(Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned()))
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> Answer<'a, Option<Blob>> {
-        done(Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone())))
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
+        resolved(Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone())))
     }
 }
 
 impl Store for MemoryStore {
-    fn take_lease<'a>(
+    fn acquire_lease<'a>(
         &'a self,
         scope: &'a Scope,
         owner: &'a str,
         seen: u64,
         duration: Duration,
-    ) -> Answer<'a, LeaseAnswer> {
-        done(self.tables().take(scope, owner, seen, duration, self.now()))
+    ) -> StoreFuture<'a, LeaseOutcome> {
+        resolved(self.tables().acquire(scope, owner, seen, duration, self.now()))
     }
 
-    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> Answer<'a, Renewal> {
-        done(Ok(self.tables().renew(leases, duration, self.now())))
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal> {
+        resolved(Ok(self.tables().renew(leases, duration, self.now())))
     }
 
-    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> Answer<'a, ()> {
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         let wanted = self.tables().release(leases, self.now());
         if wanted {
             self.leases_changed();
         }
-        done(Ok(()))
+        resolved(Ok(()))
     }
 
-    fn ask_for<'a>(&'a self, scope: &'a Scope, by: &'a str) -> Answer<'a, ()> {
-        let asked = self.tables().ask(scope, by);
+    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()> {
+        let asked = self.tables().request(scope, by);
         if asked {
             self.leases_changed();
         }
-        done(Ok(()))
+        resolved(Ok(()))
     }
 
-    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> Answer<'a, Option<Identity>> {
-        done(Ok(self.tables().identity(cluster)))
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
+        resolved(Ok(self.tables().identity(cluster)))
     }
 
-    fn keep_identity<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> Answer<'a, ()> {
-        done(self.tables().keep_identity(lease, uid))
+    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
+        resolved(self.tables().bind_cluster_uid(lease, uid))
     }
 
-    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> Answer<'a, bool> {
-        let (known, news) = self.tables().accept_uid(cluster, uid, by, self.now());
-        if news {
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        let (known, changed) = self.tables().accept_uid(cluster, uid, by, self.now());
+        if changed {
             self.leases_changed();
         }
-        done(Ok(known))
+        resolved(Ok(known))
     }
 
-    fn keep_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> Answer<'a, ()> {
-        done(self.tables().keep_extent(lease, extent))
+    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {
+        resolved(self.tables().put_extent(lease, extent))
     }
 
-    fn record<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> Answer<'a, ()> {
-        done(self.tables().record(lease, entry, self.now()))
+    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()> {
+        resolved(self.tables().record_decision(lease, entry, self.now()))
     }
 
-    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> Answer<'a, ()> {
-        done(self.tables().begin_attempt(lease, intent, self.now()))
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()> {
+        resolved(self.tables().begin_attempt(lease, intent, self.now()))
     }
 
-    fn settle<'a>(
+    fn finish_attempt<'a>(
         &'a self,
         lease: &'a Lease,
         claim: &'a str,
         attempt: u32,
-        settlement: &'a Settlement,
-    ) -> Answer<'a, ()> {
-        done(self.tables().settle(lease, claim, attempt, settlement))
+        outcome: &'a AttemptOutcome,
+    ) -> StoreFuture<'a, ()> {
+        resolved(self.tables().finish_attempt(lease, claim, attempt, outcome))
     }
 
-    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> Answer<'a, ()> {
-        done(self.tables().close(lease, claims, self.now()))
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
+        resolved(self.tables().close_intents(lease, claims, self.now()))
     }
 
-    fn open_intents<'a>(&'a self, scope: &'a Scope) -> Answer<'a, Vec<OpenIntent>> {
-        done(Ok(self.tables().open_intents(scope)))
+    fn open_intents<'a>(&'a self, scope: &'a Scope) -> StoreFuture<'a, Vec<OpenIntent>> {
+        resolved(Ok(self.tables().open_intents(scope)))
     }
 
-    fn past_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> Answer<'a, Vec<PastAttempt>> {
-        done(Ok(self.tables().past_attempts(scope, milliseconds(within), self.now())))
+    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
+        resolved(Ok(self.tables().recent_attempts(scope, milliseconds(within), self.now())))
     }
 
-    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> Answer<'a, ()> {
-        done(self.tables().instruct(lease, rows))
+    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> StoreFuture<'a, ()> {
+        resolved(self.tables().insert_instructions(lease, rows))
     }
 
-    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> Answer<'a, ()> {
+    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> StoreFuture<'a, ()> {
         let ends = ends.iter().map(|end| end.id).collect::<Vec<_>>();
-        done(self.tables().end_instructions(lease, &ends, self.now()))
+        resolved(self.tables().end_instructions(lease, &ends, self.now()))
     }
 
-    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> Answer<'a, ()> {
+    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> StoreFuture<'a, ()> {
         let ends = ends.iter().map(|end| end.id).collect::<Vec<_>>();
-        done(self.tables().end_disruptions(lease, &ends, self.now()))
+        resolved(self.tables().end_disruptions(lease, &ends, self.now()))
     }
 
-    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> Answer<'a, ()> {
-        done(self.tables().append(lease, chunks))
+    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> StoreFuture<'a, ()> {
+        resolved(self.tables().append_log(lease, chunks))
     }
 
-    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> Answer<'a, ()> {
+    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> StoreFuture<'a, ()> {
         self.tables().put_blobs(blobs, self.now());
-        done(Ok(()))
+        resolved(Ok(()))
     }
 
-    fn prune<'a>(&'a self, retention: &'a Retention) -> Answer<'a, Pruned> {
-        done(Ok(self.tables().prune(retention, self.now())))
+    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
+        resolved(Ok(self.tables().prune(retention, self.now())))
     }
 
-    fn remember_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> Answer<'a, ()> {
-        let news = self.tables().remember(region, entries);
-        if news {
+    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
+        let changed = self.tables().put_unavailable_offerings(region, entries);
+        if changed {
             self.changes.send_modify(|changes| changes.offerings += 1);
         }
-        done(Ok(()))
+        resolved(Ok(()))
     }
 
-    fn recall_offerings<'a>(&'a self, region: &'a str) -> Answer<'a, Vec<OfferingEntry>> {
-        done(Ok(self.tables().recall(region, self.now())))
+    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
+        resolved(Ok(self.tables().unavailable_offerings(region, self.now())))
     }
 
-    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> Answer<'a, i64> {
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {
         let id = self.tables().freeze(order, self.now());
         self.freezes_changed();
-        done(Ok(id))
+        resolved(Ok(id))
     }
 
-    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> Answer<'a, bool> {
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool> {
         let found = self.tables().thaw(id, by, self.now());
         if found {
             self.freezes_changed();
         }
-        done(Ok(found))
+        resolved(Ok(found))
     }
 
-    fn freezes(&self) -> Answer<'_, Vec<Freeze>> {
-        done(Ok(self.tables().frozen(self.now())))
+    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>> {
+        resolved(Ok(self.tables().active_freezes(self.now())))
     }
 
-    fn keep_listing<'a>(&'a self, lease: &'a Lease, ago: Duration, machines: &'a [ListedMachine]) -> Answer<'a, bool> {
-        done(self.tables().keep_listing(lease, ago, machines, self.now()))
+    fn put_listing<'a>(
+        &'a self,
+        lease: &'a Lease,
+        ago: Duration,
+        machines: &'a [ListedInstanceRow],
+    ) -> StoreFuture<'a, bool> {
+        resolved(self.tables().put_listing(lease, ago, machines, self.now()))
     }
 
-    fn last_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String]) -> Answer<'a, Option<KeptListing>> {
-        done(Ok(self.tables().last_listing(scope, clusters, self.now())))
+    fn latest_listing<'a>(
+        &'a self,
+        scope: &'a Scope,
+        clusters: &'a [String],
+    ) -> StoreFuture<'a, Option<StoredListing>> {
+        resolved(Ok(self.tables().latest_listing(scope, clusters, self.now())))
     }
 
-    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
-        let released = self.tables().vouch(cluster, by, self.now());
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        let released = self.tables().release_quarantine(cluster, by, self.now());
         if released {
             self.changes.send_modify(|changes| changes.releases += 1);
         }
-        done(Ok(released))
+        resolved(Ok(released))
     }
 
-    fn clusters(&self) -> Answer<'_, Vec<String>> {
-        done(Ok(self.tables().clusters()))
+    fn clusters(&self) -> StoreFuture<'_, Vec<String>> {
+        resolved(Ok(self.tables().clusters()))
     }
 
-    fn quarantine_releases(&self) -> Answer<'_, Vec<(String, u64)>> {
+    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
         let tables = self.tables();
-        done(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
+        resolved(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
     }
 
-    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> Answer<'a, bool> {
-        let confirmed = self.tables().confirm(cluster, by, self.now());
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        let confirmed = self.tables().confirm_removals(cluster, by, self.now());
         if confirmed {
             self.changes.send_modify(|changes| changes.releases += 1);
         }
-        done(Ok(confirmed))
+        resolved(Ok(confirmed))
     }
 
-    fn removal_confirmations(&self) -> Answer<'_, Vec<(String, u64)>> {
+    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
         let tables = self.tables();
-        done(Ok(tables.confirmations.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
+        resolved(Ok(tables.confirmations.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
     }
 
-    fn tell_shares<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> Answer<'a, ()> {
-        self.tables().tell_shares(process, machines, rows, self.now());
-        done(Ok(()))
+    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()> {
+        self.tables().put_counters(process, machines, rows, self.now());
+        resolved(Ok(()))
     }
 
-    fn shares_elsewhere<'a>(&'a self, process: &'a str, within: Duration) -> Answer<'a, RemoteCounters> {
-        done(Ok(self.tables().shares_elsewhere(process, milliseconds(within), self.now())))
+    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
+        resolved(Ok(self.tables().remote_counters(process, milliseconds(within), self.now())))
     }
 
-    fn tell_replica<'a>(&'a self, row: &'a ReplicaRow) -> Answer<'a, Vec<ReplicaRow>> {
-        done(Ok(self.tables().tell_replica(row, self.now())))
+    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        resolved(Ok(self.tables().register_replica(row, self.now())))
     }
 
-    fn audit<'a>(&'a self, entry: &'a AuditEntry) -> Answer<'a, ()> {
+    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
         self.tables().audit.push(entry.clone());
-        done(Ok(()))
+        resolved(Ok(()))
     }
 
-    fn read_audit(&self, limit: u32, before: Option<i64>) -> Answer<'_, Vec<AuditRow>> {
-        done(Ok(self.tables().read_audit(limit, before)))
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>> {
+        resolved(Ok(self.tables().read_audit(limit, before)))
     }
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
-        done(Ok(()))
+    fn ping(&self) -> StoreFuture<'_, ()> {
+        resolved(Ok(()))
     }
 
-    fn schema_version(&self) -> Answer<'_, i64> {
-        done(Ok(postgres::newest_schema()))
+    fn schema_version(&self) -> StoreFuture<'_, i64> {
+        resolved(Ok(postgres::newest_schema()))
     }
 }

@@ -1,20 +1,20 @@
-//! Which servers share this store, and by which settings each of them runs.
+//! Replicas on the same store, and digests of their settings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often a server tells that it lives.
-pub const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Interval of replica heartbeats.
+pub const REPLICA_HEARTBEAT: Duration = Duration::from_secs(60);
 
-/// A server that has told nothing for so long is not reckoned with: it may miss one of its times.
-pub const TOLD_WITHIN: Duration = Duration::from_secs(150);
+/// Lifetime of a heartbeat: one may be missed.
+pub const REPLICA_TTL: Duration = Duration::from_secs(150);
 
-/// What a server tells of itself.
+/// Heartbeat of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaRow {
-    /// Names one life of one process; no two are alike.
+    /// Unique id of one run of one process.
     pub instance: String,
-    /// The name that it takes leases under.
+    /// Lease owner name.
     pub owner: String,
     /// Digests of the settings that all replicas should share, by key.
     pub settings: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The fleet as the page reads it.
+//! JSON of the dashboard.
 
 use engine::control::guardrails::GuardrailsView;
 use engine::control::view::{ClusterView, MachineView};
@@ -8,21 +8,21 @@ use serde::Serialize;
 
 use crate::views::{FleetView, reasons, summary};
 
-/// Pods, machines and nodes that one decision lists; all of them are counted in its sentence.
+/// Maximum reasons listed per decision; its summary counts all of them.
 const DETAILS_SHOWN: usize = 20;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Fleet<'v> {
+pub(super) struct FleetJson<'v> {
     taken_at_ms: i64,
     usd_per_hour: String,
-    clusters: Vec<Cluster<'v>>,
-    decisions: Vec<DecisionEntry<'v>>,
+    clusters: Vec<ClusterJson<'v>>,
+    decisions: Vec<DecisionJson<'v>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Cluster<'v> {
+struct ClusterJson<'v> {
     name: &'v str,
     connected: bool,
     synced: bool,
@@ -32,46 +32,46 @@ struct Cluster<'v> {
     usd_per_hour: String,
     sold_out: usize,
     refused: Option<&'v str>,
-    rails: Guardrails<'v>,
-    /// Other autoscalers at work.
+    rails: GuardrailsJson<'v>,
+    /// Other active autoscalers.
     autoscalers: Vec<&'v str>,
-    /// What of the cluster cannot be read or seen, in sentences.
+    /// Unreadable objects, as messages.
     problems: Vec<String>,
-    /// NodePools that are left to them, and why.
-    left_pools: Vec<LeftPool<'v>>,
-    /// The plan that is being made.
-    planning: Option<Planning>,
+    /// NodePools left to other autoscalers, and why.
+    left_pools: Vec<UnmanagedPoolJson<'v>>,
+    /// Planning in progress.
+    planning: Option<PlanningJson>,
     machine_count: usize,
-    /// Not in a summary.
+    /// Omitted in a summary.
     #[serde(skip_serializing_if = "Option::is_none")]
-    machines: Option<Vec<Machine<'v>>>,
+    machines: Option<Vec<MachineJson<'v>>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Planning {
+struct PlanningJson {
     since_ms: i64,
     pods: usize,
-    /// Pods that are left to the next plan.
+    /// Pods deferred to the next plan.
     left: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct LeftPool<'v> {
+struct UnmanagedPoolJson<'v> {
     name: &'v str,
     reason: &'v str,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Guardrails<'v> {
+struct GuardrailsJson<'v> {
     mode: &'static str,
     quarantine: Option<&'v str>,
     freezes: Vec<&'v str>,
     brake: Option<&'v str>,
     held_launches: Option<&'v str>,
     held_removals: Option<&'v str>,
-    /// How many removals wait, and why the first of them does.
+    /// Number of waiting removals, and the reason of the first.
     waiting_removals: usize,
     waiting_because: Option<String>,
     listing_doubted: Option<&'v str>,
@@ -82,7 +82,7 @@ struct Guardrails<'v> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Machine<'v> {
+struct MachineJson<'v> {
     name: &'v str,
     pool: &'v str,
     stage: &'static str,
@@ -98,7 +98,7 @@ struct Machine<'v> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DecisionEntry<'v> {
+struct DecisionJson<'v> {
     cluster: &'v str,
     id: u64,
     at_ms: i64,
@@ -108,23 +108,23 @@ struct DecisionEntry<'v> {
     notes: &'v [String],
 }
 
-/// The whole view.
-pub(super) fn fleet(view: &FleetView) -> Fleet<'_> {
+/// The whole fleet.
+pub(super) fn fleet(view: &FleetView) -> FleetJson<'_> {
     fleet_of(view, true)
 }
 
-/// The same without machines, of which there are a hundred times as many as clusters.
-pub(super) fn without_machines(view: &FleetView) -> Fleet<'_> {
+/// The fleet without instances, which are a hundred times as many as clusters.
+pub(super) fn without_machines(view: &FleetView) -> FleetJson<'_> {
     fleet_of(view, false)
 }
 
-/// One cluster, with its machines.
+/// One cluster with its instances.
 pub(super) fn cluster(view: &ClusterView) -> impl Serialize + '_ {
     cluster_entry(view, true)
 }
 
-fn fleet_of(view: &FleetView, machines: bool) -> Fleet<'_> {
-    Fleet {
+fn fleet_of(view: &FleetView, machines: bool) -> FleetJson<'_> {
+    FleetJson {
         taken_at_ms: view.taken_at.0,
         usd_per_hour: view.cost().to_string(),
         clusters: view.clusters.values().map(|cluster| cluster_entry(cluster, machines)).collect(),
@@ -132,8 +132,8 @@ fn fleet_of(view: &FleetView, machines: bool) -> Fleet<'_> {
     }
 }
 
-fn cluster_entry(cluster: &ClusterView, machines: bool) -> Cluster<'_> {
-    Cluster {
+fn cluster_entry(cluster: &ClusterView, machines: bool) -> ClusterJson<'_> {
+    ClusterJson {
         name: &cluster.cluster,
         connected: cluster.connected,
         synced: cluster.synced,
@@ -141,54 +141,58 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> Cluster<'_> {
         pending: cluster.pending,
         nodes: cluster.nodes,
         usd_per_hour: cluster.cost.to_string(),
-        sold_out: cluster.sold_out,
-        refused: cluster.refused.as_deref(),
-        rails: rails(&cluster.rails),
+        sold_out: cluster.unavailable_offerings,
+        refused: cluster.last_error.as_deref(),
+        rails: rails(&cluster.guardrails),
         autoscalers: cluster.autoscalers.iter().map(AsRef::as_ref).collect(),
         problems: cluster.problems.iter().map(|problem| format!("{}: {}", problem.about, problem.reason)).collect(),
-        left_pools: cluster.left_pools.iter().map(|(name, reason)| LeftPool { name, reason }).collect(),
-        planning: cluster.planning.map(|plan| Planning { since_ms: plan.since.0, pods: plan.pods, left: plan.left }),
+        left_pools: cluster.unmanaged_pools.iter().map(|(name, reason)| UnmanagedPoolJson { name, reason }).collect(),
+        planning: cluster.planning.map(|plan| PlanningJson {
+            since_ms: plan.since.0,
+            pods: plan.pods,
+            left: plan.left,
+        }),
         machine_count: cluster.machines.len(),
         machines: machines.then(|| cluster.machines.iter().map(machine_entry).collect()),
     }
 }
 
-fn rails(rails: &GuardrailsView) -> Guardrails<'_> {
-    Guardrails {
+fn rails(rails: &GuardrailsView) -> GuardrailsJson<'_> {
+    GuardrailsJson {
         mode: rails.mode.as_str(),
         quarantine: rails.quarantine.as_ref().map(|(reason, _)| &**reason),
         freezes: rails.freezes.iter().map(|freeze| &**freeze).collect(),
-        brake: rails.brake.as_deref(),
+        brake: rails.circuit_breaker.as_deref(),
         held_launches: rails.held_launches.as_deref(),
         held_removals: rails.held_removals.as_deref(),
-        waiting_removals: rails.waiting.len(),
+        waiting_removals: rails.waiting_removals.len(),
         waiting_because: rails.waiting_because().map(|because| because.to_string()),
-        listing_doubted: rails.listing_doubted.as_ref().map(|(reason, _)| &**reason),
+        listing_doubted: rails.untrusted_listing.as_ref().map(|(reason, _)| &**reason),
         pods_waiting: rails.pods_waiting,
         launched: rails.launched,
         removed: rails.removed,
     }
 }
 
-fn machine_entry(machine: &MachineView) -> Machine<'_> {
-    let bought = machine.bought.as_ref();
-    Machine {
+fn machine_entry(machine: &MachineView) -> MachineJson<'_> {
+    let instance = machine.instance.as_ref();
+    MachineJson {
         name: machine.node.as_ref().unwrap_or(&machine.claim),
         pool: &machine.pool,
         stage: machine.stage.as_str(),
         since_ms: machine.since.0,
-        instance_type: bought.map_or("", |bought| &bought.instance_type),
-        zone: bought.map_or("", |bought| &bought.zone),
-        capacity_type: bought.map_or("", |bought| bought.capacity_type.as_str()),
-        usd_per_hour: bought.map_or(MicroUsd(0), |bought| bought.price).to_string(),
+        instance_type: instance.map_or("", |instance| &instance.instance_type),
+        zone: instance.map_or("", |instance| &instance.zone),
+        capacity_type: instance.map_or("", |instance| instance.capacity_type.as_str()),
+        usd_per_hour: instance.map_or(MicroUsd(0), |instance| instance.price).to_string(),
         pods: machine.pods,
-        leaves: machine.leaves.as_deref(),
+        leaves: machine.termination_reason.as_deref(),
         blocked: machine.blocked.as_deref(),
     }
 }
 
-fn decision_entry(decision: &Decision) -> DecisionEntry<'_> {
-    DecisionEntry {
+fn decision_entry(decision: &Decision) -> DecisionJson<'_> {
+    DecisionJson {
         cluster: &decision.cluster,
         id: decision.id.0,
         at_ms: decision.at.0,
@@ -199,7 +203,7 @@ fn decision_entry(decision: &Decision) -> DecisionEntry<'_> {
         },
         summary: summary(decision),
         reasons: reasons(decision).take(DETAILS_SHOWN).collect(),
-        // In shadow mode the notes are the reasons.
+        // In shadow mode the notes are part of the reasons.
         notes: if decision.shadow { &[] } else { &decision.notes },
     }
 }

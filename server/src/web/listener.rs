@@ -1,4 +1,4 @@
-//! Serves the pages on connections as they come, with deadlines for what a reader sends.
+//! HTTP server with deadlines for request heads.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::trust::tls::{Connection, Incoming};
+use crate::auth::tls::{Connection, Incoming};
 
-/// A request's head comes within this time, the first after it was begun and each further one after the answer before it: a
-/// connection that asks for nothing more is closed. One that has not said which HTTP it speaks is closed as silent
-/// ([`ConnectionLimits::silence`](crate::trust::connections::ConnectionLimits)).
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// Probes of an HTTP/2 connection, and how long it may take to answer one.
+/// Deadline of a request head, from the start of the connection or the previous response; an idle
+/// connection is closed by it. A connection that has not selected an HTTP version is closed as idle
+/// ([`ConnectionLimits::silence`](crate::auth::connections::ConnectionLimits)).
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// HTTP/2 keepalive: ping interval and timeout.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
-/// Requests of one HTTP/2 connection at a time; a page makes a handful.
-const STREAMS_MAX: u32 = 16;
-/// Bytes of a request's head.
-const HEAD_MAX: u32 = 32 * 1024;
+/// Maximum concurrent requests per HTTP/2 connection; the dashboard uses a handful.
+const MAX_STREAMS: u32 = 16;
+/// Maximum bytes of a request head.
+const MAX_HEAD_BYTES: u32 = 32 * 1024;
 
-/// Serves until `stop`, and then until every answer that was begun is given.
+/// Serves until `stop`, then completes the responses in progress.
 pub(crate) async fn serve(incoming: Incoming, pages: Router, stop: CancellationToken) {
-    serve_by(&builder(HEAD_WITHIN), incoming, pages, stop).await;
+    serve_by(&builder(HEAD_TIMEOUT), incoming, pages, stop).await;
 }
 
 async fn serve_by(builder: &Builder<TokioExecutor>, mut incoming: Incoming, pages: Router, stop: CancellationToken) {
@@ -55,17 +55,17 @@ fn serve_one(
     let served = graceful.watch(served);
     async move {
         if let Err(error) = served.await {
-            debug!(peer = %address, %error, "a connection of a reader has ended");
+            debug!(peer = %address, %error, "HTTP connection failed");
         }
     }
 }
 
-fn builder(head_within: Duration) -> Builder<TokioExecutor> {
+fn builder(head_timeout: Duration) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_within).max_buf_size(HEAD_MAX as usize);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(MAX_HEAD_BYTES as usize);
     let mut http2 = builder.http2();
     http2.timer(TokioTimer::new()).keep_alive_interval(KEEPALIVE.0).keep_alive_timeout(KEEPALIVE.1);
-    http2.max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_MAX);
+    http2.max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEAD_BYTES);
     builder
 }
 
@@ -78,9 +78,9 @@ mod tests {
     use tokio_util::sync::DropGuard;
 
     use super::*;
-    use crate::trust::connections::ConnectionLimits;
+    use crate::auth::connections::ConnectionLimits;
 
-    /// Long enough for a busy machine; nothing waits for it to pass.
+    /// Long enough for a busy machine; no test waits for it to pass.
     const DEADLINE: Duration = Duration::from_secs(60);
 
     const SOON: Duration = Duration::from_millis(100);
@@ -89,9 +89,9 @@ mod tests {
     /// Half a request.
     const BEGUN: &str = "GET / HTTP/1.1\r\nHo";
 
-    /// A connection to a server that wants a head within `head_within` and lets peers be silent for `silence`, on which `said`
-    /// was sent. The server ends with the guard.
-    async fn said(said: &str, head_within: Duration, silence: Duration) -> (TcpStream, DropGuard) {
+    /// Connection to a server with these deadlines, on which `sent` was sent. The server ends with
+    /// the drop guard.
+    async fn connect_and_send(sent: &str, head_timeout: Duration, silence: Duration) -> (TcpStream, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let [_, limits] = ConnectionLimits::of_this_process();
@@ -99,46 +99,46 @@ mod tests {
         let incoming = Incoming::new(listener, None, limits);
         let (pages, stop) = (Router::new().route("/", get(|| async { "page" })), CancellationToken::new());
         let stopped = stop.clone().drop_guard();
-        tokio::spawn(async move { serve_by(&builder(head_within), incoming, pages, stop).await });
+        tokio::spawn(async move { serve_by(&builder(head_timeout), incoming, pages, stop).await });
         let mut wire = TcpStream::connect(address).await.unwrap();
-        wire.write_all(said.as_bytes()).await.unwrap();
+        wire.write_all(sent.as_bytes()).await.unwrap();
         (wire, stopped)
     }
 
-    /// What such a server answers, until it closes the connection.
-    async fn answer(text: &str, head_within: Duration, silence: Duration) -> Result<String, Elapsed> {
-        let (mut wire, _stopped) = said(text, head_within, silence).await;
-        let mut heard = String::new();
-        tokio::time::timeout(DEADLINE, wire.read_to_string(&mut heard)).await.map(|_| heard)
+    /// Response of such a server until it closes the connection.
+    async fn answer(text: &str, head_timeout: Duration, silence: Duration) -> Result<String, Elapsed> {
+        let (mut wire, _stopped) = connect_and_send(text, head_timeout, silence).await;
+        let mut response = String::new();
+        tokio::time::timeout(DEADLINE, wire.read_to_string(&mut response)).await.map(|_| response)
     }
 
     #[tokio::test]
-    async fn a_head_that_does_not_end_ends_the_connection() {
-        let heard = answer(BEGUN, SOON, LATE).await.expect("the connection stays open");
-        assert!(!heard.contains("page"), "{heard}");
+    async fn an_incomplete_head_closes_the_connection() {
+        let response = answer(BEGUN, SOON, LATE).await.expect("the connection was not closed");
+        assert!(!response.contains("page"), "{response}");
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_say_which_http_it_speaks_is_silent() {
-        for said in ["", "PRI * HT"] {
-            let heard = answer(said, LATE, SOON).await.expect("the connection stays open");
-            assert_eq!(heard, "");
+    async fn a_connection_without_an_http_version_is_closed_as_idle() {
+        for sent in ["", "PRI * HT"] {
+            let response = answer(sent, LATE, SOON).await.expect("the connection was not closed");
+            assert_eq!(response, "");
         }
     }
 
     #[tokio::test]
-    async fn a_reader_that_asks_for_nothing_more_is_let_go() {
-        let heard = answer("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", SOON, LATE).await;
-        assert!(heard.expect("the connection stays open").ends_with("page"));
+    async fn an_idle_keep_alive_connection_is_closed() {
+        let response = answer("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", SOON, LATE).await;
+        assert!(response.expect("the connection was not closed").ends_with("page"));
     }
 
     #[tokio::test]
-    async fn sabotage_without_the_deadline_a_head_is_waited_for_after_later_ones_were_given_up() {
-        let (mut patient, _stopped) = said(BEGUN, LATE, LATE).await;
-        assert!(answer(BEGUN, SOON, LATE).await.is_ok(), "this one was given up");
+    async fn sabotage_without_the_deadline_an_incomplete_head_outlives_later_ones() {
+        let (mut patient, _stopped) = connect_and_send(BEGUN, LATE, LATE).await;
+        assert!(answer(BEGUN, SOON, LATE).await.is_ok(), "this one timed out");
         patient.write_all(b"st: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
-        let mut heard = String::new();
-        tokio::time::timeout(DEADLINE, patient.read_to_string(&mut heard)).await.unwrap().unwrap();
-        assert!(heard.ends_with("page"), "{heard}");
+        let mut response = String::new();
+        tokio::time::timeout(DEADLINE, patient.read_to_string(&mut response)).await.unwrap().unwrap();
+        assert!(response.ends_with("page"), "{response}");
     }
 }

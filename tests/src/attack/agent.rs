@@ -1,8 +1,8 @@
-//! An agent that shows what it is told to show, and says that it has done whatever it is asked to do.
+//! A fake agent that sends the given objects and acknowledges every instruction.
 
 use std::time::{Duration, Instant};
 
-use agent::link::cut;
+use agent::link::chunk;
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
@@ -17,20 +17,20 @@ use tonic::transport::Endpoint;
 /// Changes that travel in one message.
 const CHUNK: usize = 100;
 
-/// An agent in conversation with a server.
+/// A connected fake agent.
 #[derive(Debug)]
 pub(super) struct Agent {
     say: mpsc::Sender<v1::ConnectRequest>,
-    /// When NodeClaims were ordered.
+    /// When the creation of NodeClaims was requested.
     ordered: mpsc::UnboundedReceiver<Instant>,
     sequence: u64,
 }
 
 impl Agent {
-    /// Connects as `cluster`, which has one NodePool and these objects besides.
+    /// Connects as `cluster`, which has one NodePool and these objects.
     ///
     /// # Panics
-    /// When the server does not let it in.
+    /// When the server refuses the connection.
     pub(super) async fn join(address: &str, cluster: &str, objects: Vec<v1::Change>) -> Self {
         let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await;
         let channel = channel.expect("the server accepts connections");
@@ -46,7 +46,7 @@ impl Agent {
         let welcome = heard.message().await.expect("the server goes on").and_then(|answer| answer.message);
         assert!(matches!(welcome, Some(Heard::Welcome(_))), "{cluster}: {welcome:?}");
         let all = manifests().into_iter().chain(objects).collect();
-        for part in cut::snapshot(all, 1) {
+        for part in chunk::snapshot_parts(all, 1) {
             let snapshot = v1::Snapshot { id: 1, part: Some(part) };
             say.send(request(Message::Snapshot(snapshot))).await.expect("the server listens");
         }
@@ -56,7 +56,7 @@ impl Agent {
             while let Ok(Some(answer)) = heard.message().await {
                 let Some(Heard::Instruction(instruction)) = answer.message else { continue };
                 if matches!(instruction.action, Some(Action::CreateNodeClaim(_))) {
-                    let _nobody_asks = tell.send(Instant::now());
+                    let _no_receiver = tell.send(Instant::now());
                 }
                 let (instruction_id, epoch) = (instruction.id, instruction.epoch);
                 let ack = v1::Ack { instruction_id, epoch, outcome: v1::Outcome::Done.into(), detail: String::new() };
@@ -68,7 +68,7 @@ impl Agent {
         Self { say, ordered, sequence: 0 }
     }
 
-    /// Shows these changes; says whether the server still listens.
+    /// Sends these changes; returns whether the stream is still open.
     pub(super) async fn show(&mut self, changes: Vec<v1::Change>) -> bool {
         for some in changes.chunks(CHUNK) {
             self.sequence += 1;
@@ -80,10 +80,10 @@ impl Agent {
         true
     }
 
-    /// How long it takes from now until a NodeClaim is ordered.
-    pub(super) async fn order_within(&mut self, patience: Duration) -> Option<Duration> {
+    /// Time until the server requests a NodeClaim.
+    pub(super) async fn time_until_ordered(&mut self, timeout: Duration) -> Option<Duration> {
         let begun = Instant::now();
-        let ordered = tokio::time::timeout(patience, self.ordered.recv()).await.ok().flatten()?;
+        let ordered = tokio::time::timeout(timeout, self.ordered.recv()).await.ok().flatten()?;
         Some(ordered.saturating_duration_since(begun))
     }
 }

@@ -1,4 +1,4 @@
-//! Many hostile connections of one kind at a time, while honest agents work.
+//! Many hostile connections of one kind at a time, while honest agents are connected.
 
 use std::io::Write;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustls::ClientConfig;
 
-use super::ground::Ground;
-use super::hostile::Kind;
-use super::metrics::{Decisions, believes, resident, scrape};
+use super::hostile::AttackKind;
+use super::metrics::{Decisions, resident_bytes, scrape, trusting_config};
+use super::test_bed::TestBed;
 use super::{number, word};
 
-/// What all sessions together may hold beyond what the honest ones do.
-const MEMORY: u64 = 512 << 20;
+/// Bound on the memory of all sessions, beyond that of honest agents.
+const MAX_EXTRA_MEMORY: u64 = 512 << 20;
 /// The 95th of a hundred decisions may be twice as late as in quiet, or so many milliseconds later.
-const LATER_MS: f64 = 100.0;
-/// Between two looks at the server's memory.
-const LOOK: Duration = Duration::from_millis(250);
+const MAX_EXTRA_LATENCY_MS: f64 = 100.0;
+/// Sampling interval of the server's memory.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How many, for how long.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct AttackPlan {
     seconds: u64,
     connections: u64,
     /// Priority of the attackers, as `nice` counts it.
@@ -32,29 +32,30 @@ struct Plan {
 
 /// What a kind of attackers got done.
 #[derive(Debug, Clone, Copy, Default)]
-struct Done {
+struct AttackProgress {
     connections: u64,
     messages: u64,
 }
 
 /// One kind of attacker, or none.
 #[derive(Debug)]
-struct Figures {
+struct Measurements {
     peak: u64,
     decisions: Decisions,
-    complaints: Vec<String>,
+    lost_streams: Vec<String>,
 }
 
 /// Attacks and judges.
 pub(super) fn main(words: &[&str]) -> ExitCode {
-    let plan = Plan {
+    let plan = AttackPlan {
         seconds: number(words, "--seconds", 60),
         connections: number(words, "--connections", 1_000),
         nice: number(words, "--nice", 10),
         timing: !words.contains(&"--without-timing"),
     };
     let only = word(words, "--only");
-    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| only.is_none_or(|only| only == kind.name())).collect();
+    let kinds: Vec<AttackKind> =
+        AttackKind::ALL.into_iter().filter(|kind| only.is_none_or(|only| only == kind.name())).collect();
     match attack(plan, &kinds) {
         Ok(broken) if broken.is_empty() => ExitCode::SUCCESS,
         Ok(broken) => {
@@ -69,21 +70,21 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
 }
 
 /// Bounds that were passed.
-fn attack(plan: Plan, kinds: &[Kind]) -> anyhow::Result<Vec<String>> {
+fn attack(plan: AttackPlan, kinds: &[AttackKind]) -> anyhow::Result<Vec<String>> {
     let program = std::env::current_exe()?.display().to_string();
-    let ground = Ground::start(&program)?;
-    let config = believes(&ground.path("ca.crt"))?;
-    let quiet = watch(&ground, &config, plan.seconds)?;
-    let base = resident(ground.server.id());
-    say("quiet", &quiet, base)?;
+    let test_bed = TestBed::start(&program)?;
+    let config = trusting_config(&test_bed.path("ca.crt"))?;
+    let quiet = watch(&test_bed, &config, plan.seconds)?;
+    let base = resident_bytes(test_bed.server.id());
+    print_measurements("quiet", &quiet, base)?;
     let mut broken = Vec::new();
     for kind in kinds {
-        let mut attackers = unleash(&program, &ground, *kind, plan)?;
-        let figures = watch(&ground, &config, plan.seconds);
+        let mut attackers = start_attackers(&program, &test_bed, *kind, plan)?;
+        let measurements = watch(&test_bed, &config, plan.seconds);
         attackers.kill().context("the attackers do not end")?;
-        let told = attackers.wait_with_output().context("the attackers do not end")?.stdout;
-        let (figures, done) = (figures?, done(&String::from_utf8_lossy(&told)));
-        say(kind.name(), &figures, base)?;
+        let output = attackers.wait_with_output().context("the attackers do not end")?.stdout;
+        let (measurements, done) = (measurements?, parse_progress(&String::from_utf8_lossy(&output)));
+        print_measurements(kind.name(), &measurements, base)?;
         writeln!(
             std::io::stdout(),
             "{:<10} {} connections, {} messages of attackers",
@@ -91,32 +92,32 @@ fn attack(plan: Plan, kinds: &[Kind]) -> anyhow::Result<Vec<String>> {
             done.connections,
             done.messages
         )?;
-        broken.extend(judge(kind.name(), plan, &quiet, &figures, base));
-        if done.connections < plan.connections.min(20) || *kind != Kind::Silent && done.messages == 0 {
+        broken.extend(check_bounds(kind.name(), plan, &quiet, &measurements, base));
+        if done.connections < plan.connections.min(20) || *kind != AttackKind::Silent && done.messages == 0 {
             broken.push(format!("{}: the attack did not take place: {done:?}", kind.name()));
         }
     }
     Ok(broken)
 }
 
-/// What the last whole line says.
-fn done(told: &str) -> Done {
-    let mut lines = told.rsplit('\n').skip(1);
+/// Parses the last complete line of progress.
+fn parse_progress(output: &str) -> AttackProgress {
+    let mut lines = output.rsplit('\n').skip(1);
     let numbers = lines.next().and_then(|line| line.split_once(' '));
     let parsed = numbers.and_then(|(connections, messages)| Some((connections.parse().ok()?, messages.parse().ok()?)));
-    parsed.map(|(connections, messages)| Done { connections, messages }).unwrap_or_default()
+    parsed.map(|(connections, messages)| AttackProgress { connections, messages }).unwrap_or_default()
 }
 
 /// Attackers at low priority. Each ends by itself when its time is over.
-fn unleash(program: &str, ground: &Ground, kind: Kind, plan: Plan) -> anyhow::Result<Child> {
+fn start_attackers(program: &str, test_bed: &TestBed, kind: AttackKind, plan: AttackPlan) -> anyhow::Result<Child> {
     let (seconds, connections) = (plan.seconds.to_string(), plan.connections.to_string());
     let arguments = ["hostile", kind.name(), "--seconds", &seconds, "--connections", &connections];
-    let files = [ground.text("ca.crt"), ground.text("evil"), ground.text("made-up")];
+    let files = [test_bed.text("ca.crt"), test_bed.text("evil"), test_bed.text("made-up")];
     let at = [
         "--grpc",
-        &ground.grpc,
+        &test_bed.grpc,
         "--http",
-        &ground.http,
+        &test_bed.http,
         "--ca",
         &files[0],
         "--evil",
@@ -131,22 +132,22 @@ fn unleash(program: &str, ground: &Ground, kind: Kind, plan: Plan) -> anyhow::Re
 }
 
 /// Looks on for so many seconds.
-fn watch(ground: &Ground, config: &Arc<ClientConfig>, seconds: u64) -> anyhow::Result<Figures> {
-    let before = Decisions::of(&scrape(ground, config)?);
+fn watch(test_bed: &TestBed, config: &Arc<ClientConfig>, seconds: u64) -> anyhow::Result<Measurements> {
+    let before = Decisions::of(&scrape(test_bed, config)?);
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut peak = 0;
     while Instant::now() < end {
-        peak = peak.max(resident(ground.server.id()));
-        std::thread::park_timeout(LOOK);
+        peak = peak.max(resident_bytes(test_bed.server.id()));
+        std::thread::park_timeout(POLL_INTERVAL);
     }
-    let after = Decisions::of(&scrape(ground, config).context("the page is not served under attack")?);
-    Ok(Figures { peak, decisions: after.since(&before), complaints: ground.complaints() })
+    let after = Decisions::of(&scrape(test_bed, config).context("the page is not served under attack")?);
+    Ok(Measurements { peak, decisions: after.since(&before), lost_streams: test_bed.lost_streams() })
 }
 
-fn say(kind: &str, figures: &Figures, base: u64) -> anyhow::Result<()> {
-    let p95 = figures.decisions.p95_ms().map_or_else(|| "-".to_owned(), |p95| format!("{p95:.0} ms"));
+fn print_measurements(kind: &str, measurements: &Measurements, base: u64) -> anyhow::Result<()> {
+    let p95 = measurements.decisions.p95_ms().map_or_else(|| "-".to_owned(), |p95| format!("{p95:.0} ms"));
     let (beyond, count, cut) =
-        (figures.peak.saturating_sub(base) >> 20, figures.decisions.count(), figures.complaints.len());
+        (measurements.peak.saturating_sub(base) >> 20, measurements.decisions.count(), measurements.lost_streams.len());
     writeln!(
         std::io::stdout(),
         "{kind:<10} memory +{beyond} MiB at its peak; {count} decisions, p95 {p95}; {cut} streams of honest agents cut"
@@ -154,20 +155,26 @@ fn say(kind: &str, figures: &Figures, base: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn judge(kind: &str, plan: Plan, quiet: &Figures, figures: &Figures, base: u64) -> Vec<String> {
+fn check_bounds(
+    kind: &str,
+    plan: AttackPlan,
+    quiet: &Measurements,
+    measurements: &Measurements,
+    base: u64,
+) -> Vec<String> {
     let mut broken = Vec::new();
-    let beyond = figures.peak.saturating_sub(base);
-    if beyond > MEMORY {
+    let beyond = measurements.peak.saturating_sub(base);
+    if beyond > MAX_EXTRA_MEMORY {
         broken.push(format!("{kind}: {} MiB beyond what honest agents hold", beyond >> 20));
     }
-    if let Some(complaint) = figures.complaints.first() {
+    if let Some(complaint) = measurements.lost_streams.first() {
         broken.push(format!("{kind}: an honest agent lost its stream: {complaint}"));
     }
-    let (before, under) = (quiet.decisions.p95_ms().unwrap_or(0.0), figures.decisions.p95_ms().unwrap_or(0.0));
-    if plan.timing && under > (2.0 * before).max(before + LATER_MS) {
+    let (before, under) = (quiet.decisions.p95_ms().unwrap_or(0.0), measurements.decisions.p95_ms().unwrap_or(0.0));
+    if plan.timing && under > (2.0 * before).max(before + MAX_EXTRA_LATENCY_MS) {
         broken.push(format!("{kind}: decisions took {under:.0} ms, and {before:.0} ms in quiet (p95)"));
     }
-    if plan.timing && figures.decisions.count() == 0 && quiet.decisions.count() > 0 {
+    if plan.timing && measurements.decisions.count() == 0 && quiet.decisions.count() > 0 {
         broken.push(format!("{kind}: nothing was decided"));
     }
     broken

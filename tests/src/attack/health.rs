@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An answer that takes longer counts as none.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a response.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody who asks.
+/// A client that polls the health endpoint.
 #[derive(Debug)]
 pub(super) struct Probe {
     stop: Arc<AtomicBool>,
@@ -21,7 +21,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Asks the server at `address` until told to stop.
+    /// Polls the server at `address` until stopped.
     pub(super) fn start(address: &str) -> Self {
         let (stop, address) = (Arc::new(AtomicBool::new(false)), address.to_owned());
         let stopped = Arc::clone(&stop);
@@ -30,7 +30,7 @@ impl Probe {
             while !stopped.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 let well = get(&address, "/healthz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"));
-                took.push(if well { begun.elapsed() } else { PATIENCE });
+                took.push(if well { begun.elapsed() } else { TIMEOUT });
                 std::thread::park_timeout(PAUSE);
             }
             took
@@ -38,7 +38,7 @@ impl Probe {
         Self { stop, asking }
     }
 
-    /// How long the answers took, shortest first; [`PATIENCE`] for those that were none.
+    /// Response times, shortest first; the timeout for missing responses.
     pub(super) fn end(self) -> Vec<Duration> {
         self.stop.store(true, Ordering::Relaxed);
         let mut took = self.asking.join().unwrap_or_default();
@@ -50,7 +50,7 @@ impl Probe {
 /// The answer to a GET.
 pub(super) fn get(address: &str, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

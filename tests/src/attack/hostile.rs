@@ -1,4 +1,4 @@
-//! The attackers, each kind in a process of its own. Loops end with their time.
+//! The attackers, each kind in a process of its own. Every loop ends with the attack.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,20 +32,20 @@ use super::{metrics, number, word};
 
 /// What a hostile peer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AttackKind {
     /// Encrypted, without a credential: many streams on each connection, and messages that are announced and not ended.
     Streams,
-    /// With a credential of its own: definitions without end.
+    /// With valid credentials: an endless series of definitions.
     Flood,
     /// Heads of requests that do not end.
     SlowHead,
-    /// Connections that say nothing.
+    /// Idle connections.
     Silent,
-    /// Tokens that nobody signed, of an issuer that hangs.
+    /// Unsigned tokens of an issuer that does not respond.
     Tokens,
 }
 
-impl Kind {
+impl AttackKind {
     pub(super) const ALL: [Self; 5] = [Self::Streams, Self::Flood, Self::SlowHead, Self::Silent, Self::Tokens];
 
     pub(super) fn name(self) -> &'static str {
@@ -59,26 +59,26 @@ impl Kind {
     }
 }
 
-/// Whom to attack, and with what.
+/// The server under attack, and the credentials.
 #[derive(Debug)]
 struct Target {
     grpc: String,
     http: String,
     ca: String,
-    evil: String,
-    made_up: String,
+    hostile_token: String,
+    forged_token: String,
     end: Instant,
-    done: Done,
+    done: AttackProgress,
 }
 
-/// What the attackers got done: an attack that does not take place proves nothing.
+/// Progress of the attackers: an attack that does not take place proves nothing.
 #[derive(Debug, Default)]
-struct Done {
+struct AttackProgress {
     connections: AtomicU64,
     messages: AtomicU64,
 }
 
-impl Done {
+impl AttackProgress {
     fn connected(&self) {
         let _before = self.connections.fetch_add(1, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ const DEFINITIONS: u64 = 1_000;
 const AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) fn main(words: &[&str]) -> ExitCode {
-    let Some(kind) = Kind::ALL.into_iter().find(|kind| words.first() == Some(&kind.name())) else {
+    let Some(kind) = AttackKind::ALL.into_iter().find(|kind| words.first() == Some(&kind.name())) else {
         return ExitCode::from(2);
     };
     let text = |flag| word(words, flag).unwrap_or_default().to_owned();
@@ -107,10 +107,10 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
         grpc: text("--grpc"),
         http: text("--http"),
         ca: text("--ca"),
-        evil: read("--evil"),
-        made_up: read("--made-up"),
+        hostile_token: read("--evil"),
+        forged_token: read("--made-up"),
         end: Instant::now() + Duration::from_secs(number(words, "--seconds", 5)),
-        done: Done::default(),
+        done: AttackProgress::default(),
     };
     let connections = number(words, "--connections", 10);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -120,19 +120,19 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn all(kind: Kind, target: Arc<Target>, connections: u64) {
+async fn all(kind: AttackKind, target: Arc<Target>, connections: u64) {
     let mut peers = JoinSet::new();
     let left = target.end.saturating_duration_since(Instant::now());
     for number in 0..connections {
         peers.spawn(again(kind, Arc::clone(&target), number));
     }
-    let tell = tokio::spawn(tell(Arc::clone(&target)));
+    let tell = tokio::spawn(print_progress(Arc::clone(&target)));
     let _over = tokio::time::timeout(left, async { while peers.join_next().await.is_some() {} }).await;
     tell.abort();
 }
 
 /// A line each quarter of a second; the process that started this one reads the last.
-async fn tell(target: Arc<Target>) {
+async fn print_progress(target: Arc<Target>) {
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
         let [connections, messages] =
@@ -143,14 +143,14 @@ async fn tell(target: Arc<Target>) {
     }
 }
 
-/// One hostile peer, which comes back when it is sent away.
-async fn again(kind: Kind, target: Arc<Target>, number: u64) {
+/// One hostile peer, which reconnects when it is disconnected.
+async fn again(kind: AttackKind, target: Arc<Target>, number: u64) {
     while Instant::now() < target.end {
         let _sent_away = match kind {
-            Kind::Streams => streams(&target).await,
-            Kind::Flood => flood(&target, number).await,
-            Kind::SlowHead | Kind::Silent => held(kind, Arc::clone(&target), number).await,
-            Kind::Tokens => made_up(&target).await,
+            AttackKind::Streams => streams(&target).await,
+            AttackKind::Flood => flood(&target, number).await,
+            AttackKind::SlowHead | AttackKind::Silent => held(kind, Arc::clone(&target), number).await,
+            AttackKind::Tokens => forged_token(&target).await,
         };
         tokio::time::sleep(AGAIN).await;
     }
@@ -166,7 +166,7 @@ async fn channel(target: &Target) -> anyhow::Result<Channel> {
     Ok(channel)
 }
 
-/// Streams on each of which most of a message comes, and then nothing.
+/// Streams that each send most of a message and then stop.
 async fn streams(target: &Arc<Target>) -> anyhow::Result<()> {
     let channel = channel(target).await?;
     let mut open = JoinSet::new();
@@ -189,7 +189,8 @@ async fn streams(target: &Arc<Target>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The header of a large message and all of it but its end, in small pieces that cost the attacker nothing.
+/// The header of a large message and all but its end, in small chunks that cost the attacker
+/// nothing.
 fn most_of_a_message() -> Body {
     const PIECE: usize = 16 * 1024;
     let [a, b, c, d] = ANNOUNCED.to_be_bytes();
@@ -200,7 +201,7 @@ fn most_of_a_message() -> Body {
     Body::new(StreamBody::new(futures::stream::iter(frames).chain(futures::stream::pending())))
 }
 
-/// A stream under `token`, and the way to say something on it.
+/// Opens a stream under `token`; returns its sender.
 async fn stream(
     target: &Target,
     token: &str,
@@ -221,7 +222,7 @@ fn request(message: Message) -> v1::ConnectRequest {
 
 /// Hello, and as soon as it is welcome a snapshot of definitions that does not end.
 async fn flood(target: &Target, number: u64) -> anyhow::Result<()> {
-    let (say, mut heard) = stream(target, &target.evil, "evil").await?;
+    let (say, mut heard) = stream(target, &target.hostile_token, "evil").await?;
     heard.message().await?.context("no Welcome")?;
     let part = |part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) }));
     say.send(part(Part::Begin(v1::SnapshotBegin::default()))).await?;
@@ -247,23 +248,23 @@ fn label_set(number: u64) -> v1::Change {
     v1::Change { change: Some(Change::DefineLabelSet(v1::Definition { hash, content })) }
 }
 
-/// A token that nobody signed.
-async fn made_up(target: &Target) -> anyhow::Result<()> {
-    let (token, _signature) = target.made_up.rsplit_once('.').context("a token has three parts")?;
+/// An unsigned token.
+async fn forged_token(target: &Target) -> anyhow::Result<()> {
+    let (token, _signature) = target.forged_token.rsplit_once('.').context("a token has three parts")?;
     let (_say, mut heard) = stream(target, &format!("{token}.bWFkZSB1cA"), "hangs").await?;
     target.done.sent();
     while heard.message().await?.is_some() {}
     Ok(())
 }
 
-/// A connection that is kept as long as the server keeps it: silent ones to both listeners in turn, heads that do not end to
-/// the page's.
-async fn held(kind: Kind, target: Arc<Target>, number: u64) -> anyhow::Result<()> {
-    let address = if kind == Kind::Silent && number.is_multiple_of(2) { &target.grpc } else { &target.http };
+/// Holds a connection as long as the server permits: idle ones to both listeners in turn,
+/// unfinished request heads to the HTTP listener.
+async fn held(kind: AttackKind, target: Arc<Target>, number: u64) -> anyhow::Result<()> {
+    let address = if kind == AttackKind::Silent && number.is_multiple_of(2) { &target.grpc } else { &target.http };
     let mut wire = TcpStream::connect(address).await?;
     target.done.connected();
     let mut byte = [0; 1];
-    if kind == Kind::Silent {
+    if kind == AttackKind::Silent {
         let _closed = wire.read(&mut byte).await;
         return Ok(());
     }

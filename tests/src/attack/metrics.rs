@@ -1,4 +1,4 @@
-//! What the server says of itself: its memory, and how late decisions are.
+//! Server metrics: memory and decision latency.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tokio_rustls::TlsConnector;
 
-use super::ground::Ground;
+use super::test_bed::TestBed;
 
 const DECIDED: &str = "fleetwright_decision_latency_seconds_bucket{le=\"";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How many decisions took at most so many seconds, by bucket.
+/// Number of decisions by latency bucket, in seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Decisions(Vec<(f64, u64)>);
 
@@ -51,11 +51,11 @@ impl Decisions {
 
 /// Encrypts a connection of a runtime.
 pub(super) fn connector(ca: &str) -> anyhow::Result<TlsConnector> {
-    Ok(TlsConnector::from(believes(Path::new(ca))?))
+    Ok(TlsConnector::from(trusting_config(Path::new(ca))?))
 }
 
-/// A client that believes the authorities in this file.
-pub(super) fn believes(ca: &Path) -> anyhow::Result<Arc<ClientConfig>> {
+/// A TLS client that trusts the authorities in this file.
+pub(super) fn trusting_config(ca: &Path) -> anyhow::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_file_iter(ca)? {
         roots.add(authority?)?;
@@ -68,7 +68,7 @@ pub(super) fn believes(ca: &Path) -> anyhow::Result<Arc<ClientConfig>> {
 /// An encrypted connection to `address`.
 fn encrypted(address: &str, config: &Arc<ClientConfig>) -> anyhow::Result<StreamOwned<ClientConnection, TcpStream>> {
     let wire = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-    wire.set_read_timeout(Some(PATIENCE))?;
+    wire.set_read_timeout(Some(TIMEOUT))?;
     let connection = ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost")?)?;
     let mut stream = StreamOwned::new(connection, wire);
     while stream.conn.is_handshaking() {
@@ -78,20 +78,20 @@ fn encrypted(address: &str, config: &Arc<ClientConfig>) -> anyhow::Result<Stream
 }
 
 /// The text of `/metrics`.
-pub(super) fn scrape(ground: &Ground, config: &Arc<ClientConfig>) -> anyhow::Result<String> {
-    let mut stream = encrypted(&ground.http, config)?;
+pub(super) fn scrape(test_bed: &TestBed, config: &Arc<ClientConfig>) -> anyhow::Result<String> {
+    let mut stream = encrypted(&test_bed.http, config)?;
     let request =
         "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer looker\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    // A server may end without saying so.
+    // The server may close the connection without a close_notify.
     let _ended = stream.read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer).into_owned();
     if answer.starts_with("HTTP/1.1 200") { Ok(answer) } else { Err(anyhow!("/metrics answered {answer:.100}")) }
 }
 
 /// Resident memory of a process, in bytes.
-pub(super) fn resident(pid: u32) -> u64 {
+pub(super) fn resident_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());

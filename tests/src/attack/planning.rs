@@ -1,5 +1,6 @@
-//! One cluster's pods are as dear to plan as a tenant can make them: each is of a shape of its own, with many preferences that
-//! contradict each other. What notices an innocent cluster beside it of that, and whoever asks for health?
+//! One cluster's pods are as expensive to plan as a tenant can make them: each has a shape of its
+//! own with many contradictory preferences. Measures the effect on another cluster of the server
+//! and on the health endpoint.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,28 +13,29 @@ use sha2::{Digest, Sha256};
 use super::agent::{Agent, change};
 use super::health::{Probe, get};
 use super::number;
-use crate::{Program, Running};
+use crate::{Program, RunningProcess};
 use prost::Message;
 
 /// Rounds of the innocent cluster before the attack begins.
 const ROUNDS: usize = 5;
 
-/// An innocent pod for which nothing is ordered within this waits for ever.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout for the NodeClaim of a pod of the other cluster.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The innocent cluster's pod is ordered for within this of its usual time.
+/// Largest additional latency of the other cluster's NodeClaim.
 const LATER: Duration = Duration::from_secs(2);
 
-/// 99 of 100 answers about health come within this, and every one within the other.
+/// Bounds on the response time of the health endpoint: for 99 of 100 responses, and for all.
 const HEALTH: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// Between two looks at whether a plan for the greedy pods is under way; so many looks are between two waves at least.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which the planning of the greedy pods is polled; at least this many polls lie
+/// between two waves.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LOOKS_PER_WAVE: usize = 30;
 
-/// Words of log lines that say that a lease was lost or is about to be.
-const LAPSED: [&str; 4] =
-    ["decides for the cluster no more", "leases are not renewed", "could not be renewed", "lease is not held"];
+/// Log messages of a lost or endangered lease.
+const LEASE_LOSS_MESSAGES: [&str; 4] =
+    ["lost cluster lease", "skipping lease renewal", "cannot renew leases", "lease is not held"];
 
 /// How large the attack is.
 #[derive(Debug, Clone, Copy)]
@@ -83,18 +85,18 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
     if outcome.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Carries the attack out on a server that `program` is when it is given the words `first` before its own.
+/// Runs the attack on a server started as `program` with the arguments `first` before its own.
 ///
 /// # Panics
-/// When the server cannot be started, or serves nobody, or does not plan for the greedy pods.
+/// When the server cannot be started, does not respond, or does not plan the greedy pods.
 #[must_use]
 pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
-    // What so many pods take of memory has bounds and an attack of its own.
+    // Bounds on memory have an attack of their own.
     let memory = ["--session-memory", "4096", "--session-memory-total", "8192"];
     let listen = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let arguments = [&["serve"][..], &listen, &memory].concat();
     let server = Program::new(program, &[first, &arguments].concat()).start();
-    let line = server.line_with(&["grpc://", "http://"], PATIENCE);
+    let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
     let address = |scheme: &str| {
         let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
         rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
@@ -104,7 +106,7 @@ pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
     runtime.block_on(attack(&server, &grpc, &http, settings))
 }
 
-async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -> Outcome {
+async fn attack(server: &RunningProcess, grpc: &str, http: &str, settings: &Settings) -> Outcome {
     let mut innocent = Agent::join(grpc, "innocent", definitions()).await;
     let mut number = 0;
     let mut usual = Vec::new();
@@ -115,7 +117,7 @@ async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -
     let probe = Probe::start(http);
     let begun = Instant::now();
     let end = begun + Duration::from_secs(settings.seconds);
-    let greedy = tokio::spawn(be_greedy(grpc.to_owned(), http.to_owned(), *settings, end));
+    let greedy = tokio::spawn(run_greedy_cluster(grpc.to_owned(), http.to_owned(), *settings, end));
     let mut later = Vec::new();
     while Instant::now() < end {
         later.push(order(&mut innocent, &mut number).await);
@@ -125,9 +127,12 @@ async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -
     let (waves, planning, looks) = greedy.await.unwrap_or_default();
     let health = probe.end();
     assert!(planning > 0, "in {looks} looks no plan for the greedy pods was under way: nothing was attacked");
-    let lapsed: Vec<String> =
-        server.read_lines().into_iter().filter(|line| LAPSED.iter().any(|words| line.contains(words))).collect();
-    judge(
+    let lapsed: Vec<String> = server
+        .take_stderr_lines()
+        .into_iter()
+        .filter(|line| LEASE_LOSS_MESSAGES.iter().any(|words| line.contains(words)))
+        .collect();
+    check_bounds(
         &usual,
         &later,
         &health,
@@ -142,13 +147,13 @@ async fn attack(server: &Running, grpc: &str, http: &str, settings: &Settings) -
     )
 }
 
-/// Shows wave after wave of greedy pods until `end`, each when no plan is under way for the one before it. Waves, looks that saw
-/// a plan under way, and looks.
-async fn be_greedy(grpc: String, http: String, settings: Settings, end: Instant) -> (usize, usize, usize) {
+/// Sends waves of greedy pods until `end`, each when the previous one is planned. Returns the
+/// number of waves, of polls during planning, and of polls.
+async fn run_greedy_cluster(grpc: String, http: String, settings: Settings, end: Instant) -> (usize, usize, usize) {
     let mut agent = Agent::join(&grpc, "greedy", make_greedy_pods(0, settings).await).await;
     let (mut waves, mut planning, mut looks) = (1, 0, 0);
     while Instant::now() < end {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         looks += 1;
         if plans(&http, "greedy") {
             planning += 1;
@@ -161,10 +166,16 @@ async fn be_greedy(grpc: String, http: String, settings: Settings, end: Instant)
     (waves, planning, looks)
 }
 
-fn judge(usual: &[Duration], later: &[Duration], health: &[Duration], lapsed: &[String], about: &str) -> Outcome {
-    let most = |all: &[Duration]| all.last().copied().unwrap_or(PATIENCE);
+fn check_bounds(
+    usual: &[Duration],
+    later: &[Duration],
+    health: &[Duration],
+    lapsed: &[String],
+    about: &str,
+) -> Outcome {
+    let most = |all: &[Duration]| all.last().copied().unwrap_or(TIMEOUT);
     let at = |all: &[Duration], percent: usize| {
-        all.get((all.len() * percent / 100).min(all.len().saturating_sub(1))).copied().unwrap_or(PATIENCE)
+        all.get((all.len() * percent / 100).min(all.len().saturating_sub(1))).copied().unwrap_or(TIMEOUT)
     };
     let figures = vec![
         about.to_owned(),
@@ -188,17 +199,17 @@ fn judge(usual: &[Duration], later: &[Duration], health: &[Duration], lapsed: &[
     Outcome { figures, broken }
 }
 
-/// How long the order for one more innocent pod takes.
+/// Time until the server requests a NodeClaim for one more pod of the other cluster.
 async fn order(innocent: &mut Agent, number: &mut usize) -> Duration {
     *number += 1;
     let name = format!("web-{number}");
     if !innocent.show(vec![pod("default", &name, &web(), &labels("web"))]).await {
-        return PATIENCE;
+        return TIMEOUT;
     }
-    innocent.order_within(PATIENCE).await.unwrap_or(PATIENCE)
+    innocent.time_until_ordered(TIMEOUT).await.unwrap_or(TIMEOUT)
 }
 
-/// Whether a plan for `cluster` is under way, as its page says.
+/// Whether a plan for `cluster` is in progress, according to the fleet API.
 fn plans(http: &str, cluster: &str) -> bool {
     get(http, &format!("/api/clusters/{cluster}")).is_ok_and(|answer| answer.contains("\"planning\":{"))
 }
@@ -207,7 +218,7 @@ fn definitions() -> Vec<v1::Change> {
     vec![define_shape(&web()), define_labels(&labels("web"))]
 }
 
-/// A pod that wants a machine without others of its kind.
+/// A pod that requires a node without others of its kind.
 fn web() -> v1::PodShape {
     let apart = v1::PodAffinityTerm {
         topology_key: "kubernetes.io/hostname".to_owned(),
@@ -226,7 +237,7 @@ fn asks(millicores: usize) -> v1::PodShape {
     v1::PodShape { containers: vec![container], ..v1::PodShape::default() }
 }
 
-/// The same, while the innocent agent goes on.
+/// The same, while the other cluster's agent continues.
 async fn make_greedy_pods(wave: usize, settings: Settings) -> Vec<v1::Change> {
     tokio::task::spawn_blocking(move || greedy_pods(wave, &settings)).await.unwrap_or_default()
 }

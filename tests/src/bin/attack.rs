@@ -1,4 +1,4 @@
-//! Attacks on a server of our own; see [`e2e::attack`].
+//! Attacks on a local test server; see [`e2e::attack`].
 
 use std::process::ExitCode;
 

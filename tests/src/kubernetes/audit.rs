@@ -1,18 +1,18 @@
-//! What the agent asked of the API server, by the API server's own log.
+//! The agent's requests according to the API server's audit log.
 
 use anyhow::Context;
 use serde_json::Value;
 
 /// One request that was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// Who asked.
+pub struct AuditedRequest {
+    /// User name.
     pub user: String,
-    /// Such as `list`.
+    /// Verb, for example `list`.
     pub verb: String,
     /// API group; empty for the core.
     pub group: String,
-    /// Resource with its subresource, such as `pods/eviction`.
+    /// Resource with its subresource, for example `pods/eviction`.
     pub resource: String,
     /// Where; empty for cluster-wide requests.
     pub namespace: String,
@@ -20,13 +20,13 @@ pub struct Asked {
     pub name: String,
     /// HTTP status of the answer.
     pub code: i64,
-    /// Whether no role allowed it. Admission refuses with the same status for reasons of its own.
+    /// Whether RBAC forbade it. Admission refuses with the same status for other reasons.
     pub forbidden: bool,
     /// How a refusal is worded.
     pub message: String,
 }
 
-impl Asked {
+impl AuditedRequest {
     /// Whether it was about this object.
     #[must_use]
     pub fn is_about(&self, resource: &str, name: &str) -> bool {
@@ -38,19 +38,19 @@ impl Asked {
 ///
 /// # Errors
 /// When a whole line is no event.
-pub fn read(log: &str) -> anyhow::Result<Vec<Asked>> {
+pub fn parse_audit_log(log: &str) -> anyhow::Result<Vec<AuditedRequest>> {
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| event(line).with_context(|| format!("no audit event: {line}"))).collect()
+    whole.lines().map(|line| parse_event(line).with_context(|| format!("no audit event: {line}"))).collect()
 }
 
-fn event(line: &str) -> anyhow::Result<Asked> {
+fn parse_event(line: &str) -> anyhow::Result<AuditedRequest> {
     let event: Value = serde_json::from_str(line)?;
     let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let resource = match text("/objectRef/subresource").as_str() {
         "" => text("/objectRef/resource"),
         part => format!("{}/{part}", text("/objectRef/resource")),
     };
-    Ok(Asked {
+    Ok(AuditedRequest {
         user: text("/user/username"),
         verb: text("/verb"),
         group: text("/objectRef/apiGroup"),
@@ -58,7 +58,9 @@ fn event(line: &str) -> anyhow::Result<Asked> {
         namespace: text("/objectRef/namespace"),
         name: text("/objectRef/name"),
         code: event.pointer("/responseStatus/code").and_then(Value::as_i64).unwrap_or_default(),
-        forbidden: event.pointer("/annotations/authorization.k8s.io~1decision").is_some_and(|told| told == "forbid"),
+        forbidden: event
+            .pointer("/annotations/authorization.k8s.io~1decision")
+            .is_some_and(|output| output == "forbid"),
         message: text("/responseStatus/message"),
     })
 }
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn an_event_tells_who_asked_what_and_how_it_was_answered() {
         let line = r#"{"verb":"create","user":{"username":"system:serviceaccount:a:b"},"objectRef":{"resource":"pods","namespace":"n","name":"p","subresource":"eviction","apiVersion":"v1"},"responseStatus":{"code":429},"annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
-        let read = read(&format!("{line}\n{{\"verb\":\"cr")).unwrap();
+        let read = parse_audit_log(&format!("{line}\n{{\"verb\":\"cr")).unwrap();
         assert_eq!(read.len(), 1);
         assert!(read[0].is_about("pods/eviction", "p"));
         assert_eq!((read[0].code, read[0].group.as_str(), read[0].forbidden), (429, "", true));

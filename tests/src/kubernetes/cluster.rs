@@ -1,4 +1,4 @@
-//! What a scenario does in a cluster, and what it sees there.
+//! Operations of a scenario on a cluster.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, List
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// Whom writes are by.
+/// Field manager of the tests' writes.
 const WRITER: &str = "e2e";
-/// Between two looks at something that is waited for.
-const LOOK: Duration = Duration::from_millis(200);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How the names of all namespaces begin that scenarios make.
-pub const NAMESPACES: &str = "e2e-";
+pub const NAMESPACE_PREFIX: &str = "e2e-";
 
 /// One namespace of a cluster, and the cluster's own objects.
 #[derive(Clone)]
@@ -26,41 +26,41 @@ pub struct Cluster {
     pub namespace: String,
 }
 
-/// Looks again and again until `look` finds something, for `patience` at most.
+/// Polls until `poll` is ready, for at most `timeout`.
 ///
 /// # Errors
-/// What `look` said last when patience ends.
-pub async fn until<T, F>(what: &str, patience: Duration, mut look: impl FnMut() -> F) -> anyhow::Result<T>
+/// The last state of `poll` when the timeout elapses.
+pub async fn wait_until<T, F>(what: &str, timeout: Duration, mut poll: impl FnMut() -> F) -> anyhow::Result<T>
 where
-    F: Future<Output = anyhow::Result<Seen<T>>>,
+    F: Future<Output = anyhow::Result<Poll<T>>>,
 {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     loop {
-        let last = match look().await {
-            Ok(Seen::Done(found)) => return Ok(found),
-            Ok(Seen::NotYet(now)) => now,
+        let last = match poll().await {
+            Ok(Poll::Ready(found)) => return Ok(found),
+            Ok(Poll::Pending(now)) => now,
             // The API server may be away: that is no answer.
             Err(error) => format!("{error:#}"),
         };
         if Instant::now() > end {
-            bail!("{what}: not after {patience:?}; last seen: {last}");
+            bail!("{what}: not after {timeout:?}; last seen: {last}");
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// What a look found.
 #[derive(Debug)]
-pub enum Seen<T> {
+pub enum Poll<T> {
     /// What was waited for.
-    Done(T),
-    /// How things stand.
-    NotYet(String),
+    Ready(T),
+    /// The present state.
+    Pending(String),
 }
 
-/// [`Seen::Done`] when they are equal.
-pub fn equal<T: PartialEq + std::fmt::Debug>(seen: T, wanted: &T) -> Seen<T> {
-    if seen == *wanted { Seen::Done(seen) } else { Seen::NotYet(format!("{seen:?}, not {wanted:?}")) }
+/// [`Poll::Ready`] when they are equal.
+pub fn poll_equal<T: PartialEq + std::fmt::Debug>(seen: T, wanted: &T) -> Poll<T> {
+    if seen == *wanted { Poll::Ready(seen) } else { Poll::Pending(format!("{seen:?}, not {wanted:?}")) }
 }
 
 impl Cluster {
@@ -69,7 +69,7 @@ impl Cluster {
     /// # Errors
     /// When the API server refuses.
     pub async fn with_namespace(client: &Client, name: &str) -> anyhow::Result<Self> {
-        let cluster = Self { client: client.clone(), namespace: format!("{NAMESPACES}{name}") };
+        let cluster = Self { client: client.clone(), namespace: format!("{NAMESPACE_PREFIX}{name}") };
         let named = json!({ "name": cluster.namespace });
         cluster.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": named })).await?;
         Ok(cluster)
@@ -111,7 +111,7 @@ impl Cluster {
         applied.with_context(|| format!("cannot apply {kind} {name}"))
     }
 
-    /// A Deployment of pods that ask for this much.
+    /// Applies a Deployment of pods with these requests.
     ///
     /// # Errors
     /// When the API server refuses.
@@ -131,7 +131,7 @@ impl Cluster {
             "spec": {
                 "replicas": replicas,
                 "selector": { "matchLabels": labels },
-                // A test's pods never crash; the default would slow down nothing but the reader.
+                // Test pods never crash, so the default deadline has no use.
                 "progressDeadlineSeconds": 3600,
                 "template": { "metadata": { "labels": labels }, "spec": spec },
             },
@@ -143,7 +143,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the API server refuses.
-    pub async fn change(&self, api_version: &str, kind: &str, name: &str, change: Value) -> anyhow::Result<()> {
+    pub async fn patch(&self, api_version: &str, kind: &str, name: &str, change: Value) -> anyhow::Result<()> {
         let objects = self.objects(api_version, kind);
         let changed = objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
         changed.map(drop).with_context(|| format!("cannot change {kind} {name}"))
@@ -160,24 +160,24 @@ impl Cluster {
         scaled.map(drop).with_context(|| format!("cannot scale {deployment} to {replicas}"))
     }
 
-    /// Pods that are ready, by the Deployments' own count, and pods that there are.
+    /// Ready pods and all pods, according to the Deployments' status.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn ready(&self) -> anyhow::Result<(i32, i32)> {
+    pub async fn ready_pods(&self) -> anyhow::Result<(i32, i32)> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
         let status = deployments.list(&ListParams::default()).await?.items.into_iter().filter_map(|one| one.status);
         let counts = status.map(|one| (one.ready_replicas.unwrap_or(0), one.replicas.unwrap_or(0)));
         Ok(counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
     }
 
-    /// Waits until exactly `pods` pods of the Deployments are there, and all are ready.
+    /// Waits until the Deployments have exactly `pods` pods, all ready.
     ///
     /// # Errors
-    /// When that does not happen.
-    pub async fn until_ready(&self, pods: i32, patience: Duration) -> anyhow::Result<()> {
-        let look = || async move { Ok(equal(self.ready().await?, &(pods, pods))) };
-        until(&format!("{pods} pods ready in {}", self.namespace), patience, look).await.map(drop)
+    /// When that does not happen in time.
+    pub async fn wait_until_ready(&self, pods: i32, timeout: Duration) -> anyhow::Result<()> {
+        let poll = || async move { Ok(poll_equal(self.ready_pods().await?, &(pods, pods))) };
+        wait_until(&format!("{pods} pods ready in {}", self.namespace), timeout, poll).await.map(drop)
     }
 
     /// All nodes.
@@ -196,42 +196,42 @@ impl Cluster {
         Ok(Api::<Pod>::namespaced(self.client.clone(), &self.namespace).list(&ListParams::default()).await?.items)
     }
 
-    /// Waits until there are exactly `wanted` nodes, and returns them.
+    /// Waits for exactly `wanted` nodes, and returns them.
     ///
     /// # Errors
-    /// When that does not happen.
-    pub async fn until_nodes(&self, wanted: usize, patience: Duration) -> anyhow::Result<Vec<Node>> {
-        let look = || async move {
+    /// When that does not happen in time.
+    pub async fn wait_until_nodes(&self, wanted: usize, timeout: Duration) -> anyhow::Result<Vec<Node>> {
+        let poll = || async move {
             let nodes = self.nodes().await?;
             let names = || nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(" ");
             Ok(if nodes.len() == wanted {
-                Seen::Done(nodes)
+                Poll::Ready(nodes)
             } else {
-                Seen::NotYet(format!("{}: {}", nodes.len(), names()))
+                Poll::Pending(format!("{}: {}", nodes.len(), names()))
             })
         };
-        until(&format!("{wanted} nodes"), patience, look).await
+        wait_until(&format!("{wanted} nodes"), timeout, poll).await
     }
 
-    /// Waits until there is no such object.
+    /// Waits until the object does not exist.
     ///
     /// # Errors
-    /// When it stays.
-    pub async fn until_gone(
+    /// When it still exists after the timeout.
+    pub async fn wait_until_gone(
         &self,
         api_version: &str,
         kind: &str,
         name: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> anyhow::Result<()> {
         let objects = self.objects(api_version, kind);
-        let look = || async {
+        let poll = || async {
             Ok(match objects.get_opt(name).await? {
-                None => Seen::Done(()),
-                Some(object) => Seen::NotYet(format!("finalizers {:?}", object.finalizers())),
+                None => Poll::Ready(()),
+                Some(object) => Poll::Pending(format!("finalizers {:?}", object.finalizers())),
             })
         };
-        until(&format!("{kind} {name} is gone"), patience, look).await
+        wait_until(&format!("{kind} {name} is gone"), timeout, poll).await
     }
 
     /// Deletes one object; one that is gone already is no error.

@@ -1,4 +1,4 @@
-//! A control plane that runs: found, or started and stopped.
+//! A running control plane: an existing one, or one started here.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -10,29 +10,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use super::assets::Assets;
+use super::binaries::Binaries;
 use super::source::{self, Source};
-use super::{Missing, program};
-use crate::Folder;
+use super::{Unavailable, go_build};
+use crate::TempDir;
 
 /// From start to ready: five seconds on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a silent node is believed in.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Grace period of nodes that do not report.
 const NODE_GRACE: &str = "40s";
 
-/// A control plane and how to reach it.
+/// A control plane and its kubeconfig.
 #[derive(Debug)]
 pub struct ControlPlane {
     kubeconfig: PathBuf,
-    own: Option<Own>,
+    own: Option<OwnControlPlane>,
 }
 
-/// One that was started here.
+/// A control plane started here.
 #[derive(Debug)]
-struct Own {
-    made_of: MadeOf,
-    folder: Folder,
-    /// In the order in which each needs those before it.
+struct OwnControlPlane {
+    implementation: Implementation,
+    folder: TempDir,
+    /// The processes, each after those that it needs.
     running: Vec<Child>,
     /// Bytes of the audit log that were written while it was starting.
     starting: Vec<std::ops::Range<usize>>,
@@ -40,28 +40,31 @@ struct Own {
 
 /// What is started.
 #[derive(Debug)]
-enum MadeOf {
-    /// The program in `tests/control-plane`, which is everything in one process.
+enum Implementation {
+    /// The program in `tests/control-plane`: everything in one process.
     Program(PathBuf),
     /// A process each.
-    Assets(Assets),
+    Binaries(Binaries),
 }
 
 impl ControlPlane {
-    /// The cluster that was given; else a control plane of its own, empty, of binaries that were given or of the program.
+    /// The existing cluster that the environment names; otherwise an empty control plane, from
+    /// binaries or from the Go program.
     ///
     /// # Errors
-    /// [`Missing`] when this machine has none of these and cannot build one; anything else when it does not start.
+    /// [`Unavailable`] when this machine has none of these and cannot build one; anything else when
+    /// it does not start.
     pub fn find_or_start() -> anyhow::Result<Self> {
-        let made_of = match source::find(|variable| std::env::var_os(variable))? {
-            Source::Given(kubeconfig) => return Ok(Self { kubeconfig, own: None }),
+        let implementation = match source::find(|variable| std::env::var_os(variable))? {
+            Source::ExistingCluster(kubeconfig) => return Ok(Self { kubeconfig, own: None }),
             _ if !cfg!(target_os = "linux") => {
-                return Err(Missing("the control plane for tests runs on Linux only".to_owned()).into());
+                return Err(Unavailable("the control plane for tests runs on Linux only".to_owned()).into());
             }
-            Source::Assets(assets) => MadeOf::Assets(assets),
-            Source::OwnProgram => MadeOf::Program(program::find_or_build()?),
+            Source::Binaries(binaries) => Implementation::Binaries(binaries),
+            Source::OwnProgram => Implementation::Program(go_build::find_or_build()?),
         };
-        let mut own = Own { made_of, folder: Folder::new(), running: Vec::new(), starting: Vec::new() };
+        let mut own =
+            OwnControlPlane { implementation, folder: TempDir::new(), running: Vec::new(), starting: Vec::new() };
         let kubeconfig = own.start()?;
         Ok(Self { kubeconfig, own: Some(own) })
     }
@@ -72,23 +75,24 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// Whether it was started here, and so can be stopped and listened to.
+    /// Whether it was started here, so that it can be stopped and audited.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether it has a kube-scheduler, and a controller-manager that makes pods for it. A cluster that was given has both.
+    /// Whether it has kube-scheduler and kube-controller-manager. An existing cluster has both.
     #[must_use]
-    pub fn schedules(&self) -> bool {
-        match self.own.as_ref().map(|own| &own.made_of) {
-            Some(MadeOf::Assets(assets)) => assets.schedules(),
-            Some(MadeOf::Program(_)) | None => true,
+    pub fn has_scheduler(&self) -> bool {
+        match self.own.as_ref().map(|own| &own.implementation) {
+            Some(Implementation::Binaries(binaries)) => binaries.has_scheduler(),
+            Some(Implementation::Program(_)) | None => true,
         }
     }
 
-    /// What service accounts outside kube-system have asked so far, one JSON event a line; empty for a cluster that was
-    /// given. Requests from before it was ready are left out: until then it has not read the roles and forbids everything.
+    /// Audit log of service accounts outside kube-system, one JSON event a line; empty for an
+    /// existing cluster. Requests during startup are omitted: until its roles are loaded, the API
+    /// server forbids everything.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -99,7 +103,8 @@ impl ControlPlane {
         Ok(log)
     }
 
-    /// A key or certificate of one that was started here, by its file name, such as `ca.crt`; its folder says which there are.
+    /// Path of a key or certificate of a control plane started here, by file name, such as
+    /// `ca.crt`.
     ///
     /// # Errors
     /// When it was not started here.
@@ -109,28 +114,28 @@ impl ControlPlane {
         Ok(folder.join("pki").join(name))
     }
 
-    /// Kills it without a word. It stays away until [`start_again`](Self::start_again).
+    /// Kills it (SIGKILL). It stays down until [`restart`](Self::restart).
     ///
     /// # Errors
     /// When it was not started here, or cannot be killed.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         let own = self.own.as_mut().context("a cluster that was given cannot be killed")?;
         ensure!(!own.running.is_empty(), "the control plane does not run");
-        own.end().context("cannot kill the control plane")
+        own.kill_processes().context("cannot kill the control plane")
     }
 
     /// Starts it again with what it had: data, keys, port.
     ///
     /// # Errors
     /// When it does not become ready.
-    pub fn start_again(&mut self) -> anyhow::Result<()> {
+    pub fn restart(&mut self) -> anyhow::Result<()> {
         let own = self.own.as_mut().context("a cluster that was given cannot be started")?;
         ensure!(own.running.is_empty(), "the control plane runs");
         own.start().map(drop)
     }
 }
 
-impl Own {
+impl OwnControlPlane {
     fn audit_log(&self) -> PathBuf {
         self.folder.path().join("audit.log")
     }
@@ -149,11 +154,11 @@ impl Own {
     fn start(&mut self) -> anyhow::Result<PathBuf> {
         let before = self.audited();
         let home = self.folder.path().join("control-plane");
-        let started = match &self.made_of {
-            MadeOf::Program(program) => self.start_program(program, &home).map(|child| vec![child]),
-            MadeOf::Assets(assets) => assets.start(&home, &self.log(), &self.audit_log(), NODE_GRACE),
+        let started = match &self.implementation {
+            Implementation::Program(program) => self.start_program(program, &home).map(|child| vec![child]),
+            Implementation::Binaries(binaries) => binaries.start(&home, &self.log(), &self.audit_log(), NODE_GRACE),
         };
-        self.running = started.with_context(|| format!("no control plane; its last words:\n{}", self.last_lines()))?;
+        self.running = started.with_context(|| format!("no control plane; its last words:\n{}", self.log_tail()))?;
         self.starting.push(before..self.audited());
         Ok(home.join("admin.kubeconfig"))
     }
@@ -162,30 +167,30 @@ impl Own {
         let log = File::options().create(true).append(true).open(self.log()).context("cannot write the log")?;
         let mut command = Command::new(program);
         command.arg("--dir").arg(home).arg("--audit-log").arg(self.audit_log()).args(["--node-grace", NODE_GRACE]);
-        // It ends when its standard input closes, and nobody but this process holds the other end.
+        // It ends when its standard input closes, and only this process holds the other end.
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
-        let ready = first_line(&mut child, PATIENCE);
+        let ready = first_line(&mut child, TIMEOUT);
         if ready.is_some_and(|line| line.starts_with("READY ")) {
             return Ok(child);
         }
         child.kill().and_then(|()| child.wait()).context("cannot end what did not start")?;
-        bail!("it is not ready after {PATIENCE:?}")
+        bail!("it is not ready after {TIMEOUT:?}")
     }
 
-    /// Ends it without a word, the API server's clients first.
-    fn end(&mut self) -> std::io::Result<()> {
+    /// Kills the processes, the API server's clients first.
+    fn kill_processes(&mut self) -> std::io::Result<()> {
         for mut child in self.running.drain(..).rev() {
-            match self.made_of {
-                MadeOf::Program(_) => child.kill()?,
+            match self.implementation {
+                Implementation::Program(_) => child.kill()?,
                 // Each is on a leash of standard input, which ends after it.
-                MadeOf::Assets(_) => drop(child.stdin.take()),
+                Implementation::Binaries(_) => drop(child.stdin.take()),
             }
             child.wait()?;
         }
         Ok(())
     }
 
-    fn last_lines(&self) -> String {
+    fn log_tail(&self) -> String {
         const LAST: usize = 20;
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -193,23 +198,23 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnControlPlane {
     fn drop(&mut self) {
-        let _ended_already = self.end();
+        let _ended_already = self.kill_processes();
     }
 }
 
 /// The first line on standard output; `None` when it ends or `patience` does.
-fn first_line(child: &mut Child, patience: Duration) -> Option<String> {
+fn first_line(child: &mut Child, timeout: Duration) -> Option<String> {
     let stdout = child.stdout.take()?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut line = String::new();
         if BufReader::new(stdout).read_line(&mut line).is_ok() {
-            let _nobody_waits = sender.send(line);
+            let _no_receiver = sender.send(line);
         }
     });
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let line = receiver.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
     Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
 }

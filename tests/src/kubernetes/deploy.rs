@@ -8,12 +8,12 @@ use anyhow::{Context, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Seen, until};
-use super::tokens::granted;
-use super::world::AGENT;
+use super::cluster::{Cluster, Poll, wait_until};
+use super::environment::AGENT;
+use super::tokens::request_token;
 
-/// How long definitions may take to be established.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for the definitions to be established.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the agent's tokens are good: longer than any run.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 
@@ -30,7 +30,7 @@ pub fn objects(folder: &str) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        objects.extend(read(&text).with_context(|| format!("{} is no YAML", file.display()))?);
+        objects.extend(parse_manifest(&text).with_context(|| format!("{} is no YAML", file.display()))?);
     }
     ensure!(!objects.is_empty(), "{} has no objects", folder.display());
     Ok(objects)
@@ -40,7 +40,7 @@ pub fn objects(folder: &str) -> anyhow::Result<Vec<Value>> {
 ///
 /// # Errors
 /// When it is no YAML.
-pub fn read(text: &str) -> anyhow::Result<Vec<Value>> {
+pub fn parse_manifest(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
@@ -49,28 +49,28 @@ pub fn read(text: &str) -> anyhow::Result<Vec<Value>> {
 ///
 /// # Errors
 /// When the API server refuses one.
-pub async fn define(cluster: &Cluster) -> anyhow::Result<()> {
+pub async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
     for definition in objects("crds")? {
         let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         cluster.apply(definition).await?;
         let definitions = cluster.objects("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        let look = || async {
+        let poll = || async {
             let status = definitions.get(&name).await?.data.pointer("/status/conditions").cloned().unwrap_or_default();
             let mut conditions = status.as_array().into_iter().flatten();
             let done = conditions.any(|one| one["type"] == "Established" && one["status"] == "True");
-            Ok(if done { Seen::Done(()) } else { Seen::NotYet(status.to_string()) })
+            Ok(if done { Poll::Ready(()) } else { Poll::Pending(status.to_string()) })
         };
-        until(&format!("{name} is established"), PATIENCE, look).await?;
+        wait_until(&format!("{name} is established"), TIMEOUT, poll).await?;
     }
     Ok(())
 }
 
-/// Applies what the agent needs beside definitions: its namespace, its service account, its roles. The keys of the API
-/// server's token issuer become readable for a server that has no account in the cluster, as they are on EKS.
+/// Applies the agent's namespace, service account and roles. Makes the keys of the API server's
+/// token issuer readable without an account, as they are on EKS.
 ///
 /// # Errors
-/// When the API server refuses one.
-pub async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
+/// When the API server refuses an object.
+pub async fn apply_rbac(cluster: &Cluster) -> anyhow::Result<()> {
     for object in objects("agent")? {
         cluster.apply(object).await?;
     }
@@ -88,10 +88,10 @@ pub async fn allow(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.apply(binding).await.map(drop)
 }
 
-/// The account `name` beside the agent's, which may do what the agent may, but for one resource.
+/// Creates the service account `name` with the agent's roles, except for one resource.
 ///
 /// # Errors
-/// When the API server refuses one of its roles.
+/// When the API server refuses a role.
 pub async fn account_without(client: &Client, name: &str, resource: &str) -> anyhow::Result<()> {
     let cluster = Cluster::with_namespace(client, "stage").await?;
     let metadata = json!({ "name": name, "namespace": AGENT.0 });
@@ -113,17 +113,18 @@ pub async fn account_without(client: &Client, name: &str, resource: &str) -> any
     Ok(())
 }
 
-/// A kubeconfig of the service account for the server of `administrator`'s kubeconfig, written to `file`.
+/// Writes a kubeconfig of the service account for the server in `administrator`'s kubeconfig to
+/// `file`.
 ///
 /// # Errors
-/// When the API server gives no token, or a file cannot be read or written.
-pub async fn kubeconfig_of(
+/// When no token is granted, or a file cannot be read or written.
+pub async fn write_kubeconfig(
     cluster: &Cluster,
     administrator: &Path,
     (namespace, name): (&str, &str),
     file: &Path,
 ) -> anyhow::Result<()> {
-    let token = granted(&cluster.client, (namespace, name), &[], TOKEN_SECONDS).await?;
+    let token = request_token(&cluster.client, (namespace, name), &[], TOKEN_SECONDS).await?;
     let text = fs::read_to_string(administrator).context("cannot read the administrator's kubeconfig")?;
     let mut config: Value = serde_saphyr::from_str(&text)?;
     config["users"] = json!([{ "name": name, "user": { "token": token } }]);

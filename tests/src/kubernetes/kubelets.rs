@@ -1,9 +1,10 @@
-//! Kubelets of machines that exist only in the simulated cloud's book.
+//! Fake kubelets of machines that exist only in the simulated cloud's ledger.
 //!
-//! For every machine that [`Kubelets::boot`] is told of, a task plays its life: it boots, registers a Node as a kubelet that
-//! was started for Karpenter does (not ready, with the registration taint), becomes ready and keeps its lease. One task for
-//! all machines plays their pods ([`pods`]). A machine that is [lost](Kubelets::lose) falls silent; the Node that it leaves
-//! behind is deleted after a while, as a cloud's controller does when the cloud knows the instance no more.
+//! For every machine passed to [`Kubelets::boot_machine`], a task boots it, registers a Node as a
+//! kubelet configured for Karpenter does (not ready, with the registration taint), makes it ready
+//! and renews its lease. One task runs the pods of all machines ([`pods`]). A
+//! [lost](Kubelets::lose_machine) machine stops reporting; its Node is deleted after a delay, as a
+//! cloud controller does for a terminated instance.
 
 mod node;
 mod pods;
@@ -19,10 +20,10 @@ use tokio::task::JoinHandle;
 
 use super::machine::Machine;
 
-/// How quick machines and their kubelets are.
+/// Delays of machines and kubelets.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// From launch to the Node's appearance; each machine takes between the two.
+pub struct KubeletTiming {
+    /// From launch to the registration of the Node; minimum and maximum.
     pub boot: (Duration, Duration),
     /// From the Node's appearance to Ready.
     pub ready: Duration,
@@ -32,7 +33,7 @@ pub struct Pace {
     pub forgotten: Duration,
 }
 
-impl Default for Pace {
+impl Default for KubeletTiming {
     fn default() -> Self {
         Self {
             boot: (Duration::from_millis(500), Duration::from_millis(2_500)),
@@ -46,18 +47,18 @@ impl Default for Pace {
 /// All kubelets of a cluster. They end when this is dropped.
 pub struct Kubelets {
     client: Client,
-    pace: Pace,
-    alive: Alive,
+    timing: KubeletTiming,
+    running: RunningKubelets,
     booted: AtomicU32,
     pods: JoinHandle<()>,
 }
 
 /// Machines whose kubelets run, by Node name.
-type Alive = Arc<Mutex<BTreeMap<String, Life>>>;
+type RunningKubelets = Arc<Mutex<BTreeMap<String, RunningKubelet>>>;
 
 /// A kubelet that runs.
 #[derive(Debug)]
-struct Life {
+struct RunningKubelet {
     task: JoinHandle<()>,
     /// Of the machine.
     address: String,
@@ -66,59 +67,59 @@ struct Life {
 impl Kubelets {
     /// No machine yet.
     #[must_use]
-    pub fn new(client: Client, pace: Pace) -> Self {
-        let alive = Alive::default();
-        let pods = tokio::spawn(pods::play(client.clone(), Arc::clone(&alive)));
-        Self { client, pace, alive, booted: AtomicU32::new(0), pods }
+    pub fn new(client: Client, timing: KubeletTiming) -> Self {
+        let running = RunningKubelets::default();
+        let pods = tokio::spawn(pods::run_pods(client.clone(), Arc::clone(&running)));
+        Self { client, timing, running, booted: AtomicU32::new(0), pods }
     }
 
     /// Whether the machine was booted and not lost.
     #[must_use]
     pub fn is_alive(&self, id: &str) -> bool {
-        lock(&self.alive).contains_key(id)
+        lock(&self.running).contains_key(id)
     }
 
-    /// A machine was launched. Telling it twice changes nothing.
-    pub fn boot(&self, machine: Machine) {
-        let mut alive = lock(&self.alive);
-        if alive.contains_key(&machine.id) {
+    /// Starts the kubelet of a machine. Repeating it changes nothing.
+    pub fn boot_machine(&self, machine: Machine) {
+        let mut running = lock(&self.running);
+        if running.contains_key(&machine.id) {
             return;
         }
         let number = self.booted.fetch_add(1, Ordering::Relaxed);
         let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
         let id = machine.id.clone();
-        let task = tokio::spawn(node::live(self.client.clone(), machine, self.pace, address.clone()));
-        alive.insert(id, Life { task, address });
+        let task = tokio::spawn(node::run_kubelet(self.client.clone(), machine, self.timing, address.clone()));
+        running.insert(id, RunningKubelet { task, address });
     }
 
     /// A machine is gone from the cloud.
-    pub fn lose(&self, id: &str) {
-        let Some(life) = lock(&self.alive).remove(id) else { return };
-        life.task.abort();
-        let (nodes, name, after) = (Api::<Node>::all(self.client.clone()), id.to_owned(), self.pace.forgotten);
+    pub fn lose_machine(&self, id: &str) {
+        let Some(kubelet) = lock(&self.running).remove(id) else { return };
+        kubelet.task.abort();
+        let (nodes, name, after) = (Api::<Node>::all(self.client.clone()), id.to_owned(), self.timing.forgotten);
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            node::forget(&nodes, &name).await;
+            node::delete_node(&nodes, &name).await;
         });
     }
 
     /// Machines whose kubelets run, by Node name.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        lock(&self.alive).keys().cloned().collect()
+        lock(&self.running).keys().cloned().collect()
     }
 }
 
 impl Drop for Kubelets {
     fn drop(&mut self) {
         self.pods.abort();
-        for life in lock(&self.alive).values() {
-            life.task.abort();
+        for kubelet in lock(&self.running).values() {
+            kubelet.task.abort();
         }
     }
 }
 
-/// Nobody panics while holding it; what it guards is whole at any time.
-fn lock(alive: &Alive) -> std::sync::MutexGuard<'_, BTreeMap<String, Life>> {
-    alive.lock().unwrap_or_else(PoisonError::into_inner)
+/// No code panics while it holds the lock, and every change is one step.
+fn lock(running: &RunningKubelets) -> std::sync::MutexGuard<'_, BTreeMap<String, RunningKubelet>> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow};
-use cloud::catalogue::{Market, NodeClassSettings, Snapshot};
+use cloud::catalogue::{NodeClassSettings, RegionOptions, Snapshot};
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, ZONE};
 use engine::model::{InstanceType, Resources, quantity};
 
@@ -16,8 +16,8 @@ pub struct Machine {
     pub provider_id: String,
     /// What a kubelet and the cloud's controller write: architecture, operating system, type, zone, region.
     pub labels: BTreeMap<String, String>,
-    /// Whether its kubelet registers with the taint that keeps pods away until somebody takes the Node in
-    /// (`karpenter.sh/unregistered`). Machines of other autoscalers do not.
+    /// Whether its kubelet registers with the taint `karpenter.sh/unregistered`. Machines of other
+    /// autoscalers do not.
     pub unregistered: bool,
     /// What it has.
     pub capacity: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ impl Types {
     /// When the catalogue is damaged.
     pub fn builtin(region: &str) -> anyhow::Result<Self> {
         let snapshot = Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?;
-        let built = cloud::catalogue::build(snapshot, &Market::new(region), &NodeClassSettings::default());
+        let built = cloud::catalogue::build(snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
         let types = built.catalogue.types.into_iter().map(|one| (one.name.to_string(), one)).collect();
         Ok(Self { region: region.to_owned(), types })
     }
@@ -66,7 +66,7 @@ impl Types {
             labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
             unregistered: true,
             capacity: written(&entry.capacity, &entry.capacity),
-            // Attach limits are in the catalogue's room but no resource of a Node.
+            // Attach limits are part of the catalogue's allocatable but no resource of a Node.
             allocatable: written(&entry.allocatable, &entry.capacity),
         })
     }
@@ -89,8 +89,9 @@ fn written(amounts: &Resources, known: &Resources) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    /// m5.large: 2 vCPU, 8 GiB, three interfaces of ten addresses: 3 * (10 - 1) + 2 = 29 pods. The kubelet keeps 6 % of
-    /// the first core and 1 % of the second: 2000 - 60 - 10 = 1930 millicores.
+    /// m5.large: 2 vCPU, 8 GiB, three interfaces of ten addresses: 3 * (10 - 1) + 2 = 29 pods. The
+    /// kubelet reserves 6 % of the first core and 1 % of the second: 2000 - 60 - 10 = 1930
+    /// millicores.
     #[test]
     fn a_machine_has_what_its_type_has() {
         let machine = Types::builtin("us-east-1").unwrap().machine("i-1", "m5.large", "us-east-1a").unwrap();

@@ -1,4 +1,4 @@
-//! A process of the world under test: started, killed, started again; what it said is kept in a file.
+//! A process under test: started, killed, restarted; its output is appended to a file.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-/// How often somebody looks whether a process has to be started again.
-const LOOK: Duration = Duration::from_millis(100);
+/// Poll interval of the restart watcher.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A program with everything that it is started with.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
-    start: Start,
-    /// What it says last when it ends as it should, and is to be started again.
-    comes_back_after: Option<&'static str>,
+    start: StartCommand,
+    /// Text of the last log line after which an exit leads to a restart.
+    restart_after: Option<&'static str>,
     running: Arc<Mutex<Option<Child>>>,
-    watch: Option<JoinHandle<()>>,
+    watcher: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Clone)]
-struct Start {
+struct StartCommand {
     program: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     log: PathBuf,
 }
 
-impl Start {
+impl StartCommand {
     fn spawn(&self) -> anyhow::Result<Child> {
         let log = File::options().create(true).append(true).open(&self.log).context("cannot write a log")?;
         let mut command = Command::new(&self.program);
@@ -41,18 +41,18 @@ impl Start {
         command.spawn().with_context(|| format!("cannot start {}", self.program.display()))
     }
 
-    fn said(&self) -> String {
+    fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Plays the kubelet until the process is killed, or ends with other last words.
-    fn keep(&self, running: &Mutex<Option<Child>>, words: &str) {
+    /// Restarts the process, as a kubelet does, until it is killed or exits with another last line.
+    fn restart_on_exit(&self, running: &Mutex<Option<Child>>, words: &str) {
         loop {
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(POLL_INTERVAL);
             let mut child = lock(running);
             match child.as_mut().map(Child::try_wait) {
                 Some(Ok(None)) => {}
-                Some(Ok(Some(_))) if self.said().lines().last().is_some_and(|line| line.contains(words)) => {
+                Some(Ok(Some(_))) if self.log_text().lines().last().is_some_and(|line| line.contains(words)) => {
                     let Ok(again) = self.spawn() else { return };
                     *child = Some(again);
                 }
@@ -62,27 +62,27 @@ impl Start {
     }
 }
 
-/// Each change is one step, so a panic elsewhere spoils nothing.
+/// Every change is one step, so the state behind a poisoned lock is consistent.
 fn lock(running: &Mutex<Option<Child>>) -> MutexGuard<'_, Option<Child>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Process {
-    /// Not started yet. Standard output and standard error go to `log`.
+    /// A process that is not started yet. Standard output and standard error are appended to `log`.
     #[must_use]
     pub fn new(name: &'static str, program: PathBuf, arguments: Vec<String>, log: PathBuf) -> Self {
-        let start = Start { program, arguments, variables: Vec::new(), log };
-        Self { name, start, comes_back_after: None, running: Arc::default(), watch: None }
+        let start = StartCommand { program, arguments, variables: Vec::new(), log };
+        Self { name, start, restart_after: None, running: Arc::default(), watcher: None }
     }
 
-    /// It ends itself with these last words as it should, and is started again, as a kubelet does.
+    /// Restarts the process when it exits with this text in its last log line, as a kubelet does.
     #[must_use]
-    pub fn comes_back_after(mut self, words: &'static str) -> Self {
-        self.comes_back_after = Some(words);
+    pub fn restart_after(mut self, words: &'static str) -> Self {
+        self.restart_after = Some(words);
         self
     }
 
-    /// An environment variable; nothing else is inherited.
+    /// Sets an environment variable; nothing else is inherited.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.start.variables.push((name.to_owned(), value.into()));
@@ -102,9 +102,9 @@ impl Process {
     pub fn start(&mut self) -> anyhow::Result<()> {
         ensure!(lock(&self.running).is_none(), "{} runs already", self.name);
         *lock(&self.running) = Some(self.start.spawn()?);
-        self.watch = self.comes_back_after.map(|words| {
+        self.watcher = self.restart_after.map(|words| {
             let (start, running) = (self.start.clone(), Arc::clone(&self.running));
-            std::thread::spawn(move || start.keep(&running, words))
+            std::thread::spawn(move || start.restart_on_exit(&running, words))
         });
         Ok(())
     }
@@ -115,67 +115,67 @@ impl Process {
         lock(&self.running).as_ref().map(Child::id)
     }
 
-    /// Ends it without a word (SIGKILL).
+    /// Kills it (SIGKILL).
     ///
     /// # Errors
-    /// When it does not run, or has ended by itself.
+    /// When it does not run, or has exited by itself.
     pub fn kill(&mut self) -> anyhow::Result<()> {
-        let mut child = self.take().with_context(|| format!("{} does not run", self.name))?;
+        let mut child = self.take_child().with_context(|| format!("{} does not run", self.name))?;
         if let Some(status) = child.try_wait()? {
-            bail!("{} has ended by itself ({status}):\n{}", self.name, self.last_lines());
+            bail!("{} has ended by itself ({status}):\n{}", self.name, self.log_tail());
         }
         child.kill()?;
         child.wait()?;
         Ok(())
     }
 
-    fn take(&mut self) -> Option<Child> {
+    fn take_child(&mut self) -> Option<Child> {
         let child = lock(&self.running).take();
-        if let Some(watch) = self.watch.take() {
-            watch.thread().unpark();
-            let _ended = watch.join();
+        if let Some(watcher) = self.watcher.take() {
+            watcher.thread().unpark();
+            let _ended = watcher.join();
         }
         child
     }
 
     fn ended(&self) -> anyhow::Result<Option<ExitStatus>> {
-        match self.comes_back_after {
+        match self.restart_after {
             Some(_) => Ok(None),
             None => Ok(lock(&self.running).as_mut().map(Child::try_wait).transpose()?.flatten()),
         }
     }
 
-    /// Waits until a line of its log has all of `words`; returns the first.
+    /// Waits for a log line with all of `words`; returns the first.
     ///
     /// # Errors
-    /// When there is none after `patience`, or the process has ended.
-    pub async fn line_with(&mut self, words: &[&str], patience: Duration) -> anyhow::Result<String> {
-        let end = Instant::now() + patience;
+    /// When there is none after `timeout`, or the process has exited.
+    pub async fn wait_for_line(&mut self, words: &[&str], timeout: Duration) -> anyhow::Result<String> {
+        let end = Instant::now() + timeout;
         loop {
-            let log = self.start.said();
+            let log = self.start.log_text();
             if let Some(line) = log.lines().find(|line| words.iter().all(|word| line.contains(word))) {
                 return Ok(line.to_owned());
             }
             let status = self.ended()?;
             if status.is_some() || Instant::now() > end {
-                bail!("{} has not said {words:?} ({status:?}); its last words:\n{}", self.name, self.last_lines());
+                bail!("{} has not said {words:?} ({status:?}); its last words:\n{}", self.name, self.log_tail());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// How many lines of its log have all of `words`.
+    /// Number of log lines with all of `words`.
     #[must_use]
-    pub fn times_said(&self, words: &[&str]) -> usize {
-        let log = self.start.said();
+    pub fn count_lines(&self, words: &[&str]) -> usize {
+        let log = self.start.log_text();
         log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
     }
 
     /// The end of its log.
     #[must_use]
-    pub fn last_lines(&self) -> String {
+    pub fn log_tail(&self) -> String {
         const LAST: usize = 25;
-        let log = self.start.said();
+        let log = self.start.log_text();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LAST)..].join("\n")
     }
@@ -183,7 +183,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(mut child) = self.take() {
+        if let Some(mut child) = self.take_child() {
             let _ended_already = child.kill();
             let _status = child.wait();
         }
@@ -193,27 +193,27 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Folder;
+    use crate::temp_dir::TempDir;
 
-    fn saying(folder: &Folder, last: &str) -> Process {
+    fn printing(folder: &TempDir, last: &str) -> Process {
         let script = format!("echo started; echo {last}");
         let arguments = vec!["-c".to_owned(), script];
         let log = folder.path().join(last.replace(' ', "-"));
-        Process::new("a shell", PathBuf::from("/bin/sh"), arguments, log).comes_back_after("as it should")
+        Process::new("a shell", PathBuf::from("/bin/sh"), arguments, log).restart_after("as it should")
     }
 
     fn starts(process: &Process, at_least: usize) -> usize {
         let end = Instant::now() + Duration::from_secs(60);
-        while process.times_said(&["started"]) < at_least && Instant::now() < end {
+        while process.count_lines(&["started"]) < at_least && Instant::now() < end {
             std::thread::park_timeout(Duration::from_millis(10));
         }
-        process.times_said(&["started"])
+        process.count_lines(&["started"])
     }
 
     #[test]
-    fn who_ends_as_it_should_is_started_again_and_nobody_else() {
-        let folder = Folder::new();
-        let (mut one, mut other) = (saying(&folder, "ends as it should"), saying(&folder, "fails"));
+    fn a_process_restarts_only_after_its_expected_last_line() {
+        let folder = TempDir::new();
+        let (mut one, mut other) = (printing(&folder, "ends as it should"), printing(&folder, "fails"));
         one.start().unwrap();
         other.start().unwrap();
         assert!(starts(&one, 3) >= 3);

@@ -1,42 +1,43 @@
-//! Where a control plane comes from, in this order: a cluster that was given; binaries in the folder that
-//! `KUBEBUILDER_ASSETS` names, as controller tests elsewhere use it; the Go program of this tree.
+//! Source of the control plane, in this order: an existing cluster; binaries in the folder that
+//! `KUBEBUILDER_ASSETS` names, the convention of controller tests; the Go program in this
+//! repository.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::ensure;
 
-use super::assets::Assets;
+use super::binaries::Binaries;
 
-/// Names the kubeconfig of a cluster that the tests may fill and empty as they please, such as one of kind. A plain
-/// `KUBECONFIG` is never used: it may point to something that somebody needs.
-pub const GIVEN: &str = "FLEETWRIGHT_E2E_KUBECONFIG";
+/// Variable with the kubeconfig of a cluster that the tests may fill and empty, for example a kind
+/// cluster. `KUBECONFIG` is never used: it may name a cluster in use.
+pub const EXISTING_CLUSTER: &str = "FLEETWRIGHT_E2E_KUBECONFIG";
 /// Names a folder with `etcd` and `kube-apiserver`, and perhaps with `kube-scheduler` and `kube-controller-manager`.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// Where a control plane comes from.
+/// Source of a control plane.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A cluster that runs, by its kubeconfig.
-    Given(PathBuf),
+    ExistingCluster(PathBuf),
     /// Binaries.
-    Assets(Assets),
+    Binaries(Binaries),
     /// The program in `tests/control-plane`.
     OwnProgram,
 }
 
-/// The first that `environment` names.
+/// The first source that `environment` names.
 ///
 /// # Errors
-/// When a variable names nothing that could be used: whoever set it wants to know.
+/// When a variable names an unusable source; later sources are not tried.
 pub(super) fn find(environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Source> {
     let named = |variable| environment(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(kubeconfig) = named(GIVEN) {
-        ensure!(kubeconfig.is_file(), "{GIVEN} names {}, which is no file", kubeconfig.display());
-        return Ok(Source::Given(kubeconfig));
+    if let Some(kubeconfig) = named(EXISTING_CLUSTER) {
+        ensure!(kubeconfig.is_file(), "{EXISTING_CLUSTER} names {}, which is no file", kubeconfig.display());
+        return Ok(Source::ExistingCluster(kubeconfig));
     }
     match named(ASSETS) {
-        Some(folder) => Ok(Source::Assets(Assets::in_folder(&folder)?)),
+        Some(folder) => Ok(Source::Binaries(Binaries::in_folder(&folder)?)),
         None => Ok(Source::OwnProgram),
     }
 }
@@ -44,13 +45,13 @@ pub(super) fn find(environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Folder;
+    use crate::TempDir;
 
     /// A folder with programs of these names that do nothing.
-    fn folder(programs: &[&str]) -> Folder {
-        let folder = Folder::new();
+    fn folder(programs: &[&str]) -> TempDir {
+        let folder = TempDir::new();
         for program in programs {
-            let _path = folder.file(program, "#!/bin/sh\n");
+            let _path = folder.write_file(program, "#!/bin/sh\n");
         }
         folder
     }
@@ -64,12 +65,12 @@ mod tests {
     fn a_cluster_that_is_given_comes_before_binaries_and_these_before_the_program() {
         let here = folder(&["etcd", "kube-apiserver", "kubeconfig"]);
         let (path, kubeconfig) = (here.path().display().to_string(), here.path().join("kubeconfig"));
-        let given = (GIVEN, kubeconfig.to_str().unwrap());
-        assert_eq!(found(&[given, (ASSETS, &path)]).unwrap(), Source::Given(kubeconfig.clone()));
-        assert!(matches!(found(&[(ASSETS, &path)]).unwrap(), Source::Assets(_)));
-        // Nobody's own cluster is filled and emptied by accident.
+        let given = (EXISTING_CLUSTER, kubeconfig.to_str().unwrap());
+        assert_eq!(found(&[given, (ASSETS, &path)]).unwrap(), Source::ExistingCluster(kubeconfig.clone()));
+        assert!(matches!(found(&[(ASSETS, &path)]).unwrap(), Source::Binaries(_)));
+        // KUBECONFIG is ignored, so that no cluster in use is emptied by accident.
         assert_eq!(found(&[("KUBECONFIG", "/root/.kube/config")]).unwrap(), Source::OwnProgram);
-        assert_eq!(found(&[(GIVEN, ""), (ASSETS, "")]).unwrap(), Source::OwnProgram);
+        assert_eq!(found(&[(EXISTING_CLUSTER, ""), (ASSETS, "")]).unwrap(), Source::OwnProgram);
     }
 
     #[test]
@@ -80,7 +81,7 @@ mod tests {
             (folder(&["etcd", "kube-apiserver", "kubectl"]), false),
             (folder(&["etcd", "kube-apiserver", "kube-scheduler"]), false),
         ] {
-            assert_eq!(Assets::in_folder(folder.path()).unwrap().schedules(), is_whole);
+            assert_eq!(Binaries::in_folder(folder.path()).unwrap().has_scheduler(), is_whole);
         }
     }
 
@@ -90,7 +91,7 @@ mod tests {
         let path = empty.path().display().to_string();
         let error = found(&[(ASSETS, &path)]).unwrap_err().to_string();
         assert!(error.contains(ASSETS) && error.contains("kube-apiserver") && error.contains(&path), "{error}");
-        let error = found(&[(GIVEN, "/nowhere"), (ASSETS, &path)]).unwrap_err().to_string();
-        assert!(error.contains(GIVEN) && error.contains("/nowhere"), "{error}");
+        let error = found(&[(EXISTING_CLUSTER, "/nowhere"), (ASSETS, &path)]).unwrap_err().to_string();
+        assert!(error.contains(EXISTING_CLUSTER) && error.contains("/nowhere"), "{error}");
     }
 }

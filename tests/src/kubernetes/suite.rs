@@ -1,7 +1,7 @@
-//! Runs scenarios one after the other on one control plane, and says of each what became of it.
+//! Runs scenarios one after the other on one control plane and reports each result.
 //!
-//! A machine without a control plane runs none of them: each is reported as skipped, by name and with the reason. With
-//! `CI=true` that is a failure, so that a suite that never ran cannot be taken for one that passed.
+//! Without a control plane every scenario is skipped, by name and with the reason. With `CI=true`
+//! that is a failure, so that a suite that never ran cannot pass.
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -13,46 +13,46 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures::FutureExt;
 
-use super::audit::{self, Asked};
+use super::audit::{self, AuditedRequest};
 use super::cluster::Cluster;
 use super::control_plane::ControlPlane;
-use super::{Missing, deploy};
+use super::{Unavailable, deploy};
 
 /// What a scenario returns: the figures that it is about.
-pub type Told = anyhow::Result<String>;
-/// A scenario that is being played.
-pub type Play = Pin<Box<dyn Future<Output = Told> + Send>>;
+pub type ScenarioResult = anyhow::Result<String>;
+/// A running scenario.
+pub type ScenarioFuture = Pin<Box<dyn Future<Output = ScenarioResult> + Send>>;
 
-/// One thing to be shown.
+/// One scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
     /// A sentence with underscores.
     pub name: &'static str,
-    /// It fails when it takes longer.
+    /// Timeout.
     pub limit: Duration,
     /// Whether it needs a control plane that it may kill and whose audit log it can read.
     pub needs_own: bool,
-    /// Whether anything in it is to be scheduled. Binaries that were given may lack what does that.
+    /// Whether it needs kube-scheduler. A folder of binaries may lack it.
     pub needs_scheduler: bool,
-    /// Whether it judges what the other scenarios have done, and so means nothing without all of them.
+    /// Whether it verifies the effects of all other scenarios, and is skipped without them.
     pub needs_all: bool,
-    /// Whether it is played only when its name is given whole: it costs more than it tells every day.
-    pub by_name: bool,
-    /// How it is played.
-    pub play: fn(Arc<Stage>) -> Play,
+    /// Whether it runs only when selected by its full name, because it is expensive.
+    pub only_by_name: bool,
+    /// The scenario itself.
+    pub run: fn(Arc<TestBed>) -> ScenarioFuture,
 }
 
-/// What scenarios are played on.
-pub struct Stage {
-    /// The control plane. Whoever kills it has it alone.
-    pub plane: tokio::sync::Mutex<ControlPlane>,
+/// What scenarios run on.
+pub struct TestBed {
+    /// The control plane. A scenario that kills it holds the lock.
+    pub control_plane: tokio::sync::Mutex<ControlPlane>,
     /// The administrator's client.
     pub client: kube::Client,
     /// What is tested.
     pub programs: Programs,
 }
 
-/// The programs under test. Cargo tells a test only where the programs of its own package are.
+/// The programs under test. Cargo passes a test only the paths of its own package's programs.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// `fleetwright`.
@@ -61,37 +61,38 @@ pub struct Programs {
     pub agent: PathBuf,
 }
 
-impl Stage {
-    /// What service accounts have asked of the API server so far.
+impl TestBed {
+    /// Requests of service accounts so far.
     ///
     /// # Errors
-    /// When its log cannot be read.
-    pub async fn audit(&self) -> anyhow::Result<Vec<Asked>> {
-        audit::read(&self.plane.lock().await.audit_log()?)
+    /// When the audit log cannot be read.
+    pub async fn audit(&self) -> anyhow::Result<Vec<AuditedRequest>> {
+        audit::parse_audit_log(&self.control_plane.lock().await.audit_log()?)
     }
 
-    async fn new(plane: ControlPlane, programs: &Programs) -> anyhow::Result<Self> {
-        let client = furnish(&plane).await?;
-        Ok(Self { plane: tokio::sync::Mutex::new(plane), client, programs: programs.clone() })
+    async fn new(control_plane: ControlPlane, programs: &Programs) -> anyhow::Result<Self> {
+        let client = prepare_cluster(&control_plane).await?;
+        Ok(Self { control_plane: tokio::sync::Mutex::new(control_plane), client, programs: programs.clone() })
     }
 }
 
-/// Applies what a cluster needs for an agent; returns the administrator's client.
+/// Applies the agent's prerequisites; returns the administrator's client.
 ///
 /// # Errors
-/// When the API server refuses something.
-pub async fn furnish(plane: &ControlPlane) -> anyhow::Result<kube::Client> {
-    let config = kube::config::Kubeconfig::read_from(plane.kubeconfig()).context("cannot read the kubeconfig")?;
+/// When the API server refuses an object.
+pub async fn prepare_cluster(control_plane: &ControlPlane) -> anyhow::Result<kube::Client> {
+    let config =
+        kube::config::Kubeconfig::read_from(control_plane.kubeconfig()).context("cannot read the kubeconfig")?;
     let mut config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await?;
     config.read_timeout = Some(Duration::from_secs(300));
     let client = kube::Client::try_from(config).context("cannot use the kubeconfig")?;
     let cluster = Cluster::with_namespace(&client, "stage").await?;
-    deploy::define(&cluster).await?;
-    deploy::allow(&cluster).await?;
+    deploy::install_crds(&cluster).await?;
+    deploy::apply_rbac(&cluster).await?;
     Ok(client)
 }
 
-/// Why a scenario cannot be played on this machine, although others can: something that it needs is not installed.
+/// A scenario's own prerequisite is not installed on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Skip(pub String);
@@ -104,15 +105,15 @@ enum Outcome {
     Skipped(String),
 }
 
-/// Plays those scenarios whose names contain the first argument that is no flag; all without one.
+/// Runs the scenarios whose names contain the first argument that is no flag; all without one.
 #[must_use]
 pub fn run(programs: &Programs, scenarios: &[Scenario]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let wants = |one: &&Scenario| match filter {
-        Some(filter) if one.by_name => one.name == *filter,
+        Some(filter) if one.only_by_name => one.name == *filter,
         Some(filter) => one.name.contains(filter.as_str()),
-        None => !one.by_name,
+        None => !one.only_by_name,
     };
     let wanted: Vec<&Scenario> = scenarios.iter().filter(wants).collect();
     if arguments.iter().any(|argument| argument == "--list") {
@@ -121,55 +122,56 @@ pub fn run(programs: &Programs, scenarios: &[Scenario]) -> ExitCode {
     }
     println!("\nrunning {} tests", wanted.len());
     let all = filter.is_none();
-    let outcomes = if wanted.is_empty() { Vec::new() } else { play_all(programs, &wanted, all) };
-    conclude(&outcomes, scenarios.len() - wanted.len())
+    let outcomes = if wanted.is_empty() { Vec::new() } else { run_all(programs, &wanted, all) };
+    summarize(&outcomes, scenarios.len() - wanted.len())
 }
 
-fn play_all(programs: &Programs, wanted: &[&Scenario], all: bool) -> Vec<Outcome> {
+fn run_all(programs: &Programs, wanted: &[&Scenario], all: bool) -> Vec<Outcome> {
     let runtime = tokio::runtime::Runtime::new().expect("the system has threads to give");
-    let stage = ControlPlane::find_or_start().and_then(|plane| runtime.block_on(Stage::new(plane, programs)));
-    let stage = match stage {
-        Ok(stage) => Arc::new(stage),
+    let test_bed =
+        ControlPlane::find_or_start().and_then(|control_plane| runtime.block_on(TestBed::new(control_plane, programs)));
+    let test_bed = match test_bed {
+        Ok(test_bed) => Arc::new(test_bed),
         Err(error) => {
             let must_run = must_run(std::env::var("CI").ok().as_deref());
-            return wanted.iter().map(|one| tell(one, unavailable(&error, must_run), Duration::ZERO)).collect();
+            return wanted.iter().map(|one| report(one, unavailable(&error, must_run), Duration::ZERO)).collect();
         }
     };
-    let play = |one: &&Scenario| {
+    let run = |one: &&Scenario| {
         let start = Instant::now();
-        let outcome = runtime.block_on(play(one, Arc::clone(&stage), all));
-        tell(one, outcome, start.elapsed())
+        let outcome = runtime.block_on(run_scenario(one, Arc::clone(&test_bed), all));
+        report(one, outcome, start.elapsed())
     };
-    wanted.iter().map(play).collect()
+    wanted.iter().map(run).collect()
 }
 
-/// Whether somebody relies on the answer, by the variable `CI`.
+/// Whether the variable `CI` requires the scenarios to run.
 fn must_run(ci: Option<&str>) -> bool {
     ci.is_some_and(|ci| !["", "false", "0"].contains(&ci))
 }
 
-/// Without a control plane: skipped, or failed where somebody relies on the answer.
+/// The outcome without a control plane: skipped, or failed when the scenarios must run.
 fn unavailable(error: &anyhow::Error, must_run: bool) -> Outcome {
-    match error.downcast_ref::<Missing>() {
+    match error.downcast_ref::<Unavailable>() {
         Some(missing) if !must_run => Outcome::Skipped(missing.to_string()),
         _ => Outcome::Failed(format!("{error:#}")),
     }
 }
 
-async fn play(scenario: &Scenario, stage: Arc<Stage>, all: bool) -> Outcome {
+async fn run_scenario(scenario: &Scenario, test_bed: Arc<TestBed>, all: bool) -> Outcome {
     if scenario.needs_all && !all {
         return Outcome::Skipped("needs all scenarios, without a filter".to_owned());
     }
-    if scenario.needs_own && !stage.plane.lock().await.is_own() {
+    if scenario.needs_own && !test_bed.control_plane.lock().await.is_own() {
         return Outcome::Skipped("needs a control plane of its own".to_owned());
     }
-    if scenario.needs_scheduler && !stage.plane.lock().await.schedules() {
+    if scenario.needs_scheduler && !test_bed.control_plane.lock().await.has_scheduler() {
         return Outcome::Skipped(
             "needs kube-scheduler and kube-controller-manager, which the binaries that were given lack".to_owned(),
         );
     }
-    let playing = AssertUnwindSafe((scenario.play)(stage)).catch_unwind();
-    match tokio::time::timeout(scenario.limit, playing).await {
+    let running = AssertUnwindSafe((scenario.run)(test_bed)).catch_unwind();
+    match tokio::time::timeout(scenario.limit, running).await {
         Ok(Ok(Ok(figures))) => Outcome::Passed(figures),
         Ok(Ok(Err(error))) => match error.downcast_ref::<Skip>() {
             Some(skip) => Outcome::Skipped(skip.to_string()),
@@ -180,7 +182,7 @@ async fn play(scenario: &Scenario, stage: Arc<Stage>, all: bool) -> Outcome {
     }
 }
 
-fn tell(scenario: &Scenario, outcome: Outcome, took: Duration) -> Outcome {
+fn report(scenario: &Scenario, outcome: Outcome, took: Duration) -> Outcome {
     let (name, seconds) = (scenario.name, took.as_secs_f64());
     match &outcome {
         Outcome::Passed(figures) => println!("test {name} ... ok ({seconds:.1} s)\n{}", indented(figures)),
@@ -194,7 +196,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-fn conclude(outcomes: &[Outcome], filtered: usize) -> ExitCode {
+fn summarize(outcomes: &[Outcome], filtered: usize) -> ExitCode {
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
     let passed = count(|outcome| matches!(outcome, Outcome::Passed(_)));
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
@@ -211,17 +213,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_control_plane_a_scenario_is_skipped_and_fails_where_somebody_relies_on_it() {
-        let missing = anyhow::Error::from(Missing("there is no Go".to_owned()));
+    fn without_a_control_plane_a_scenario_is_skipped_or_fails_when_it_must_run() {
+        let missing = anyhow::Error::from(Unavailable("there is no Go".to_owned()));
         assert_eq!(unavailable(&missing, false), Outcome::Skipped("there is no Go".to_owned()));
         assert_eq!(unavailable(&missing, true), Outcome::Failed("there is no Go".to_owned()));
-        // What is there and does not start is no reason to skip anything.
+        // A control plane that does not start is no reason to skip.
         let broken = anyhow::anyhow!("the control plane does not build");
         assert_eq!(unavailable(&broken, false), Outcome::Failed("the control plane does not build".to_owned()));
     }
 
     #[test]
-    fn ci_says_that_somebody_relies_on_the_answer() {
+    fn ci_requires_the_scenarios_to_run() {
         for (ci, relies) in [(None, false), (Some(""), false), (Some("false"), false), (Some("0"), false)] {
             assert_eq!(must_run(ci), relies, "{ci:?}");
         }
@@ -232,7 +234,7 @@ mod tests {
     fn what_failed_fails_the_suite_and_what_was_skipped_does_not() {
         let skipped = || Outcome::Skipped(String::new());
         let failed =
-            |outcomes: &[Outcome]| format!("{:?}", conclude(outcomes, 0)) != format!("{:?}", ExitCode::SUCCESS);
+            |outcomes: &[Outcome]| format!("{:?}", summarize(outcomes, 0)) != format!("{:?}", ExitCode::SUCCESS);
         assert!(!failed(&[Outcome::Passed(String::new()), skipped()]));
         assert!(failed(&[skipped(), Outcome::Failed(String::new())]));
     }

@@ -1,5 +1,6 @@
-//! Tokens of service accounts: granted by the API server, as a kubelet asks for them; or signed here with the API server's own
-//! key, for what it grants to nobody: tokens that end in a moment, or have ended; or forged.
+//! Tokens of service accounts: requested from the API server, as a kubelet does; or signed here
+//! with the API server's own key, for tokens that it does not grant (expired or about to expire);
+//! or forged.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// When it grants none.
-pub async fn granted(
+pub async fn request_token(
     client: &Client,
     (namespace, name): (&str, &str),
     audiences: &[&str],
@@ -41,11 +42,11 @@ pub struct Signer {
     header: Header,
     claims: Value,
     key: EncodingKey,
-    nobodys: EncodingKey,
+    forged_key: EncodingKey,
 }
 
 impl Signer {
-    /// Signs with the key in `key_file` what `sample` says, a token that the API server granted.
+    /// Signs copies of `sample`, a token of the API server, with the key in `key_file`.
     ///
     /// # Errors
     /// When either cannot be read.
@@ -56,7 +57,7 @@ impl Signer {
             header: decode_header(sample)?,
             claims: serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?,
             key: encoding_key(&SecretKey::from_sec1_pem(&key).or_else(|_| SecretKey::from_pkcs8_pem(&key))?)?,
-            nobodys: encoding_key(&SecretKey::random(&mut OsRng))?,
+            forged_key: encoding_key(&SecretKey::random(&mut OsRng))?,
         })
     }
 
@@ -76,7 +77,7 @@ impl Signer {
     ///
     /// # Errors
     /// When it cannot be signed.
-    pub fn until(&self, expires_s: i64) -> anyhow::Result<String> {
+    pub fn token_expiring_at(&self, expires_s: i64) -> anyhow::Result<String> {
         let mut claims = self.claims.clone();
         claims["exp"] = json!(expires_s);
         Ok(encode(&self.header, &claims, &self.key)?)
@@ -86,8 +87,8 @@ impl Signer {
     ///
     /// # Errors
     /// When it cannot be signed.
-    pub fn forged(&self) -> anyhow::Result<String> {
-        Ok(encode(&self.header, &self.claims, &self.nobodys)?)
+    pub fn forged_token(&self) -> anyhow::Result<String> {
+        Ok(encode(&self.header, &self.claims, &self.forged_key)?)
     }
 }
 

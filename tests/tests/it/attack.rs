@@ -1,5 +1,5 @@
-//! `attack connections` in small: one hundred hostile connections of each kind cost little memory, and no honest agent its
-//! stream. How late decisions are is for the long run, on a machine that does nothing else.
+//! A short run of `attack connections`: one hundred hostile connections of each kind cost little
+//! memory and no honest agent its stream. Latency bounds are for the long run, on an idle machine.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use e2e::attack::planning::{Settings, run};
 
 use crate::PROGRAM;
 
-/// Five seconds for each of five kinds, and a start; a busy machine takes several times that.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Five seconds for each of five kinds, and a start; generous, for busy machines.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_hundred_hostile_connections_of_each_kind_disturb_no_honest_agent() {
     let arguments = ["connections", "--seconds", "5", "--connections", "100", "--without-timing"];
     let program = Program::new(env!("CARGO_BIN_EXE_attack"), &arguments);
-    let ended = program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(PATIENCE);
+    let ended = program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     for kind in ["quiet", "streams", "flood", "slow-head", "silent", "tokens"] {
         assert!(ended.stdout.lines().any(|line| line.starts_with(kind)), "{kind} is missing in:\n{}", ended.stdout);
     }
 }
 
-/// The bounds are for a machine that does nothing else; here it counts that the innocent cluster is served while the greedy one's
-/// pods are planned, and that no lease lapses.
+/// The latency bounds are for an idle machine; here only service to the other cluster during the
+/// planning of the greedy pods, and unbroken leases, are verified.
 #[test]
 fn three_hundred_greedy_pods_keep_no_other_cluster_from_its_machines() {
     let outcome = run(PROGRAM, &[], &Settings { pods: 300, terms: 50, seconds: 10 });

@@ -1,22 +1,22 @@
 //! Input that is not what it should be: a clear message, exit status 2, never a panic, memory bounded.
 
-use e2e::{Ended, Folder, Program};
+use e2e::{ExitResult, Program, TempDir};
 
-use crate::{PATIENCE, PROGRAM, fleetwright};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
 
-/// Address space, in KiB, that refusing 100 MB may take: the bytes themselves, ten times over.
+/// Address space in KiB while 100 MB are refused: ten times the input.
 const ADDRESS_SPACE_KIB: u64 = 1024 * 1024;
 
 /// How large garbage is.
 const GARBAGE_BYTES: usize = 100_000_000;
 
-fn plan(content: impl AsRef<[u8]>) -> (Ended, String) {
-    let folder = Folder::new();
-    let path = folder.file("input.yaml", content);
+fn plan(content: impl AsRef<[u8]>) -> (ExitResult, String) {
+    let folder = TempDir::new();
+    let path = folder.write_file("input.yaml", content);
     (fleetwright(&["plan", "-f", &path]), path)
 }
 
-/// Refused with one line that has all of `words`, the file's name among them.
+/// Asserts a refusal of one line with all of `words`, the file's name among them.
 fn refused(content: &str, words: &[&str]) {
     let (ended, path) = plan(content);
     assert_eq!(ended.status, 2, "{content}\n{}", ended.stderr);
@@ -79,7 +79,7 @@ fn a_missing_file() {
 
 #[test]
 fn an_empty_folder() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let ended = fleetwright(&["plan", "-f", &folder.path().display().to_string()]);
     assert_eq!(ended.status, 2);
     assert!(ended.stderr.contains("no *.yaml, *.yml or *.json file"), "{}", ended.stderr);
@@ -87,9 +87,9 @@ fn an_empty_folder() {
 
 /// Refused within [`ADDRESS_SPACE_KIB`], in one message.
 fn refused_in_bounded_memory(name: &str, content: impl AsRef<[u8]>) {
-    let folder = Folder::new();
-    let path = folder.file(name, content);
-    let ended = Program::in_memory(PROGRAM, ADDRESS_SPACE_KIB, &["plan", "-f", &path]).run(PATIENCE);
+    let folder = TempDir::new();
+    let path = folder.write_file(name, content);
+    let ended = Program::in_memory(PROGRAM, ADDRESS_SPACE_KIB, &["plan", "-f", &path]).run(TIMEOUT);
     let message: String = ended.stderr.chars().take(500).collect();
     assert_eq!(ended.status, 2, "{name}: {message}");
     assert!(message.starts_with("error: ") && ended.stderr.len() < 100_000, "{name}: {message}");

@@ -1,22 +1,23 @@
-//! `fleetwright simulate crashes`: servers killed while they buy leak nothing and buy nothing twice. Without a PostgreSQL on
-//! this machine these tests say so and prove nothing.
+//! `fleetwright simulate crashes`: servers killed during launches leak no instance and launch none
+//! twice. Without PostgreSQL these tests are skipped.
 
 use std::time::Duration;
 
 use e2e::postgres::installed;
-use e2e::{Ended, Program};
+use e2e::{ExitResult, Program};
 
 use crate::PROGRAM;
 
-/// A kill takes some seconds, and a busy machine several times that.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// A kill takes some seconds; generous, for busy machines.
+const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// It cuts everybody's connections, so it gets a PostgreSQL of its own and never one that is given.
-fn crashes(test: &str, arguments: &[&str]) -> Option<Ended> {
+/// It drops every connection of the database, so it uses a PostgreSQL of its own and never an
+/// existing one.
+fn crashes(test: &str, arguments: &[&str]) -> Option<ExitResult> {
     let all = ["simulate", "crashes", "-o", "json"];
     let program = Program::new(PROGRAM, &[&all[..], arguments].concat());
     let _here = installed(test)?;
-    Some(program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(PATIENCE))
+    Some(program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT))
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A good conversation, byte by byte as it was sent once: cut off anywhere, spoiled, and repeated. The sessions of others go on.
+//! A recorded agent stream, truncated, corrupted and repeated. Other sessions continue.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use e2e::Program;
 
 use crate::hostile::{SeededRng, start};
-use crate::{PATIENCE, PROGRAM};
+use crate::{PROGRAM, TIMEOUT};
 
 /// Times that it is repeated.
 const REPEATS: u64 = 60;
-/// A snapshot and the first answers: what a script of the simulated cluster has said within seconds.
+/// A snapshot and the first results, which the simulated cluster sends within seconds.
 const ENOUGH: usize = 20_000;
 /// For a server that leaves a spoiled connection open.
 const LISTEN: Duration = Duration::from_millis(200);
 
-/// Bytes of one connection from an agent to the server, recorded in between, until there are enough.
+/// Records the bytes of one connection from an agent to the server, until there are enough.
 fn record(server: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -40,7 +40,7 @@ fn record(server: &str) -> Vec<u8> {
             }
         }
     });
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while said.lock().expect("nobody panics with it").len() < ENOUGH {
         assert!(Instant::now() < end, "an agent says more than that");
         thread::park_timeout(Duration::from_millis(20));
@@ -50,7 +50,7 @@ fn record(server: &str) -> Vec<u8> {
     said.lock().expect("nobody panics with it").clone()
 }
 
-/// Sends the first bytes; then nothing more, or the rest with a few bytes changed.
+/// Sends a prefix; then nothing, or the rest with a few bytes changed.
 fn repeat(server: &str, recorded: &[u8], seed: u64) {
     let mut dice = SeededRng(seed);
     let mut at = |most: usize| usize::try_from(dice.roll(most as u64)).unwrap_or(0);
@@ -78,7 +78,7 @@ fn a_conversation_that_is_cut_off_spoiled_or_repeated_disturbs_nobody() {
     let (server, address) = start();
     let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--log", "info"];
     let agent = Program::new(PROGRAM, &agent).start();
-    let _connected = server.line_with(&["deciding for this cluster", "good"], PATIENCE);
+    let _connected = server.wait_for_line(&["acquired cluster lease", "good"], TIMEOUT);
     let plain = address.trim_start_matches("http://").to_owned();
     let recorded = record(&plain);
     let repeats: Vec<_> = (0..4)
@@ -88,7 +88,7 @@ fn a_conversation_that_is_cut_off_spoiled_or_repeated_disturbs_nobody() {
         })
         .collect();
     repeats.into_iter().for_each(|one| one.join().expect("whoever speaks badly does not panic"));
-    assert_eq!(server.stop(PATIENCE), 0, "the server ends in good order");
-    let ended = agent.line_with(&["no conversation with the server"], PATIENCE);
+    assert_eq!(server.stop(TIMEOUT), 0, "the server ends in good order");
+    let ended = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
     assert!(ended.contains("server stops"), "the first parting is the server's end: {ended}");
 }

@@ -1,4 +1,4 @@
-//! `fleetwright demo`: the whole system on one machine, and its own verdict on how it went.
+//! `fleetwright demo`: the whole system on one machine, and its own verification.
 
 use crate::fleetwright;
 

@@ -1,12 +1,12 @@
-//! The settings in `deploy/` are ones that the programs take, and the server runs by them.
+//! The settings in `deploy/` are valid for the programs, and the server starts with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use e2e::{Folder, Program};
+use e2e::{Program, TempDir};
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::{PATIENCE, PROGRAM};
+use crate::{PROGRAM, TIMEOUT};
 
 /// The agent.
 const AGENT: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-agent");
@@ -31,7 +31,7 @@ fn with(program: Program, variables: &[(String, String)]) -> Program {
     variables.iter().fold(program, |program, (name, value)| program.env(name, value))
 }
 
-/// Variables of a container that do not come from the file of settings: `- name: NAME` in the manifest.
+/// Environment variables of a container that are written in the manifest: `- name: NAME`.
 fn named_in(path: &str) -> Vec<(String, String)> {
     let manifest = fs::read_to_string(deploy(path)).expect("a manifest");
     let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("- name: FLEETWRIGHT_"));
@@ -53,37 +53,37 @@ fn every_setting_in_deploy_is_one_of_the_programs() {
         Program::new(AGENT, &["--config", &agent_file, "--print-config"]),
     ];
     for program in programs {
-        let ended = program.run(PATIENCE);
+        let ended = program.run(TIMEOUT);
         assert_eq!(ended.status, 0, "{}", ended.stderr);
         assert!(ended.stdout.contains("us-east-1"), "{}", ended.stdout);
     }
     let misspelt = with(Program::new(PROGRAM, &["serve", "--print-config"]), &of_server);
-    let ended = misspelt.env("FLEETWRIGHT_LISTEN_GPRC", "127.0.0.1:0").run(PATIENCE);
+    let ended = misspelt.env("FLEETWRIGHT_LISTEN_GPRC", "127.0.0.1:0").run(TIMEOUT);
     assert_ne!(ended.status, 0, "a setting that there is not was taken");
 }
 
-/// Addresses are the test's own, so that two servers may run on one machine, and nothing is kept.
+/// Overrides addresses, so that two servers can run on one machine, and storage.
 const HERE: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
 
 #[test]
 fn the_server_runs_by_its_settings_file() {
     let file = text("fleetwright.toml");
     let server = Program::new(PROGRAM, &[&HERE[..], &["--config", &file]].concat()).start();
-    let line = server.line_with(&["grpc://"], PATIENCE);
+    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
     assert!(line.starts_with('{'), "the settings ask for JSON: {line}");
-    assert_eq!(server.stop(PATIENCE), 0);
+    assert_eq!(server.stop(TIMEOUT), 0);
 }
 
 #[test]
 fn the_server_runs_by_the_settings_of_its_manifests_and_the_trust_file() {
-    let (folder, key) = (Folder::new(), KeyPair::generate().unwrap());
+    let (folder, key) = (TempDir::new(), KeyPair::generate().unwrap());
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let certificate = folder.file("tls.crt", certificate.pem());
-    let key = folder.file("tls.key", key.serialize_pem());
+    let certificate = folder.write_file("tls.crt", certificate.pem());
+    let key = folder.write_file("tls.key", key.serialize_pem());
     let trust = text("trust.toml");
     let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
     let server = Program::new(PROGRAM, &[&HERE[..], &files[..]].concat());
     let server = with(server, &variables("server/server.env")).start();
-    let _line = server.line_with(&["grpc://"], PATIENCE);
-    assert_eq!(server.stop(PATIENCE), 0);
+    let _line = server.wait_for_line(&["grpc://"], TIMEOUT);
+    assert_eq!(server.stop(TIMEOUT), 0);
 }

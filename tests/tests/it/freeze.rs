@@ -1,18 +1,19 @@
-//! `fleetwright freeze`, `freezes`, `thaw` and `audit` against a running server with a cluster that wants machines.
+//! `fleetwright freeze`, `freezes`, `thaw` and `audit` against a running server with a cluster that
+//! requests nodes.
 
 use std::time::{Duration, Instant};
 
-use e2e::{Program, Running};
+use e2e::{Program, RunningProcess};
 use serde_json::Value;
 
 use crate::serve::get;
-use crate::{PATIENCE, PROGRAM, fleetwright};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
 
 /// A server: the process, its gRPC address as a URL, its HTTP address.
-fn server() -> (Running, String, String) {
+fn server() -> (RunningProcess, String, String) {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
-    let line = server.line_with(&["grpc://", "http://"], PATIENCE);
+    let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
     let address = |scheme: &str| {
         let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
         rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
@@ -24,15 +25,15 @@ fn server() -> (Running, String, String) {
 fn cluster(http: &str) -> Value {
     let answer = get(http, "/api/fleet");
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    // The body may come in chunks; the JSON is its one line that begins with a brace.
+    // The body may be chunked; the JSON is its one line that begins with a brace.
     let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
     let fleet: Value = serde_json::from_str(json).unwrap_or_default();
     fleet["clusters"][0].clone()
 }
 
-/// Waits until the cluster is as `wanted`.
+/// Waits until the server's view of the cluster is as `wanted`.
 fn wait_for(http: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let seen = cluster(http);
         if wanted(&seen) {
@@ -52,8 +53,8 @@ fn run(arguments: &[&str]) -> String {
 #[test]
 fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     let (server, grpc, http) = server();
-    let told = run(&["freeze", "--server", &grpc, "--reason", "moving the network"]);
-    assert_eq!(told, "frozen: fleet (freeze 1)\n");
+    let output = run(&["freeze", "--server", &grpc, "--reason", "moving the network"]);
+    assert_eq!(output, "frozen: fleet (freeze 1)\n");
     let agent = Program::new(
         PROGRAM,
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
@@ -62,7 +63,7 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     let has_decided = |seen: &Value| seen["pending"].as_u64() > Some(0) && seen["rails"]["freezes"][0].is_string();
     let seen = wait_for(&http, "pods that wait under the freeze", has_decided);
     assert!(seen["rails"]["freezes"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
-    // The decision that leaves the pods without a place is made under the freeze.
+    // The decision that places no pod is made under the freeze.
     let refused = |page: &str| page.contains("is frozen by");
     wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/api/fleet")));
     assert_eq!(cluster(&http)["machines"], Value::Array(Vec::new()));
@@ -85,8 +86,8 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     let refused = freeze("shopp");
     assert_eq!((refused.status, refused.stdout.as_str()), (2, ""));
     assert!(refused.stderr.contains("no cluster \"shopp\"; did you mean \"shop\"?"), "{}", refused.stderr);
-    let _status = agent.stop(PATIENCE);
-    assert_eq!(server.stop(PATIENCE), 0);
+    let _status = agent.stop(TIMEOUT);
+    assert_eq!(server.stop(TIMEOUT), 0);
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn orders_that_make_no_sense_are_refused_with_what_to_do() {
     assert!(ended.stderr.contains("no replica has ever decided for a cluster \"nowhere\""), "{}", ended.stderr);
     let ended = fleetwright(&["freeze", "--server", &grpc, "--pool", "p", "--reason", "x"]);
     assert_eq!(ended.status, 2);
-    assert_eq!(server.stop(PATIENCE), 0);
+    assert_eq!(server.stop(TIMEOUT), 0);
     let ended = fleetwright(&["freezes", "--server", &grpc]);
     assert_eq!(ended.status, 3);
     assert!(ended.stderr.contains("cannot be reached"), "{}", ended.stderr);

@@ -1,10 +1,10 @@
-//! Somebody speaks the agent protocol badly; the sessions of others go on. What is said follows from a seed.
+//! Peers violate the agent protocol, derived from a seed; other sessions continue.
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use e2e::{Program, Running};
+use e2e::{Program, RunningProcess};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
@@ -15,9 +15,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::Endpoint;
 
-use crate::{PATIENCE, PROGRAM};
+use crate::{PROGRAM, TIMEOUT};
 
-/// Conversations of a short run; `HOSTILE_CONVERSATIONS` asks for more.
+/// Streams of a short run; `HOSTILE_CONVERSATIONS` overrides it.
 const CONVERSATIONS: u64 = 60;
 
 /// Numbers that follow from a seed (SplitMix64).
@@ -38,7 +38,7 @@ impl SeededRng {
     }
 }
 
-/// One message that no agent would send at that place.
+/// A message that no agent would send at this point.
 fn nonsense(dice: &mut SeededRng, cluster: &str) -> v1::ConnectRequest {
     let message = match dice.roll(9) {
         0 => Message::Hello(hello(cluster)),
@@ -70,7 +70,7 @@ fn hello(cluster: &str) -> v1::Hello {
     v1::Hello { cluster_name: cluster.to_owned(), cluster_uid: "stranger".to_owned(), ..v1::Hello::default() }
 }
 
-/// Objects that refer to nothing, definitions that are none, and much of it.
+/// Objects with dangling references and invalid definitions, in large numbers.
 fn changes(dice: &mut SeededRng) -> Vec<v1::Change> {
     let count = [1, 3, 2_000][usize::try_from(dice.roll(3)).unwrap_or(0)];
     let change = |dice: &mut SeededRng| match dice.roll(4) {
@@ -82,11 +82,11 @@ fn changes(dice: &mut SeededRng) -> Vec<v1::Change> {
     (0..count).map(|_| v1::Change { change: Some(change(dice)) }).collect()
 }
 
-/// Says what follows from the seed and listens until the server has had enough. What the stream ended with, once it was
-/// welcome.
+/// Sends the seed's messages until the server ends the stream. Returns the final status of an
+/// accepted stream.
 async fn converse(address: &str, seed: u64) -> Option<Status> {
     let mut dice = SeededRng(seed);
-    // Clusters of their own: the next to connect under one name would end the conversation before it.
+    // Clusters of their own: another stream under the same name would replace this one.
     let cluster = if dice.roll(8) == 0 { "x".repeat(300) } else { format!("stranger-{seed}") };
     let (say, said) = tokio::sync::mpsc::channel(64);
     let greets = dice.roll(8) > 0;
@@ -95,7 +95,7 @@ async fn converse(address: &str, seed: u64) -> Option<Status> {
     let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await.ok()?;
     let answer = AgentServiceClient::new(channel).connect(ReceiverStream::new(said)).await.ok()?;
     let mut heard = answer.into_inner();
-    let welcome = tokio::time::timeout(PATIENCE, heard.message()).await.expect("the server answers").ok()??;
+    let welcome = tokio::time::timeout(TIMEOUT, heard.message()).await.expect("the server answers").ok()??;
     assert!(matches!(welcome.message, Some(Said::Welcome(_))), "{welcome:?}");
     let mut words = worst(seed);
     words.extend((0..dice.roll(30)).map(|_| nonsense(&mut dice, &cluster)));
@@ -115,12 +115,12 @@ async fn converse(address: &str, seed: u64) -> Option<Status> {
             }
         }
     };
-    // A server that keeps the stream open has heard everything by then; the next conversation may begin.
+    // A server that keeps the stream open has read everything by then.
     tokio::time::timeout(Duration::from_secs(5), listen).await.ok().flatten()
 }
 
-/// What each third of the agents begins with once it is welcome: more changes in one message than there may be, a definition
-/// that is too large, a record that refers to nothing. The server names the first two as what they are.
+/// The first violation of each third of the agents: too many changes in one message, an oversized
+/// definition, a dangling reference. The server names the first two in its refusal.
 fn worst(seed: u64) -> Vec<v1::ConnectRequest> {
     let begin = Part::Begin(v1::SnapshotBegin::default());
     let snapshot = |part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) }));
@@ -154,10 +154,10 @@ fn shout(address: &str, seed: u64) {
     }
 }
 
-pub(super) fn start() -> (Running, String) {
+pub(super) fn start() -> (RunningProcess, String) {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let server = Program::new(PROGRAM, &arguments).start();
-    let line = server.line_with(&["grpc://"], PATIENCE);
+    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
     let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address").to_owned();
     (server, format!("http://{address}"))
 }
@@ -167,7 +167,7 @@ fn a_stranger_that_speaks_badly_disturbs_nobody() {
     let (server, address) = start();
     let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--log", "info"];
     let agent = Program::new(PROGRAM, &agent).start();
-    let _connected = server.line_with(&["deciding for this cluster", "good"], PATIENCE);
+    let _connected = server.wait_for_line(&["acquired cluster lease", "good"], TIMEOUT);
     let asked = std::env::var("HOSTILE_CONVERSATIONS").ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let ends = runtime.block_on(async {
@@ -183,14 +183,14 @@ fn a_stranger_that_speaks_badly_disturbs_nobody() {
         ends.extend(talks.join_all().await.into_iter().flatten());
         ends
     });
-    // The nonsense was looked at, and refused for what it is: nobody was sent away at the door.
+    // Every violation was examined and refused by its own rule, not at the connection.
     for limit in ["changes in a message: 1001 exceed the limit of 1000", "bytes in a definition: 300000 exceed"] {
         assert!(ends.iter().any(|end| end.message().contains(limit)), "{limit}: {ends:?}");
     }
-    assert!(!ends.iter().any(|end| end.message().contains("before it was welcome")), "{ends:?}");
-    // The good agent has had one conversation all along: it ends only when the server does.
-    let code = server.stop(PATIENCE);
+    assert!(!ends.iter().any(|end| end.message().contains("received before Welcome")), "{ends:?}");
+    // The honest agent's only disconnect is the server's shutdown.
+    let code = server.stop(TIMEOUT);
     assert_eq!(code, 0, "the server ends in good order");
-    let ended = agent.line_with(&["no conversation with the server"], PATIENCE);
+    let ended = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
     assert!(ended.contains("server stops"), "the first parting is the server's end: {ended}");
 }

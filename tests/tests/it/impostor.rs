@@ -1,12 +1,13 @@
-//! Somebody who is trusted to speak for one cluster repeats what the agent of another has said, and says more: in its own
-//! cluster's name, and in the other's. The other cluster's conversation goes on, and its machines stay.
+//! An authenticated agent of one cluster replays and extends the messages of another cluster's
+//! agent, in its own name and in the other's. The other cluster's stream continues, and its
+//! instances stay.
 
 mod recorder;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use agent::link::cut;
-use e2e::{Folder, Program, Running};
+use agent::link::chunk;
+use e2e::{Program, RunningProcess, TempDir};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
@@ -18,18 +19,18 @@ use serde_json::json;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::{PATIENCE, PROGRAM};
-use recorder::{Recorder, speak};
+use crate::{PROGRAM, TIMEOUT};
+use recorder::{Recorder, open_stream};
 
-/// How long a server may take over one conversation; it ends most of them at once.
+/// Timeout of one stream; the server ends most of them at once.
 const CONVERSATION: Duration = Duration::from_secs(3);
 
 /// An issuer with one key, and the token of its cluster's agent.
-fn issue(folder: &Folder, cluster: &str) -> (String, String) {
+fn issue(folder: &TempDir, cluster: &str) -> (String, String) {
     let key = EncodingKey::from_ec_der(&KeyPair::generate().expect("a key").serialize_der());
     let public = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("its public half");
-    let _path =
-        folder.file(&format!("{cluster}.json"), serde_json::to_vec(&JwkSet { keys: vec![public] }).expect("JSON"));
+    let _path = folder
+        .write_file(&format!("{cluster}.json"), serde_json::to_vec(&JwkSet { keys: vec![public] }).expect("JSON"));
     let issuer = format!("https://{cluster}.example");
     let ends = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs() + 3600;
     let claims = json!({ "iss": issuer, "sub": "agent", "aud": "fleetwright", "exp": ends });
@@ -41,23 +42,23 @@ fn issue(folder: &Folder, cluster: &str) -> (String, String) {
 }
 
 /// A server that trusts `good` and `evil`, each for itself.
-struct Stage {
-    _folder: Folder,
-    server: Running,
+struct TestServer {
+    _folder: TempDir,
+    server: RunningProcess,
     address: String,
     good: String,
     evil: String,
 }
 
-fn start() -> Stage {
-    let folder = Folder::new();
+fn start() -> TestServer {
+    let folder = TempDir::new();
     let ((good, trusts_good), (evil, trusts_evil)) = (issue(&folder, "good"), issue(&folder, "evil"));
-    let trust = folder.file("trust.toml", trusts_good + &trusts_evil);
+    let trust = folder.write_file("trust.toml", trusts_good + &trusts_evil);
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--trust-file", &trust];
     let server = Program::new(PROGRAM, &arguments).start();
-    let line = server.line_with(&["grpc://"], PATIENCE);
+    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
     let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address");
-    Stage { address: format!("http://{address}"), _folder: folder, server, good, evil }
+    TestServer { address: format!("http://{address}"), _folder: folder, server, good, evil }
 }
 
 fn request(message: Message) -> v1::ConnectRequest {
@@ -72,62 +73,65 @@ fn hello(cluster: &str) -> v1::ConnectRequest {
     }))
 }
 
-/// Says the first message, waits for an answer, says the rest, and listens until the server ends the stream or has said
-/// nothing for a while. What it was told, and why the stream ended.
-async fn converse(stage: &Stage, said: Vec<v1::ConnectRequest>) -> (Vec<v1::ConnectResponse>, Option<Status>) {
-    let (say, saying) = tokio::sync::mpsc::channel(said.len().max(1));
-    let mut said = said.into_iter();
-    for first in said.by_ref().take(1) {
+/// Sends the first message, waits for a response, sends the rest, and reads until the server ends
+/// the stream or is silent for a while. Returns the responses and the final status.
+async fn run_stream(
+    server: &TestServer,
+    messages: Vec<v1::ConnectRequest>,
+) -> (Vec<v1::ConnectResponse>, Option<Status>) {
+    let (say, saying) = tokio::sync::mpsc::channel(messages.len().max(1));
+    let mut messages = messages.into_iter();
+    for first in messages.by_ref().take(1) {
         say.send(first).await.expect("room for a message");
     }
-    let mut heard = match speak(&stage.address, &stage.evil, ReceiverStream::new(saying)).await {
-        Ok(heard) => heard,
+    let mut responses = match open_stream(&server.address, &server.evil, ReceiverStream::new(saying)).await {
+        Ok(responses) => responses,
         Err(status) => return (Vec::new(), Some(status)),
     };
     let mut answers = Vec::new();
     loop {
-        match tokio::time::timeout(CONVERSATION, heard.message()).await {
+        match tokio::time::timeout(CONVERSATION, responses.message()).await {
             Ok(Ok(Some(answer))) => answers.push(answer),
             Ok(Ok(None)) | Err(_) => return (answers, None),
             Ok(Err(status)) => return (answers, Some(status)),
         }
-        for one in said.by_ref() {
-            // A stream that the server has ended takes no more.
+        for one in messages.by_ref() {
+            // A stream that the server has ended accepts no more messages.
             drop(say.send(one).await);
         }
     }
 }
 
 /// Waits until what was recorded is enough.
-async fn until(what: &str, recorder: &Recorder, enough: impl Fn(&[v1::ConnectRequest]) -> bool) {
-    let end = tokio::time::Instant::now() + PATIENCE;
-    while !enough(&recorder.said()) {
-        assert!(tokio::time::Instant::now() < end, "{what}: not among {} messages", recorder.said().len());
+async fn wait_until(what: &str, recorder: &Recorder, enough: impl Fn(&[v1::ConnectRequest]) -> bool) {
+    let end = tokio::time::Instant::now() + TIMEOUT;
+    while !enough(&recorder.messages()) {
+        assert!(tokio::time::Instant::now() < end, "{what}: not among {} messages", recorder.messages().len());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn acks(said: &[v1::ConnectRequest]) -> usize {
-    said.iter().filter(|one| matches!(one.message, Some(Message::Ack(_)))).count()
+fn acks(messages: &[v1::ConnectRequest]) -> usize {
+    messages.iter().filter(|one| matches!(one.message, Some(Message::Ack(_)))).count()
 }
 
-/// All changes of a conversation, in their order.
-fn changes(said: &[v1::ConnectRequest]) -> Vec<v1::Change> {
+/// All changes of a stream, in order.
+fn changes(messages: &[v1::ConnectRequest]) -> Vec<v1::Change> {
     let of = |one: &v1::ConnectRequest| match &one.message {
         Some(Message::Snapshot(v1::Snapshot { part: Some(Part::Chunk(chunk)), .. })) => chunk.changes.clone(),
         Some(Message::Delta(delta)) => delta.changes.clone(),
         _ => Vec::new(),
     };
-    said.iter().flat_map(of).collect()
+    messages.iter().flat_map(of).collect()
 }
 
 fn has_machine(change: &v1::Change) -> bool {
     matches!(&change.change, Some(Change::NodeClaim(claim)) if !claim.provider_id.is_empty())
 }
 
-/// Every NodeClaim with a machine as if somebody had deleted it, and nothing else but what it refers to.
-fn deleted(said: &[v1::ConnectRequest]) -> Vec<v1::Change> {
-    let mut kept = changes(said);
+/// Every NodeClaim with an instance, marked as deleted, with its definitions.
+fn deleted(messages: &[v1::ConnectRequest]) -> Vec<v1::Change> {
+    let mut kept = changes(messages);
     kept.retain(|change| {
         matches!(&change.change, Some(Change::NodeClaim(_) | Change::DefineShape(_) | Change::DefineLabelSet(_)))
     });
@@ -140,50 +144,50 @@ fn deleted(said: &[v1::ConnectRequest]) -> Vec<v1::Change> {
 }
 
 /// What was recorded, in the name of `evil`.
-fn renamed(said: &[v1::ConnectRequest]) -> Vec<v1::ConnectRequest> {
-    let mut said = said.to_vec();
-    for one in &mut said {
+fn renamed(messages: &[v1::ConnectRequest]) -> Vec<v1::ConnectRequest> {
+    let mut messages = messages.to_vec();
+    for one in &mut messages {
         if let Some(Message::Hello(hello)) = &mut one.message {
             hello.cluster_name = "evil".to_owned();
             hello.cluster_uid = "uid of evil".to_owned();
         }
     }
-    said
+    messages
 }
 
-/// Conversations one after the other, each as bad as it can be; what the server said to each is looked at.
-async fn attack(stage: &Stage, recorded: &[v1::ConnectRequest]) {
-    // Word for word, in the other's name.
-    let (heard, status) = converse(stage, recorded.to_vec()).await;
-    assert!(heard.is_empty(), "{heard:?}");
+/// Hostile streams one after the other, with assertions on the server's responses.
+async fn attack(server: &TestServer, recorded: &[v1::ConnectRequest]) {
+    // A verbatim replay, in the other cluster's name.
+    let (responses, status) = run_stream(server, recorded.to_vec()).await;
+    assert!(responses.is_empty(), "{responses:?}");
     let status = status.expect("a refusal");
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
-    assert!(status.message().contains("not trusted to speak for cluster"), "{status}");
-    // Names that somebody might take for the other's.
+    assert!(status.message().contains("not authorized for this cluster"), "{status}");
+    // Names similar to the other cluster's.
     for name in ["good ", "GOOD", "good\0", "evil/../good", "evil,good", ""] {
-        let (heard, status) = converse(stage, vec![hello(name)]).await;
-        assert!(heard.is_empty() && status.is_some(), "{name:?}: {heard:?}");
+        let (responses, status) = run_stream(server, vec![hello(name)]).await;
+        assert!(responses.is_empty() && status.is_some(), "{name:?}: {responses:?}");
     }
-    // Another name in the middle of a good conversation.
-    let (_, status) = converse(stage, vec![hello("evil"), hello("good")]).await;
-    let told = status.map(|status| status.message().to_owned()).unwrap_or_default();
-    assert!(told.contains("the agent said Hello twice"), "{told}");
-    // In its own name, and as the other's cluster: whoever has a name keeps it.
+    // Another name in the middle of a valid stream.
+    let (_, status) = run_stream(server, vec![hello("evil"), hello("good")]).await;
+    let output = status.map(|status| status.message().to_owned()).unwrap_or_default();
+    assert!(output.contains("second Hello on one stream"), "{output}");
+    // Its own name with the other cluster's UID: a name belongs to its first UID.
     let mut other = hello("evil");
     if let Some(Message::Hello(hello)) = &mut other.message {
         hello.cluster_uid = "uid of good".to_owned();
     }
-    let (_, status) = converse(stage, vec![other]).await;
+    let (_, status) = run_stream(server, vec![other]).await;
     assert_eq!(status.map(|status| status.code()), Some(Code::AlreadyExists));
     // In its own name, and the deltas twice: their numbers are those of the first time.
     let again = recorded.iter().filter(|one| matches!(one.message, Some(Message::Delta(_)))).cloned();
     let twice = renamed(recorded).into_iter().chain(again).collect();
-    let (heard, status) = converse(stage, twice).await;
+    let (responses, status) = run_stream(server, twice).await;
     let resync = |answer: &v1::ConnectResponse| match &answer.message {
-        Some(v1::connect_response::Message::Resync(resync)) => resync.reason.starts_with("delta 1 came where"),
+        Some(v1::connect_response::Message::Resync(resync)) => resync.reason.starts_with("received delta 1, expected"),
         _ => false,
     };
-    assert!(heard.iter().any(resync), "{status:?} {heard:?}");
+    assert!(responses.iter().any(resync), "{status:?} {responses:?}");
 }
 
 /// Answers, in the name of `evil`, to every instruction that the other cluster may have had.
@@ -198,33 +202,34 @@ fn answers_of_others() -> Vec<v1::ConnectRequest> {
     ids.map(|id| request(Message::Ack(ack(id)))).collect()
 }
 
-/// Shows the other's machines as its own, all of them deleted by hand, and answers what the other was asked.
-async fn give_back_what_is_anothers(stage: &Stage, recorded: &[v1::ConnectRequest]) {
-    let parts = cut::snapshot(deleted(recorded), 1).into_iter();
+/// Presents the other cluster's instances as its own, all deleted by a user, and acknowledges the
+/// other's instructions.
+async fn give_back_what_is_anothers(server: &TestServer, recorded: &[v1::ConnectRequest]) {
+    let parts = chunk::snapshot_parts(deleted(recorded), 1).into_iter();
     let snapshot = parts.map(|part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) })));
-    let said = [hello("evil")].into_iter().chain(snapshot).chain(answers_of_others()).collect();
-    let (heard, status) = converse(stage, said).await;
-    assert!(!heard.is_empty(), "it may speak for its own cluster: {status:?}");
-    let told = stage.server.line_with(&["a NodeClaim names a machine of somebody else"], PATIENCE);
-    assert!(told.contains("evil") && told.contains("\"good\""), "{told}");
+    let messages = [hello("evil")].into_iter().chain(snapshot).chain(answers_of_others()).collect();
+    let (responses, status) = run_stream(server, messages).await;
+    assert!(!responses.is_empty(), "it may speak for its own cluster: {status:?}");
+    let output = server.server.wait_for_line(&["refusing to terminate instance tagged for another owner"], TIMEOUT);
+    assert!(output.contains("evil") && output.contains("\"good\""), "{output}");
 }
 
 #[test]
 fn what_another_cluster_has_said_moves_nothing_of_it() {
-    let stage = start();
+    let server = start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let (recorder, address) = Recorder::listen(&stage.address, &stage.good).await;
+        let (recorder, address) = Recorder::listen(&server.address, &server.good).await;
         let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--repeat"];
         let _agent = Program::new(PROGRAM, &[&agent[..], &["--log", "warn"]].concat()).start();
-        let lives = |said: &[v1::ConnectRequest]| acks(said) > 0 && changes(said).iter().any(has_machine);
-        until("a machine", &recorder, lives).await;
-        let recorded = recorder.said();
-        give_back_what_is_anothers(&stage, &recorded).await;
-        attack(&stage, &recorded).await;
-        let before = acks(&recorder.said());
-        until("more answers of the good agent", &recorder, |said| acks(said) > before).await;
-        assert_eq!(recorder.ended(), 0, "the good agent's stream has ended");
+        let lives = |messages: &[v1::ConnectRequest]| acks(messages) > 0 && changes(messages).iter().any(has_machine);
+        wait_until("a machine", &recorder, lives).await;
+        let recorded = recorder.messages();
+        give_back_what_is_anothers(&server, &recorded).await;
+        attack(&server, &recorded).await;
+        let before = acks(&recorder.messages());
+        wait_until("more answers of the good agent", &recorder, |messages| acks(messages) > before).await;
+        assert_eq!(recorder.ended_streams(), 0, "the good agent's stream has ended");
     });
-    assert_eq!(stage.server.stop(PATIENCE), 0, "the server ends in good order");
+    assert_eq!(server.server.stop(TIMEOUT), 0, "the server ends in good order");
 }

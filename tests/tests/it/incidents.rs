@@ -1,4 +1,4 @@
-//! What `tests/INCIDENTS.md` says is there.
+//! Every file and test named in `tests/INCIDENTS.md` exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};

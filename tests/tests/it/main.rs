@@ -1,4 +1,4 @@
-//! One binary for all end-to-end tests: what a user would type, and what they would see.
+//! One binary for all end-to-end tests of the command line.
 
 mod attack;
 mod bad_input;
@@ -23,15 +23,15 @@ mod trust;
 
 use std::time::Duration;
 
-use e2e::{Ended, Program};
+use e2e::{ExitResult, Program};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
 
-/// Far longer than anything here takes, for machines that are busy with other things.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Generous, for busy machines.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs `fleetwright` with these arguments.
-fn fleetwright(arguments: &[&str]) -> Ended {
-    Program::new(PROGRAM, arguments).run(PATIENCE)
+fn fleetwright(arguments: &[&str]) -> ExitResult {
+    Program::new(PROGRAM, arguments).run(TIMEOUT)
 }

@@ -1,13 +1,14 @@
-//! `fleetwright serve` without a database: it runs one of its own, which outlives it when it is killed.
+//! `fleetwright serve` without a configured database: it runs one of its own, which survives a kill
+//! of the server.
 
 use std::path::{Path, PathBuf};
 
 use e2e::postgres::installed;
-use e2e::{Folder, Program, Running};
+use e2e::{Program, RunningProcess, TempDir};
 
-use crate::{PATIENCE, PROGRAM};
+use crate::{PROGRAM, TIMEOUT};
 
-fn serve(data: &str) -> Running {
+fn serve(data: &str) -> RunningProcess {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", data];
     Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").start()
 }
@@ -19,21 +20,21 @@ fn postmaster(data: &Path) -> Option<u32> {
 }
 
 /// A folder for the database of a server.
-fn data_in(folder: &Folder) -> PathBuf {
+fn data_in(folder: &TempDir) -> PathBuf {
     folder.path().join("store")
 }
 
-/// A server that is asked to stop as soon as it has a database, and long before it serves anybody.
+/// A server that receives SIGTERM as soon as it has a database, long before it accepts connections.
 #[test]
 fn a_server_that_is_asked_to_stop_while_it_starts_ends_in_order() {
     if installed("a_server_that_is_asked_to_stop_while_it_starts_ends_in_order").is_none() {
         return;
     }
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let data = data_in(&folder);
     let server = serve(&data.display().to_string());
-    let _told = server.line_with(&["PostgreSQL"], PATIENCE);
-    assert_eq!(server.stop(PATIENCE), 0);
+    let _told = server.wait_for_line(&["PostgreSQL"], TIMEOUT);
+    assert_eq!(server.stop(TIMEOUT), 0);
     assert_eq!(postmaster(&data), None, "and its PostgreSQL with it");
 }
 
@@ -43,13 +44,13 @@ fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in
     if installed(test).is_none() {
         return;
     }
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let data = data_in(&folder);
     let path = data.display().to_string();
-    let up = |server: &Running, how: &str| {
-        let told = server.line_with(&["PostgreSQL"], PATIENCE);
-        assert!(told.contains(how) && !told.contains("error"), "{told}");
-        let _addresses = server.line_with(&["live page"], PATIENCE);
+    let up = |server: &RunningProcess, how: &str| {
+        let output = server.wait_for_line(&["PostgreSQL"], TIMEOUT);
+        assert!(output.contains(how) && !output.contains("error"), "{output}");
+        let _addresses = server.wait_for_line(&["dashboard"], TIMEOUT);
     };
 
     let first = serve(&path);
@@ -68,7 +69,7 @@ fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in
     let third = serve(&path);
     up(&third, "started");
     assert_ne!(postmaster(&data), database);
-    assert_eq!(third.stop(PATIENCE), 0);
+    assert_eq!(third.stop(TIMEOUT), 0);
     assert_eq!(postmaster(&data), None, "a server that ends in order stops its PostgreSQL");
 }
 
@@ -77,12 +78,12 @@ fn a_folder_of_somebody_else_is_refused_and_left_alone() {
     if installed("a_folder_of_somebody_else_is_refused_and_left_alone").is_none() {
         return;
     }
-    let folder = Folder::new();
-    let theirs = folder.file("lock", "theirs");
+    let folder = TempDir::new();
+    let theirs = folder.write_file("lock", "theirs");
     let data = folder.path().display().to_string();
     let arguments =
         ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", &data];
-    let ended = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").run(PATIENCE);
+    let ended = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").run(TIMEOUT);
     assert_eq!(ended.status, 3, "{}", ended.stderr);
     assert!(ended.stderr.contains("is not empty and was not made by Fleetwright"), "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(theirs).unwrap(), "theirs");

@@ -1,9 +1,9 @@
 //! `fleetwright plan`: the contract as a user meets it.
 
-use e2e::{Folder, Program};
+use e2e::{Program, TempDir};
 use serde_json::Value;
 
-use crate::{PATIENCE, PROGRAM, fleetwright};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
 
 const POOL: &str = "\
 apiVersion: karpenter.sh/v1
@@ -34,7 +34,7 @@ fn pod(name: &str, cpu: &str) -> String {
     )
 }
 
-fn plan_json(folder: &Folder) -> (i32, Value) {
+fn plan_json(folder: &TempDir) -> (i32, Value) {
     let folder = folder.path().display().to_string();
     let ended = fleetwright(&["plan", "-f", &folder, "-o", "json", "--region", "us-east-1"]);
     let plan =
@@ -44,9 +44,9 @@ fn plan_json(folder: &Folder) -> (i32, Value) {
 
 #[test]
 fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
-    let folder = Folder::new();
-    let _pool = folder.file("pool.yaml", POOL);
-    let _pod = folder.file("deep/er/pod.yml", pod("web", "1"));
+    let folder = TempDir::new();
+    let _pool = folder.write_file("pool.yaml", POOL);
+    let _pod = folder.write_file("deep/er/pod.yml", pod("web", "1"));
     let (status, plan) = plan_json(&folder);
     assert_eq!(status, 0);
     assert_eq!((plan["apiVersion"].as_str(), plan["kind"].as_str()), (Some("fleetwright.dev/v1"), Some("Plan")));
@@ -62,8 +62,8 @@ fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
 
 #[test]
 fn keys_stand_in_the_order_of_the_contract() {
-    let folder = Folder::new();
-    let _pool = folder.file("pool.yaml", POOL);
+    let folder = TempDir::new();
+    let _pool = folder.write_file("pool.yaml", POOL);
     let (_, plan) = plan_json(&folder);
     let keys: Vec<&str> = plan.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["apiVersion", "kind", "nodes", "staticNodes", "placements", "unschedulable", "cost", "notes"]);
@@ -71,9 +71,9 @@ fn keys_stand_in_the_order_of_the_contract() {
 
 #[test]
 fn a_pod_that_no_machine_can_hold_ends_with_1_and_says_why() {
-    let folder = Folder::new();
-    let _pool = folder.file("pool.yaml", POOL);
-    let _pod = folder.file("pod.yaml", pod("huge", "100000"));
+    let folder = TempDir::new();
+    let _pool = folder.write_file("pool.yaml", POOL);
+    let _pod = folder.write_file("pod.yaml", pod("huge", "100000"));
     let (status, plan) = plan_json(&folder);
     assert_eq!(status, 1);
     assert_eq!(plan["nodes"], serde_json::json!([]));
@@ -84,14 +84,14 @@ fn a_pod_that_no_machine_can_hold_ends_with_1_and_says_why() {
 
 #[test]
 fn the_same_input_gives_the_same_bytes_in_any_order_and_from_standard_input() {
-    let folder = Folder::new();
-    let pool = folder.file("a.yaml", POOL);
-    let one = folder.file("b.yaml", format!("{}---\n{}", pod("one", "1"), pod("two", "2")));
+    let folder = TempDir::new();
+    let pool = folder.write_file("a.yaml", POOL);
+    let one = folder.write_file("b.yaml", format!("{}---\n{}", pod("one", "1"), pod("two", "2")));
     let forward = fleetwright(&["plan", "-f", &pool, "-f", &one, "-o", "json", "--region", "us-east-1"]);
     let backward = fleetwright(&["plan", "-f", &one, "-f", &pool, "-o", "json", "--region", "us-east-1"]);
     let piped = Program::new(PROGRAM, &["plan", "-f", "-", "-o", "json", "--region", "us-east-1"])
         .input(format!("{}---\n{}---\n{POOL}", pod("two", "2"), pod("one", "1")))
-        .run(PATIENCE);
+        .run(TIMEOUT);
     assert_eq!(forward.status, 0, "{}", forward.stderr);
     assert_eq!(forward.stdout, backward.stdout);
     assert_eq!(forward.stdout, piped.stdout);
@@ -99,9 +99,9 @@ fn the_same_input_gives_the_same_bytes_in_any_order_and_from_standard_input() {
 
 #[test]
 fn a_price_above_the_bound_ends_with_1_and_the_plan_is_printed_all_the_same() {
-    let folder = Folder::new();
-    let pool = folder.file("a.yaml", POOL);
-    let one = folder.file("b.yaml", pod("one", "1"));
+    let folder = TempDir::new();
+    let pool = folder.write_file("a.yaml", POOL);
+    let one = folder.write_file("b.yaml", pod("one", "1"));
     let dear = fleetwright(&["plan", "-f", &pool, "-f", &one, "--max-usd", "0.000001"]);
     assert_eq!(dear.status, 1);
     assert!(dear.stdout.contains("NODES TO LAUNCH"), "{}", dear.stdout);
@@ -111,8 +111,8 @@ fn a_price_above_the_bound_ends_with_1_and_the_plan_is_printed_all_the_same() {
 
 #[test]
 fn timings_are_one_line_of_json_on_standard_error() {
-    let folder = Folder::new();
-    let pool = folder.file("a.yaml", POOL);
+    let folder = TempDir::new();
+    let pool = folder.write_file("a.yaml", POOL);
     let ended = fleetwright(&["plan", "-f", &pool, "--timings"]);
     let line: Value = serde_json::from_str(ended.stderr.trim()).unwrap();
     for key in ["readMs", "decideMs", "decideCpuMs", "searchSteps", "peakRssMib"] {
@@ -134,15 +134,15 @@ fn flags_of_later_versions_are_refused_by_name() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let script = "\"$0\" catalogue export | head -c 10";
-    let ended = Program::new("/bin/sh", &["-c", script, PROGRAM]).env("PATH", "/usr/bin:/bin").run(PATIENCE);
+    let ended = Program::new("/bin/sh", &["-c", script, PROGRAM]).env("PATH", "/usr/bin:/bin").run(TIMEOUT);
     assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));
 }
 
 #[test]
 fn an_exported_catalogue_plans_what_the_built_in_one_plans() {
-    let folder = Folder::new();
-    let catalogue = folder.file("catalogue.json", fleetwright(&["catalogue", "export"]).stdout);
-    let input = folder.file("input.yaml", format!("{POOL}---\n{}", pod("web", "3")));
+    let folder = TempDir::new();
+    let catalogue = folder.write_file("catalogue.json", fleetwright(&["catalogue", "export"]).stdout);
+    let input = folder.write_file("input.yaml", format!("{POOL}---\n{}", pod("web", "3")));
     let arguments = ["plan", "-f", &input, "-o", "json", "--region", "us-east-1"];
     let built_in = fleetwright(&arguments);
     let own = fleetwright(&[&arguments[..], &["--catalogue", &catalogue]].concat());
@@ -154,12 +154,12 @@ fn an_exported_catalogue_plans_what_the_built_in_one_plans() {
 fn older_objects_are_converted_and_fields_are_explained() {
     let old = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: old}\nspec:\n  template:\n    spec:\n      \
                nodeClassRef: {name: default}\n      requirements: []\n";
-    let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(old).run(PATIENCE);
+    let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(old).run(TIMEOUT);
     assert_eq!(converted.status, 0, "{}", converted.stderr);
     assert!(converted.stdout.contains("karpenter.sh/v1\n"), "{}", converted.stdout);
-    // What planning does not look at is kept.
+    // Fields that planning does not use are kept.
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, env: [{name: KEY, value: v}]}]\n";
-    let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(pod).run(PATIENCE);
+    let converted = Program::new(PROGRAM, &["convert", "-f", "-"]).input(pod).run(TIMEOUT);
     assert!(converted.stdout.contains("KEY"), "{}", converted.stdout);
     let explained = fleetwright(&["explain", "nodepool.spec.disruption"]);
     assert_eq!(explained.status, 0);
@@ -170,9 +170,9 @@ fn older_objects_are_converted_and_fields_are_explained() {
 
 #[test]
 fn every_commercial_region_can_be_planned_for() {
-    let folder = Folder::new();
-    let _pool = folder.file("pool.yaml", POOL);
-    let _web = folder.file(
+    let folder = TempDir::new();
+    let _pool = folder.write_file("pool.yaml", POOL);
+    let _web = folder.write_file(
         "web.yaml",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 10\n  selector: {matchLabels: {app: web}}\n  \
          template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: web, image: web, resources: {requests: \

@@ -1,15 +1,16 @@
-//! The gate for removals with the real programs: a cloud whose listings lack machines, Nodes that are not shown any more, a NodePool that
-//! is deleted under a freeze and without one, and another server in between. No machine with running pods is lost, and people see what
-//! waits, why, and how to release it.
+//! Removal guardrails with the real programs: lists of the cloud that lack instances, Nodes that
+//! disappear, a NodePool deleted with and without a freeze, and a restart in between. No instance
+//! with running pods is lost, and the API shows waiting removals, the reason and the command that
+//! releases them.
 
-mod played;
+mod fake_cluster;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::Target;
-use e2e::{Board, Folder, Program, Running};
+use e2e::{Program, RunningProcess, TcpProxy, TempDir};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use serde_json::Value;
@@ -17,14 +18,14 @@ use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use crate::serve::get;
-use crate::{PATIENCE, PROGRAM, fleetwright};
-use played::{NAME, Played, UID};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
+use fake_cluster::{FakeCluster, NAME, UID};
 
-/// Between two looks at something that is waited for.
-const LOOK: Duration = Duration::from_millis(50);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 struct Server {
-    process: Running,
+    process: RunningProcess,
     grpc: SocketAddr,
     http: String,
 }
@@ -32,7 +33,7 @@ struct Server {
 impl Server {
     fn start(settings: &str) -> Self {
         let process = Program::new(PROGRAM, &["serve", "--config", settings]).start();
-        let line = process.line_with(&["grpc://", "http://"], PATIENCE);
+        let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
         let address = |scheme: &str| {
             let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
             rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
@@ -42,40 +43,41 @@ impl Server {
     }
 }
 
-/// A cloud, a server, and an agent that speaks for a cluster of machines that stand in the cloud's book.
-struct World {
+/// A simulated cloud, a server, and an agent of a fake cluster whose instances are in the cloud's
+/// ledger.
+struct Environment {
     server: Server,
-    cluster: Arc<Played>,
-    board: Board,
+    cluster: Arc<FakeCluster>,
+    proxy: TcpProxy,
     runtime: Runtime,
     client: SimulatedCloudServiceClient<Channel>,
     settings: String,
-    _cloud: Running,
-    _folder: Folder,
+    _cloud: RunningProcess,
+    _folder: TempDir,
 }
 
-impl World {
+impl Environment {
     fn start(machines: usize, frozen: bool) -> Self {
         let flags = ["simulated-cloud", "--until-input-ends", "--boot", "50ms", "--seed", "1"];
-        let cloud = Program::new(PROGRAM, &flags).start_telling();
-        let address = cloud.told(PATIENCE);
+        let cloud = Program::new(PROGRAM, &flags).start_with_stdout();
+        let address = cloud.next_stdout_line(TIMEOUT);
         let runtime = Runtime::new().expect("a runtime");
         let channel = {
             let _inside = runtime.enter();
             Channel::from_shared(address.clone()).expect("the cloud tells an address").connect_lazy()
         };
         let client = SimulatedCloudServiceClient::new(channel);
-        let bought = (0..machines).map(|n| buy(&runtime, client.clone(), n)).collect();
-        let folder = Folder::new();
-        let settings = folder.file("fleetwright.toml", settings(&address));
+        let bought = (0..machines).map(|n| launch_instance(&runtime, client.clone(), n)).collect();
+        let folder = TempDir::new();
+        let settings = folder.write_file("fleetwright.toml", settings(&address));
         let server = Server::start(&settings);
         if frozen {
             freeze(&server);
         }
-        let board = Board::to(server.grpc);
-        let cluster = Played::new(bought);
+        let proxy = TcpProxy::start(server.grpc);
+        let cluster = FakeCluster::new(bought);
         let target = Target {
-            server: board.address.clone(),
+            server: proxy.address.clone(),
             credentials: agent::config::Credentials::default(),
             cluster_name: NAME.to_owned(),
             region: "us-east-1".to_owned(),
@@ -83,33 +85,35 @@ impl World {
             seed: 1,
         };
         runtime.spawn(agent::run(Arc::clone(&cluster), target, std::future::pending()));
-        let world = Self { server, cluster, board, runtime, client, settings, _cloud: cloud, _folder: folder };
-        world.until_shown();
-        world
+        let environment = Self { server, cluster, proxy, runtime, client, settings, _cloud: cloud, _folder: folder };
+        environment.wait_until_shown();
+        environment
     }
 
-    /// Another server takes over, which knows nothing but what it is shown.
+    /// Starts another server without any state.
     fn restart(&mut self, frozen: bool) {
         let next = Server::start(&self.settings);
         if frozen {
             freeze(&next);
         }
-        self.board.lead_to(next.grpc);
-        self.board.cut();
+        self.proxy.set_target(next.grpc);
+        self.proxy.drop_connections();
         self.server = next;
-        self.until_shown();
+        self.wait_until_shown();
     }
 
-    fn until_shown(&self) {
-        let all = |shop: &Value| shop["synced"] == true && shop["machines"].as_array().is_some_and(|m| !m.is_empty());
-        self.until("the cluster with its machines", all);
+    fn wait_until_shown(&self) {
+        let all = |cluster: &Value| {
+            cluster["synced"] == true && cluster["machines"].as_array().is_some_and(|m| !m.is_empty())
+        };
+        self.wait_until("the cluster with its machines", all);
     }
 
-    fn weather(&self, wish: v1::WeatherRequest) {
-        self.runtime.block_on(self.client.clone().weather(wish)).expect("the cloud takes weather");
+    fn set_faults(&self, faults: v1::WeatherRequest) {
+        self.runtime.block_on(self.client.clone().weather(faults)).expect("the cloud takes weather");
     }
 
-    fn book(&self) -> v1::BookResponse {
+    fn ledger(&self) -> v1::BookResponse {
         self.runtime
             .block_on(self.client.clone().book(v1::BookRequest {}))
             .expect("the cloud shows its book")
@@ -118,39 +122,39 @@ impl World {
 
     /// Calls of this name that the cloud has had.
     fn calls(&self, name: &str) -> u64 {
-        self.book().calls.get(name).copied().unwrap_or(0)
+        self.ledger().calls.get(name).copied().unwrap_or(0)
     }
 
     /// Waits for so many further calls of this name.
-    fn further(&self, name: &str, more: u64) {
+    fn wait_for_calls(&self, name: &str, more: u64) {
         let wanted = self.calls(name) + more;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while self.calls(name) < wanted {
             assert!(Instant::now() < end, "waited for {more} more {name}");
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
-    /// Waits until what the server shows of the cluster is as `wanted`.
-    fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+    /// Waits until the server's view of the cluster is as `wanted`.
+    fn wait_until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + TIMEOUT;
         loop {
-            let seen = shown(&self.server.http);
-            if wanted(&seen) {
-                return seen;
+            let view = shown(&self.server.http);
+            if wanted(&view) {
+                return view;
             }
-            let logged = self.server.process.read_lines().join("\n");
-            let calls = if Instant::now() < end { None } else { Some(self.book().calls) };
-            assert!(calls.is_none(), "waited for {what}; calls {calls:?}; the cluster is\n{seen:#}\n{logged}");
-            std::thread::park_timeout(LOOK);
+            let logged = self.server.process.take_stderr_lines().join("\n");
+            let calls = if Instant::now() < end { None } else { Some(self.ledger().calls) };
+            assert!(calls.is_none(), "waited for {what}; calls {calls:?}; the cluster is\n{view:#}\n{logged}");
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
-    fn until_drained(&self, least: usize) {
-        let end = Instant::now() + PATIENCE;
-        while self.cluster.done().0.len() < least {
-            assert!(Instant::now() < end, "waited for {least} drains, had {:?}", self.cluster.done());
-            std::thread::park_timeout(LOOK);
+    fn wait_until_drained(&self, least: usize) {
+        let end = Instant::now() + TIMEOUT;
+        while self.cluster.executed().0.len() < least {
+            assert!(Instant::now() < end, "waited for {least} drains, had {:?}", self.cluster.executed());
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
@@ -162,7 +166,7 @@ impl World {
 fn shown(http: &str) -> Value {
     let answer = get(http, "/api/fleet");
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    // The body may come in chunks; the JSON is its one line that begins with a brace.
+    // The body may be chunked; the JSON is its one line that begins with a brace.
     let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
     let fleet: Value = serde_json::from_str(json).unwrap_or_default();
     fleet["clusters"][0].clone()
@@ -178,7 +182,7 @@ fn run(arguments: &[&str]) -> String {
     ended.stdout
 }
 
-fn buy(runtime: &Runtime, mut client: SimulatedCloudServiceClient<Channel>, n: usize) -> v1::Instance {
+fn launch_instance(runtime: &Runtime, mut client: SimulatedCloudServiceClient<Channel>, n: usize) -> v1::Instance {
     let request = v1::LaunchRequest {
         token: format!("m{n}-1"),
         cluster: NAME.to_owned(),
@@ -194,7 +198,7 @@ fn buy(runtime: &Runtime, mut client: SimulatedCloudServiceClient<Channel>, n: u
     bought.instance.expect("a machine")
 }
 
-/// Listings come often, and what they lack is looked at soon.
+/// Frequent lists, and a short delay of garbage collection.
 fn settings(cloud: &str) -> String {
     format!(
         r#"
@@ -213,88 +217,93 @@ memory = true
     )
 }
 
-fn none() -> (usize, usize, u64) {
+fn no_losses() -> (usize, usize, u64) {
     (0, 0, 0)
 }
 
 /// Drains, removals and terminations so far.
-fn lost(world: &World) -> (usize, usize, u64) {
-    let (drained, removed) = world.cluster.done();
-    (drained.len(), removed.len(), world.calls("Terminate"))
+fn losses(environment: &Environment) -> (usize, usize, u64) {
+    let (drained, removed) = environment.cluster.executed();
+    (drained.len(), removed.len(), environment.calls("Terminate"))
 }
 
 #[test]
 fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
-    let mut world = World::start(20, false);
-    world.cluster.silence(0..10);
+    let mut environment = Environment::start(20, false);
+    environment.cluster.mark_not_ready(0..10);
     for percent in [100, 70] {
         let lacking = Some(percent);
-        world.weather(v1::WeatherRequest { lacking_lists_percent: lacking, ..v1::WeatherRequest::default() });
-        let shop = world.until(&format!("the doubt at {percent} %"), |shop| !shop["rails"]["listingDoubted"].is_null());
-        let told = shop["rails"]["listingDoubted"].as_str().unwrap_or_default();
-        assert!(told.contains("fleetwright removals confirm shop"), "{told}");
-        let metrics = get(&world.server.http, "/metrics");
+        environment.set_faults(v1::WeatherRequest { lacking_lists_percent: lacking, ..v1::WeatherRequest::default() });
+        let cluster = environment
+            .wait_until(&format!("the doubt at {percent} %"), |cluster| !cluster["rails"]["listingDoubted"].is_null());
+        let output = cluster["rails"]["listingDoubted"].as_str().unwrap_or_default();
+        assert!(output.contains("fleetwright removals confirm shop"), "{output}");
+        let metrics = get(&environment.server.http, "/metrics");
         assert!(metrics.contains("fleetwright_rails_listing_doubted{cluster=\"shop\"} 1"), "{metrics}");
-        world.further("List", 4);
-        assert_eq!(lost(&world), none());
-        world.restart(false);
-        world.until("the doubt of the next server", |shop| !shop["rails"]["listingDoubted"].is_null());
-        world.further("List", 4);
-        assert_eq!(lost(&world), none());
+        environment.wait_for_calls("List", 4);
+        assert_eq!(losses(&environment), no_losses());
+        environment.restart(false);
+        environment.wait_until("the doubt of the next server", |cluster| !cluster["rails"]["listingDoubted"].is_null());
+        environment.wait_for_calls("List", 4);
+        assert_eq!(losses(&environment), no_losses());
     }
-    world.weather(v1::WeatherRequest { lacking_lists_percent: Some(0), ..v1::WeatherRequest::default() });
-    world.until("the end of the doubt", |shop| shop["rails"]["listingDoubted"].is_null());
-    assert_eq!(lost(&world), none());
+    environment.set_faults(v1::WeatherRequest { lacking_lists_percent: Some(0), ..v1::WeatherRequest::default() });
+    environment.wait_until("the end of the doubt", |cluster| cluster["rails"]["listingDoubted"].is_null());
+    assert_eq!(losses(&environment), no_losses());
 }
 
 #[test]
 fn machines_whose_nodes_are_not_shown_any_more_wait_with_their_pods() {
-    let mut world = World::start(6, false);
-    world.cluster.lose_nodes(0..3);
-    world.cluster.delete(0..3, true);
-    let held = |shop: &Value| shop["rails"]["waitingRemovals"] == 3;
-    world.until("three removals that wait", held);
-    let listed = run(&["removals", "--server", &world.grpc()]);
-    assert!(listed.contains("m1") && listed.contains("its Node is not shown any more"), "{listed}");
+    let mut environment = Environment::start(6, false);
+    environment.cluster.hide_nodes(0..3);
+    environment.cluster.delete_claims(0..3, true);
+    let held = |cluster: &Value| cluster["rails"]["waitingRemovals"] == 3;
+    environment.wait_until("three removals that wait", held);
+    let listed = run(&["removals", "--server", &environment.grpc()]);
+    assert!(listed.contains("m1") && listed.contains("its Node is not reported any more"), "{listed}");
     assert!(listed.contains("fleetwright removals confirm shop"), "{listed}");
-    world.restart(false);
-    world.until("the same with the next server", held);
-    world.further("List", 3);
-    assert_eq!(lost(&world), none());
+    environment.restart(false);
+    environment.wait_until("the same with the next server", held);
+    environment.wait_for_calls("List", 3);
+    assert_eq!(losses(&environment), no_losses());
     // They are shown again, and drained like any others.
-    world.cluster.show_nodes();
-    world.until_drained(3);
+    environment.cluster.show_nodes();
+    environment.wait_until_drained(3);
 }
 
 #[test]
 fn a_nodepool_that_is_deleted_under_a_freeze_waits_for_a_person_and_then_leaves_by_its_budget() {
-    let mut world = World::start(30, true);
-    world.cluster.delete(0..30, true);
-    let shop = world.until("removals that wait", |shop| shop["rails"]["waitingRemovals"].as_u64() >= Some(27));
-    let why = shop["rails"]["waitingBecause"].as_str().unwrap_or_default();
+    let mut environment = Environment::start(30, true);
+    environment.cluster.delete_claims(0..30, true);
+    let cluster = environment
+        .wait_until("removals that wait", |cluster| cluster["rails"]["waitingRemovals"].as_u64() >= Some(27));
+    let why = cluster["rails"]["waitingBecause"].as_str().unwrap_or_default();
     assert!(why.contains("is frozen by") && why.contains("fleetwright removals confirm shop"), "{why}");
-    world.restart(true);
-    world
-        .until("removals that wait with the next server", |shop| shop["rails"]["waitingRemovals"].as_u64() >= Some(27));
-    world.further("List", 2);
-    // What a hand may take at any time, if it was shown before the others.
-    assert!(world.cluster.done().0.len() <= 3, "{:?}", world.cluster.done());
-    run(&["removals", "confirm", "shop", "--server", &world.grpc()]);
-    world.until_drained(6);
+    environment.restart(true);
+    environment.wait_until("removals that wait with the next server", |cluster| {
+        cluster["rails"]["waitingRemovals"].as_u64() >= Some(27)
+    });
+    environment.wait_for_calls("List", 2);
+    // The number of user deletions allowed at any time, if these arrived first.
+    assert!(environment.cluster.executed().0.len() <= 3, "{:?}", environment.cluster.executed());
+    run(&["removals", "confirm", "shop", "--server", &environment.grpc()]);
+    environment.wait_until_drained(6);
 }
 
 #[test]
 fn a_nodepool_that_is_deleted_takes_its_nodes_along_by_its_budget_only() {
-    let world = World::start(30, false);
-    world.cluster.delete(0..30, true);
-    world.until_drained(3);
-    // They go on as others have gone: a tenth of 30 at one time, and each takes the cloud seconds.
-    let shop = world.until("removals that wait", |shop| shop["rails"]["waitingRemovals"].as_u64() > Some(0));
-    let leaving = |shop: &Value| {
-        let machines = shop["machines"].as_array().cloned().unwrap_or_default();
+    let environment = Environment::start(30, false);
+    environment.cluster.delete_claims(0..30, true);
+    environment.wait_until_drained(3);
+    // Removals proceed as earlier ones complete: a tenth of 30 at a time, and each takes the cloud
+    // seconds.
+    let cluster =
+        environment.wait_until("removals that wait", |cluster| cluster["rails"]["waitingRemovals"].as_u64() > Some(0));
+    let leaving = |cluster: &Value| {
+        let machines = cluster["machines"].as_array().cloned().unwrap_or_default();
         machines.iter().filter(|machine| !machine["leaves"].is_null()).count()
     };
-    assert!(leaving(&shop) <= 3, "{shop:#}");
-    let why = shop["rails"]["waitingBecause"].as_str().unwrap_or_default();
+    assert!(leaving(&cluster) <= 3, "{cluster:#}");
+    let why = cluster["rails"]["waitingBecause"].as_str().unwrap_or_default();
     assert!(why.contains("machines were deleted by hand or with their NodePool within 10 min"), "{why}");
 }

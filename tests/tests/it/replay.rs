@@ -1,13 +1,13 @@
-//! `fleetwright history` and `fleetwright replay`: what a server has decided is made again, bit for bit, from its database
-//! alone or by asking any server, and what was changed there is found. Without a PostgreSQL on this machine the second test
-//! says so and proves nothing.
+//! `fleetwright history` and `fleetwright replay`: a server's decisions are replayed bit for bit
+//! from its database or through any server, and changed data is detected. The second test is
+//! skipped without PostgreSQL.
 
 use std::time::{Duration, Instant};
 
-use e2e::{Ended, Folder, Postgres, Program, Running};
+use e2e::{ExitResult, Postgres, Program, RunningProcess, TempDir};
 use serde_json::Value;
 
-use crate::{PATIENCE, PROGRAM, fleetwright};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
 
 #[test]
 fn every_decision_of_a_demo_is_replayed_bit_for_bit() {
@@ -27,15 +27,15 @@ fn planned(url: &str, cluster: &str) -> Vec<Value> {
     rows.into_iter().filter(|row| row["nodes"].is_u64()).collect()
 }
 
-fn ask(url: &str, arguments: &[&str]) -> Ended {
-    Program::new(PROGRAM, arguments).env("DATABASE_URL", url).run(PATIENCE)
+fn ask(url: &str, arguments: &[&str]) -> ExitResult {
+    Program::new(PROGRAM, arguments).env("DATABASE_URL", url).run(TIMEOUT)
 }
 
 /// A server on this database, and its address.
-fn serve(url: &str) -> (Running, String) {
+fn serve(url: &str) -> (RunningProcess, String) {
     let listen = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-database-url", url];
     let server = Program::new(PROGRAM, &listen).start();
-    let line = server.line_with(&["grpc://"], PATIENCE);
+    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
     let address = line.split("grpc://").nth(1).and_then(|rest| rest.split([';', ' ', '"']).next()).expect("an address");
     let grpc = format!("http://{address}");
     (server, grpc)
@@ -46,16 +46,16 @@ fn decide(url: &str, cluster: &str) {
     let (server, grpc) = serve(url);
     let script = ["simulated-agent", "--server", &grpc, "--cluster-name", cluster, "--seed", "1", "--log", "warn"];
     let agent = Program::new(PROGRAM, &script).start();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while planned(url, cluster).len() < 2 {
         assert!(Instant::now() < end, "waited for two plans; there are {:?}", planned(url, cluster));
         std::thread::park_timeout(Duration::from_millis(200));
     }
     drop(agent);
-    assert_eq!(server.stop(PATIENCE), 0);
+    assert_eq!(server.stop(TIMEOUT), 0);
 }
 
-/// A server that has decided nothing itself tells of all decisions what the database tells.
+/// A server that made no decision itself returns the decisions in the database.
 fn a_server_tells_the_same(url: &str, cluster: &str, first: &str) {
     let (server, grpc) = serve(url);
     for question in [
@@ -70,7 +70,7 @@ fn a_server_tells_the_same(url: &str, cluster: &str, first: &str) {
     let unknown = fleetwright(&["replay", "12345", "--server", &grpc]);
     assert_eq!(unknown.status, 2, "{}", unknown.stderr);
     assert!(unknown.stderr.contains("there is no decision 12345"), "{}", unknown.stderr);
-    assert_eq!(server.stop(PATIENCE), 0);
+    assert_eq!(server.stop(TIMEOUT), 0);
 }
 
 const POOL_OF_SPOT: &str = "
@@ -101,8 +101,8 @@ fn a_servers_decisions_are_replayed_from_its_database_and_a_change_there_is_foun
 
     a_server_tells_the_same(url, &cluster, &first);
 
-    let folder = Folder::new();
-    let file = folder.file("extra.yaml", POOL_OF_SPOT);
+    let folder = TempDir::new();
+    let file = folder.write_file("extra.yaml", POOL_OF_SPOT);
     let otherwise = ask(url, &["replay", &first, "--with-policy", &file, "-o", "json"]);
     assert_eq!(otherwise.status, 0, "{}", otherwise.stderr);
     let compared: Value = serde_json::from_str(&otherwise.stdout).unwrap();
@@ -111,8 +111,8 @@ fn a_servers_decisions_are_replayed_from_its_database_and_a_change_there_is_foun
     // Both are sums of whole micro-dollars: they agree to less than half of one.
     assert!((dollars("otherwise") - dollars("then") - said).abs() < 5e-7, "{compared:#}");
 
-    // One byte in the middle of the event that the first decision stands on.
-    let changed = postgres.ask(&format!(
+    // One byte in the middle of the event that the first decision depends on.
+    let changed = postgres.query(&format!(
         "UPDATE log_chunks SET bytes = set_byte(bytes, length(bytes) / 2, (get_byte(bytes, length(bytes) / 2) + 1) % 256)
          WHERE scope = 'cluster/{cluster}' AND segment = (SELECT segment FROM decisions WHERE number = {first})
            AND first_sequence = 1 RETURNING 1"

@@ -1,12 +1,12 @@
-//! `fleetwright serve`: starts, says what it runs by, answers, ends when asked.
+//! `fleetwright serve`: starts, prints its configuration, responds, and stops on SIGTERM.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use e2e::{Folder, Program};
+use e2e::{Program, TempDir};
 
-use crate::{PATIENCE, PROGRAM, fleetwright};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
 
 /// One HTTP request without any library: what a browser on the same machine would get.
 pub(crate) fn get(address: &str, path: &str) -> String {
@@ -26,7 +26,7 @@ fn ask(address: &str, path: &str) -> io::Result<String> {
 fn it_serves_the_page_health_and_metrics_and_ends_when_asked() {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
-    let line = server.line_with(&["live page", "http://"], PATIENCE);
+    let line = server.wait_for_line(&["dashboard", "http://"], TIMEOUT);
     let address = line.split("http://").nth(1).unwrap().split(['/', ' ', '"']).next().unwrap().to_owned();
     let page = get(&address, "/");
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
@@ -36,17 +36,17 @@ fn it_serves_the_page_health_and_metrics_and_ends_when_asked() {
     assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200"));
     assert!(get(&address, "/metrics").contains("# TYPE fleetwright_pods gauge"));
     assert!(get(&address, "/api/fleet").contains("\"clusters\":[]"));
-    assert_eq!(server.stop(PATIENCE), 0);
+    assert_eq!(server.stop(TIMEOUT), 0);
 }
 
 #[test]
 fn the_configuration_in_force_is_printed_without_secrets() {
-    let folder = Folder::new();
-    let file = folder.file("fleetwright.toml", "[cloud]\nseed = 7\n[control]\nbatch-idle = \"2s\"\n");
+    let folder = TempDir::new();
+    let file = folder.write_file("fleetwright.toml", "[cloud]\nseed = 7\n[control]\nbatch-idle = \"2s\"\n");
     let ended = Program::new(PROGRAM, &["serve", "--config", &file, "--cloud-boot", "9s", "--print-config"])
         .env("DATABASE_URL", "postgres://someone:secret-word@db/x")
         .env("FLEETWRIGHT_CONTROL_BATCH_MAX", "20s")
-        .run(PATIENCE);
+        .run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     for line in
         ["seed = 7 # ", "batch-idle = \"2s\"", "batch-max = \"20s\" # environment", "boot = \"9s\" # flag --cloud-boot"]
@@ -58,8 +58,8 @@ fn the_configuration_in_force_is_printed_without_secrets() {
 
 #[test]
 fn an_unknown_key_is_refused_with_the_nearest_one() {
-    let folder = Folder::new();
-    let file = folder.file("fleetwright.toml", "[clud]\nseed = 7\n");
+    let folder = TempDir::new();
+    let file = folder.write_file("fleetwright.toml", "[clud]\nseed = 7\n");
     let ended = fleetwright(&["serve", "--config", &file]);
     assert_eq!(ended.status, 2);
     assert!(ended.stderr.contains("no key \"clud.seed\"; did you mean \"cloud.seed\"?"), "{}", ended.stderr);

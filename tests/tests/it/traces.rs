@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry hears what the demo's decisions came to.
+//! An OpenTelemetry collector receives the spans of the demo's decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,9 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use crate::{PATIENCE, PROGRAM};
+use crate::{PROGRAM, TIMEOUT};
 
-/// Keeps what it is sent.
+/// Stores the received spans.
 #[derive(Debug, Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Span>>>);
 
@@ -48,7 +48,7 @@ fn spans_of_a_demo() -> Vec<Span> {
     let service = TraceServiceServer::new(collector.clone());
     runtime.spawn(Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)));
     let demo = Program::new(PROGRAM, &["demo", "--for", "60s", "--seed", "2", "--clusters", "1"]);
-    let ended = demo.env("OTEL_EXPORTER_OTLP_ENDPOINT", &address).run(PATIENCE);
+    let ended = demo.env("OTEL_EXPORTER_OTLP_ENDPOINT", &address).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     collector.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -63,7 +63,7 @@ fn every_decision_that_buys_is_one_trace_from_its_first_pod_to_the_ids_of_its_ma
     let mut steps: BTreeMap<&[u8], BTreeMap<&str, usize>> = BTreeMap::new();
     let mut machines = BTreeSet::new();
     for span in spans.iter().filter(|span| span.name != "decision") {
-        // The exporter's own transport would be seen here, as spans of other names without a decision.
+        // The exporter's own transport would appear as spans of other names without a decision.
         let decision = decisions.get(&*span.parent_span_id).unwrap_or_else(|| panic!("nobody's: {span:?}"));
         assert_eq!(span.trace_id, decision.trace_id, "{span:?}");
         assert!(decision.start_time_unix_nano <= span.start_time_unix_nano, "begins before its decision: {span:?}");
@@ -79,6 +79,6 @@ fn every_decision_that_buys_is_one_trace_from_its_first_pod_to_the_ids_of_its_ma
     // A plan that does not hold any more when it is written down is carried no further, so not each has them all.
     let whole = |steps: &&BTreeMap<&str, usize>| steps.keys().eq(&["create", "gather", "launch", "record"]);
     assert!(steps.values().any(|steps| whole(&steps)), "{steps:?}");
-    // Thirty pods that ask for three kinds of machine need one of each at least.
+    // Thirty pods with three kinds of requirements need at least one instance of each.
     assert!(machines.len() >= 3, "{machines:?}");
 }

@@ -1,31 +1,31 @@
-//! The agent's hands on a real API server, without a server above them: instructions in, objects out. It works under the role
-//! that `deploy/` gives it.
+//! The agent on a real API server, without a Fleetwright server: instructions in, objects out. It
+//! runs under the role of `deploy/`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::config::KubernetesConfig;
-use agent::{Cluster as _, Seen as Record};
+use agent::{Cluster as _, Record};
 use agent_kubernetes::Kubernetes;
-use agent_kubernetes::cluster::Conduct;
-use agent_kubernetes::connect::{connect, identify};
+use agent_kubernetes::actions::guard::RemovalGuard;
+use agent_kubernetes::cluster::ClusterOptions;
+use agent_kubernetes::connect::{connect, read_identity};
 use agent_kubernetes::epoch::EpochStore;
 use agent_kubernetes::leader::Candidate;
-use agent_kubernetes::obey::guard::Guard;
 use anyhow::{Context, bail, ensure};
-use e2e::kubernetes::cluster::{Cluster, Seen, taints, until};
+use e2e::kubernetes::cluster::{Cluster, Poll, taints, wait_until};
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::kubelets::{Kubelets, Pace};
+use e2e::kubernetes::environment::AGENT;
+use e2e::kubernetes::kubelets::{KubeletTiming, Kubelets};
 use e2e::kubernetes::machine::Types;
-use e2e::kubernetes::suite::{Scenario, Stage, Told};
-use e2e::kubernetes::world::AGENT;
+use e2e::kubernetes::suite::{Scenario, ScenarioResult, TestBed};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::instruction::Action;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The Leases that the role names.
 const LEASE: &str = "fleetwright-agent";
@@ -37,8 +37,8 @@ pub(super) const MACHINE: Scenario = Scenario {
     needs_own: false,
     needs_scheduler: true,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(a_machine_lives_by_instructions(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(a_machine_lives_by_instructions(test_bed)),
 };
 pub(super) const DEADLINE: Scenario = Scenario {
     name: "a_deadline_outweighs_protection_and_restarts",
@@ -46,8 +46,8 @@ pub(super) const DEADLINE: Scenario = Scenario {
     needs_own: false,
     needs_scheduler: true,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(a_deadline_outweighs_protection_and_restarts(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(a_deadline_outweighs_protection_and_restarts(test_bed)),
 };
 pub(super) const PICTURES: Scenario = Scenario {
     name: "pages_and_streams_show_the_same_cluster",
@@ -55,8 +55,8 @@ pub(super) const PICTURES: Scenario = Scenario {
     needs_own: false,
     needs_scheduler: true,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(pages_and_streams_show_the_same_cluster(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(pages_and_streams_show_the_same_cluster(test_bed)),
 };
 pub(super) const OUTLIVE: Scenario = Scenario {
     name: "watches_outlive_the_api_server",
@@ -64,8 +64,8 @@ pub(super) const OUTLIVE: Scenario = Scenario {
     needs_own: true,
     needs_scheduler: true,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(watches_outlive_the_api_server(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(watches_outlive_the_api_server(test_bed)),
 };
 pub(super) const REPLICAS: Scenario = Scenario {
     name: "one_of_two_replicas_works",
@@ -73,8 +73,8 @@ pub(super) const REPLICAS: Scenario = Scenario {
     needs_own: false,
     needs_scheduler: false,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(one_of_two_replicas_works(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(one_of_two_replicas_works(test_bed)),
 };
 pub(super) const EPOCHS: Scenario = Scenario {
     name: "the_highest_epoch_outlives_the_agent",
@@ -82,41 +82,41 @@ pub(super) const EPOCHS: Scenario = Scenario {
     needs_own: false,
     needs_scheduler: false,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(the_highest_epoch_outlives_the_agent(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(the_highest_epoch_outlives_the_agent(test_bed)),
 };
 
 /// The agent's side of a cluster, as its service account.
-struct Hands {
+struct AgentHarness {
     cluster: Cluster,
     kubernetes: Arc<Kubernetes>,
     generation: std::sync::atomic::AtomicU64,
 }
 
-impl Hands {
-    async fn new(stage: &Stage, namespace: &str, streaming_lists: bool) -> anyhow::Result<Self> {
-        let cluster = Cluster::with_namespace(&stage.client, namespace).await?;
-        let settings = settings(stage, &cluster, namespace).await?;
+impl AgentHarness {
+    async fn new(test_bed: &TestBed, namespace: &str, streaming_lists: bool) -> anyhow::Result<Self> {
+        let cluster = Cluster::with_namespace(&test_bed.client, namespace).await?;
+        let settings = settings(test_bed, &cluster, namespace).await?;
         let connected = connect(&settings).await?;
-        let identity = identify(&connected.api).await?;
+        let identity = read_identity(&connected.api).await?;
         let epochs = EpochStore::new(connected.api.clone(), connected.namespace, EPOCHS_LEASE.to_owned());
-        let conduct = Conduct {
+        let options = ClusterOptions {
             instance: "test".to_owned(),
             streaming_lists,
             karpenter_absent: false,
-            guard: Guard::new(100, Duration::from_secs(600)),
+            guard: RemovalGuard::new(100, Duration::from_secs(600)),
         };
-        let kubernetes = Kubernetes::watch(connected.api, identity, epochs, conduct);
+        let kubernetes = Kubernetes::start(connected.api, identity, epochs, options);
         Ok(Self { cluster, kubernetes: Arc::new(kubernetes), generation: 0.into() })
     }
 
     /// Carries out an action, as the next instruction on the claim `general-1`.
-    async fn obey(&self, action: Action) -> agent::Done {
+    async fn execute(&self, action: Action) -> agent::Done {
         let generation = 1 + self.generation.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.obey_as(3, generation, action).await
+        self.execute_as(3, generation, action).await
     }
 
-    async fn obey_as(&self, epoch: u64, generation: u64, action: Action) -> agent::Done {
+    async fn execute_as(&self, epoch: u64, generation: u64, action: Action) -> agent::Done {
         let instruction = v1::Instruction {
             id: format!("{epoch}-{generation}"),
             epoch,
@@ -126,13 +126,13 @@ impl Hands {
             subject: "nodeclaim/general-1".to_owned(),
             action: Some(action),
         };
-        self.kubernetes.carry_out(instruction).await
+        self.kubernetes.execute_instruction(instruction).await
     }
 
-    /// Carries out an action that must succeed, twice: the second time changes nothing.
-    async fn done(&self, action: Action) -> anyhow::Result<()> {
+    /// Executes an action that must succeed, twice: the second time changes nothing.
+    async fn execute_twice(&self, action: Action) -> anyhow::Result<()> {
         for time in ["first", "second"] {
-            let done = self.obey(action.clone()).await;
+            let done = self.execute(action.clone()).await;
             ensure!(done.outcome == v1::Outcome::Done, "the {time} time: {done:?}");
         }
         Ok(())
@@ -148,10 +148,10 @@ impl Hands {
 }
 
 /// How the agent's service account reaches the API server.
-async fn settings(stage: &Stage, cluster: &Cluster, name: &str) -> anyhow::Result<KubernetesConfig> {
-    let administrator = stage.plane.lock().await.kubeconfig().to_owned();
+async fn settings(test_bed: &TestBed, cluster: &Cluster, name: &str) -> anyhow::Result<KubernetesConfig> {
+    let administrator = test_bed.control_plane.lock().await.kubeconfig().to_owned();
     let kubeconfig = std::env::temp_dir().join(format!("fleetwright-{}-{name}.kubeconfig", std::process::id()));
-    deploy::kubeconfig_of(cluster, &administrator, AGENT, &kubeconfig).await?;
+    deploy::write_kubeconfig(cluster, &administrator, AGENT, &kubeconfig).await?;
     Ok(KubernetesConfig {
         kubeconfig: Some(kubeconfig),
         context: None,
@@ -223,37 +223,38 @@ fn drain(force_at_ms: Option<i64>) -> Action {
 }
 
 /// One machine from its claim to its end: every instruction about machines, each of them twice.
-async fn a_machine_lives_by_instructions(stage: Arc<Stage>) -> Told {
-    let hands = Hands::new(&stage, "hands", true).await?;
-    let kubelets = Kubelets::new(stage.client.clone(), Pace { forgotten: Duration::ZERO, ..Pace::default() });
-    hands.cluster.apply(pool()).await?;
-    launched(&hands).await?;
+async fn a_machine_lives_by_instructions(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let harness = AgentHarness::new(&test_bed, "hands", true).await?;
+    let kubelets =
+        Kubelets::new(test_bed.client.clone(), KubeletTiming { forgotten: Duration::ZERO, ..KubeletTiming::default() });
+    harness.cluster.apply(pool()).await?;
+    launched(&harness).await?;
     let machine = Types::builtin("us-east-1")?.machine("i-hands", "m5.large", "us-east-1a")?;
-    kubelets.boot(machine);
-    hands.cluster.until_nodes(1, PATIENCE).await?;
-    let hinted = registered(&hands).await?;
-    in_service(&hands).await?;
-    is_not_drained_as_empty(&hands).await?;
-    let held = drained(&hands).await?;
-    kubelets.lose("i-hands");
+    kubelets.boot_machine(machine);
+    harness.cluster.wait_until_nodes(1, TIMEOUT).await?;
+    let hinted = registered(&harness).await?;
+    in_service(&harness).await?;
+    is_not_drained_as_empty(&harness).await?;
+    let held = drained(&harness).await?;
+    kubelets.lose_machine("i-hands");
     let deletion = v1::DeleteNodeClaim {
         node_claim: "general-1".to_owned(),
         node: "i-hands".to_owned(),
         reason: "its machine is gone".to_owned(),
         provider_id: "aws:///us-east-1a/i-hands".to_owned(),
     };
-    hands.done(Action::DeleteNodeClaim(deletion)).await?;
-    ensure!(hands.claim().await.is_err(), "the claim is there");
-    hands.cluster.until_nodes(0, PATIENCE).await?;
-    hands.cluster.delete("karpenter.sh/v1", "NodePool", "general").await?;
+    harness.execute_twice(Action::DeleteNodeClaim(deletion)).await?;
+    ensure!(harness.claim().await.is_err(), "the claim is there");
+    harness.cluster.wait_until_nodes(0, TIMEOUT).await?;
+    harness.cluster.delete("karpenter.sh/v1", "NodePool", "general").await?;
     Ok(format!("{hinted} of 2 pods hinted; a budget held the drain for {held:.1?}"))
 }
 
 /// A claim that was created and launched.
-async fn launched(hands: &Hands) -> anyhow::Result<()> {
-    hands.done(create()).await?;
-    let claim = hands.claim().await?;
-    let pool = hands.object("karpenter.sh/v1", "NodePool", "general").await?;
+async fn launched(harness: &AgentHarness) -> anyhow::Result<()> {
+    harness.execute_twice(create()).await?;
+    let claim = harness.claim().await?;
+    let pool = harness.object("karpenter.sh/v1", "NodePool", "general").await?;
     ensure!(claim["metadata"]["finalizers"] == json!(["karpenter.sh/termination"]), "{claim}");
     ensure!(claim["metadata"]["ownerReferences"][0]["uid"] == pool["metadata"]["uid"], "{claim}");
     let amount =
@@ -265,33 +266,34 @@ async fn launched(hands: &Hands) -> anyhow::Result<()> {
         capacity: vec![amount("cpu", "2")],
         allocatable: vec![amount("cpu", "1930m")],
     };
-    hands.done(Action::MarkLaunched(launch)).await?;
-    let claim = hands.claim().await?;
+    harness.execute_twice(Action::MarkLaunched(launch)).await?;
+    let claim = harness.claim().await?;
     ensure!(claim["status"]["providerID"] == "aws:///us-east-1a/i-hands", "{claim}");
     ensure!(claim["metadata"]["labels"]["karpenter.sh/nodepool"] == "general", "a label that was there is overwritten");
     ensure!((condition(&claim, "Launched"), condition(&claim, "Ready")) == ("True", "Unknown"), "{claim}");
-    // What is older than what was obeyed is refused, also by an agent that remembers nothing itself.
-    let stale = hands.obey_as(3, 1, drain(None)).await;
+    // Older instructions are refused, also by an agent without memory.
+    let stale = harness.execute_as(3, 1, drain(None)).await;
     ensure!(stale.outcome == v1::Outcome::Stale, "{stale:?}");
-    let earlier_epoch = hands.obey_as(2, 99, drain(None)).await;
+    let earlier_epoch = harness.execute_as(2, 99, drain(None)).await;
     ensure!(earlier_epoch.outcome == v1::Outcome::Stale, "{earlier_epoch:?}");
     Ok(())
 }
 
-/// The node is let in, and the pods that wait are hinted at it. Returns how many were seen with a hint of ours.
-async fn registered(hands: &Hands) -> anyhow::Result<usize> {
-    hands.cluster.deploy("two", 2, "800m", "100Mi", json!({ "terminationGracePeriodSeconds": 1 })).await?;
-    let look = || async {
-        let pods = hands.cluster.pods().await?;
-        Ok(if pods.len() == 2 { Seen::Done(pods) } else { Seen::NotYet(format!("{} pods", pods.len())) })
+/// Registers the node with nominations for the pending pods. Returns how many nominated pods were
+/// observed.
+async fn registered(harness: &AgentHarness) -> anyhow::Result<usize> {
+    harness.cluster.deploy("two", 2, "800m", "100Mi", json!({ "terminationGracePeriodSeconds": 1 })).await?;
+    let poll = || async {
+        let pods = harness.cluster.pods().await?;
+        Ok(if pods.len() == 2 { Poll::Ready(pods) } else { Poll::Pending(format!("{} pods", pods.len())) })
     };
-    let pods = until("two pods", PATIENCE, look).await?;
+    let pods = wait_until("two pods", TIMEOUT, poll).await?;
     let hint = |pod: &k8s_openapi::api::core::v1::Pod| v1::PodNomination {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
     };
-    let mut observed = hands.kubernetes.observe().await?;
+    let mut observed = harness.kubernetes.list_and_watch().await?;
     let registration = v1::RegisterNode {
         node_claim: "general-1".to_owned(),
         node: "i-hands".to_owned(),
@@ -299,18 +301,18 @@ async fn registered(hands: &Hands) -> anyhow::Result<usize> {
         taints: Vec::new(),
         hints: pods.iter().map(hint).collect(),
     };
-    hands.done(Action::RegisterNode(registration)).await?;
-    let node = hands.cluster.nodes().await?.pop().context("no node")?;
+    harness.execute_twice(Action::RegisterNode(registration)).await?;
+    let node = harness.cluster.nodes().await?.pop().context("no node")?;
     ensure!(!taints(&node).contains(&"karpenter.sh/unregistered"), "{:?}", taints(&node));
     ensure!(node.labels().get("karpenter.sh/registered").is_some_and(|value| value == "true"), "{:?}", node.labels());
     ensure!(node.annotations().get("karpenter.sh/nodepool-hash").is_some_and(|value| value == "5"));
     ensure!(!node.annotations().keys().any(|key| key.starts_with("fleetwright.dev/")), "{:?}", node.annotations());
-    let claim = hands.claim().await?;
+    let claim = harness.claim().await?;
     ensure!(
         (condition(&claim, "Registered"), claim["status"]["nodeName"].as_str()) == ("True", Some("i-hands")),
         "{claim}"
     );
-    hands.cluster.until_ready(2, PATIENCE).await?;
+    harness.cluster.wait_until_ready(2, TIMEOUT).await?;
     let mut hinted = 0;
     while let Ok(seen) = observed.changes.try_recv() {
         hinted += seen.iter().filter(|one| matches!(one, Record::Pod { record, .. } if record.nominated_by_us)).count();
@@ -320,10 +322,10 @@ async fn registered(hands: &Hands) -> anyhow::Result<usize> {
 }
 
 /// The node is put into service; the pool's status and an event are written.
-async fn in_service(hands: &Hands) -> anyhow::Result<()> {
+async fn in_service(harness: &AgentHarness) -> anyhow::Result<()> {
     let initialization = v1::InitializeNode { node_claim: "general-1".to_owned(), node: "i-hands".to_owned() };
-    hands.done(Action::InitializeNode(initialization)).await?;
-    let claim = hands.claim().await?;
+    harness.execute_twice(Action::InitializeNode(initialization)).await?;
+    let claim = harness.claim().await?;
     ensure!((condition(&claim, "Initialized"), condition(&claim, "Ready")) == ("True", "True"), "{claim}");
     let ready = json!([{ "type": "Ready", "status": "True", "reason": "Ready" }]);
     let status = json!({ "nodes": 1, "resources": { "cpu": "2" }, "conditions": ready });
@@ -334,11 +336,11 @@ async fn in_service(hands: &Hands) -> anyhow::Result<()> {
         annotations: vec![pair("karpenter.sh/nodepool-hash", "5")],
         ..v1::WriteObject::default()
     };
-    hands.done(Action::WriteObject(written.clone())).await?;
-    let before = hands.object("karpenter.sh/v1", "NodePool", "general").await?;
+    harness.execute_twice(Action::WriteObject(written.clone())).await?;
+    let before = harness.object("karpenter.sh/v1", "NodePool", "general").await?;
     ensure!(before["status"]["nodes"] == 1 && condition(&before, "Ready") == "True", "{before}");
-    hands.done(Action::WriteObject(written)).await?;
-    let after = hands.object("karpenter.sh/v1", "NodePool", "general").await?;
+    harness.execute_twice(Action::WriteObject(written)).await?;
+    let after = harness.object("karpenter.sh/v1", "NodePool", "general").await?;
     ensure!(before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"], "written without need");
     let event = v1::RecordEvent {
         kind: v1::ObjectKind::NodeClaim.into(),
@@ -348,59 +350,59 @@ async fn in_service(hands: &Hands) -> anyhow::Result<()> {
         message: "nothing is cheaper".to_owned(),
         ..v1::RecordEvent::default()
     };
-    hands.done(Action::RecordEvent(event)).await?;
-    let events = hands.cluster.at(Some("default"), "events.k8s.io/v1", "Event").list(&Default::default()).await?;
+    harness.execute_twice(Action::RecordEvent(event)).await?;
+    let events = harness.cluster.at(Some("default"), "events.k8s.io/v1", "Event").list(&Default::default()).await?;
     let ours = events.items.iter().filter(|event| event.data["reason"] == "Unconsolidatable").count();
     ensure!(ours == 1, "{ours} events");
     Ok(())
 }
 
-/// The Node is said to be empty, and the API server lists two pods on it.
-async fn is_not_drained_as_empty(hands: &Hands) -> anyhow::Result<()> {
+/// The server claims that the Node is empty, and the API server lists two pods on it.
+async fn is_not_drained_as_empty(harness: &AgentHarness) -> anyhow::Result<()> {
     let Action::DrainNode(order) = drain(None) else { bail!("not the order to drain") };
-    let done = hands.obey(Action::DrainNode(v1::DrainNode { only_if_empty: true, ..order })).await;
+    let done = harness.execute(Action::DrainNode(v1::DrainNode { only_if_empty: true, ..order })).await;
     ensure!(done.outcome == v1::Outcome::PreconditionFailed && done.detail.contains("pods to move"), "{done:?}");
-    let node = hands.cluster.nodes().await?.pop().context("no node")?;
+    let node = harness.cluster.nodes().await?.pop().context("no node")?;
     ensure!(!taints(&node).contains(&"karpenter.sh/disrupted"), "{:?}", taints(&node));
     Ok(())
 }
 
-/// A budget that allows nothing holds the drain until it allows more. Returns for how long.
-async fn drained(hands: &Hands) -> anyhow::Result<Duration> {
+/// A budget without disruptions holds the drain until it is relaxed. Returns for how long.
+async fn drained(harness: &AgentHarness) -> anyhow::Result<Duration> {
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": { "name": "none", "namespace": hands.cluster.namespace },
+        "metadata": { "name": "none", "namespace": harness.cluster.namespace },
         "spec": { "maxUnavailable": 0, "selector": {} },
     });
-    hands.cluster.apply(budget).await?;
+    harness.cluster.apply(budget).await?;
     let observed = || async {
-        let budget = hands.object("policy/v1", "PodDisruptionBudget", "none").await?;
+        let budget = harness.object("policy/v1", "PodDisruptionBudget", "none").await?;
         let known = budget["status"]["expectedPods"] == 2;
-        Ok(if known { Seen::Done(()) } else { Seen::NotYet(budget["status"].to_string()) })
+        Ok(if known { Poll::Ready(()) } else { Poll::Pending(budget["status"].to_string()) })
     };
-    until("the budget knows its pods", PATIENCE, observed).await?;
+    wait_until("the budget knows its pods", TIMEOUT, observed).await?;
     let begun = Instant::now();
-    let kubernetes = Arc::clone(&hands.kubernetes);
-    hands.generation.store(1_000, std::sync::atomic::Ordering::Relaxed);
+    let kubernetes = Arc::clone(&harness.kubernetes);
+    harness.generation.store(1_000, std::sync::atomic::Ordering::Relaxed);
     let instruction = v1::Instruction { epoch: 3, generation: 1_000, action: Some(drain(None)), ..Default::default() };
-    let task = tokio::spawn(async move { kubernetes.carry_out(instruction).await });
+    let task = tokio::spawn(async move { kubernetes.execute_instruction(instruction).await });
     let held = || async {
-        let events = hands.cluster.at(Some("default"), "events.k8s.io/v1", "Event").list(&Default::default()).await?;
+        let events = harness.cluster.at(Some("default"), "events.k8s.io/v1", "Event").list(&Default::default()).await?;
         let refused = events.items.iter().any(|event| event.data["reason"] == "FailedDraining");
-        Ok(if refused { Seen::Done(()) } else { Seen::NotYet("no refusal".to_owned()) })
+        Ok(if refused { Poll::Ready(()) } else { Poll::Pending("no refusal".to_owned()) })
     };
-    until("the drain is held by the budget", PATIENCE, held).await?;
-    ensure!(hands.cluster.pods().await?.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "a pod goes");
-    let node = hands.cluster.nodes().await?.pop().context("no node")?;
+    wait_until("the drain is held by the budget", TIMEOUT, held).await?;
+    ensure!(harness.cluster.pods().await?.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "a pod goes");
+    let node = harness.cluster.nodes().await?.pop().context("no node")?;
     ensure!(taints(&node).contains(&"karpenter.sh/disrupted"), "{:?}", taints(&node));
-    ensure!(condition(&hands.claim().await?, "Drained") == "Unknown");
-    hands.cluster.delete("policy/v1", "PodDisruptionBudget", "none").await?;
+    ensure!(condition(&harness.claim().await?, "Drained") == "Unknown");
+    harness.cluster.delete("policy/v1", "PodDisruptionBudget", "none").await?;
     let held = begun.elapsed();
-    let done = tokio::time::timeout(PATIENCE, task).await.context("the drain does not end")??;
+    let done = tokio::time::timeout(TIMEOUT, task).await.context("the drain does not end")??;
     ensure!(done.outcome == v1::Outcome::Done, "{done:?}");
-    let claim = hands.claim().await?;
+    let claim = harness.claim().await?;
     ensure!((condition(&claim, "Drained"), condition(&claim, "VolumesDetached")) == ("True", "True"), "{claim}");
-    let bound = hands
+    let bound = harness
         .cluster
         .pods()
         .await?
@@ -408,63 +410,65 @@ async fn drained(hands: &Hands) -> anyhow::Result<Duration> {
         .filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
         .count();
     ensure!(bound == 0, "{bound} pods are on the node");
-    hands.cluster.delete("apps/v1", "Deployment", "two").await?;
+    harness.cluster.delete("apps/v1", "Deployment", "two").await?;
     Ok(held)
 }
 
-/// A pod that refuses disruption goes all the same when the deadline has come, also when the agent that began the drain has ended
-/// and no server says anything.
-async fn a_deadline_outweighs_protection_and_restarts(stage: Arc<Stage>) -> Told {
-    let hands = Hands::new(&stage, "deadline", true).await?;
-    let kubelets = Kubelets::new(stage.client.clone(), Pace { forgotten: Duration::ZERO, ..Pace::default() });
-    kubelets.boot(Types::builtin("us-east-1")?.machine("i-hands", "m5.large", "us-east-1a")?);
-    hands.cluster.until_nodes(1, PATIENCE).await?;
-    // The label of a machine of ours whose NodeClaim is gone.
+/// A pod protected by an annotation is deleted at the deadline, also when the agent that began the
+/// drain has exited and there is no server.
+async fn a_deadline_outweighs_protection_and_restarts(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let harness = AgentHarness::new(&test_bed, "deadline", true).await?;
+    let kubelets =
+        Kubelets::new(test_bed.client.clone(), KubeletTiming { forgotten: Duration::ZERO, ..KubeletTiming::default() });
+    kubelets.boot_machine(Types::builtin("us-east-1")?.machine("i-hands", "m5.large", "us-east-1a")?);
+    harness.cluster.wait_until_nodes(1, TIMEOUT).await?;
+    // The label of a managed node whose NodeClaim does not exist.
     let labels = json!({ "karpenter.sh/nodepool": "general" });
     let untaint = json!({ "metadata": { "labels": labels }, "spec": { "taints": null } });
-    hands.cluster.change("v1", "Node", "i-hands", untaint).await?;
+    harness.cluster.patch("v1", "Node", "i-hands", untaint).await?;
     let spec = json!({ "terminationGracePeriodSeconds": 2 });
-    hands.cluster.deploy("held", 1, "100m", "100Mi", spec).await?;
+    harness.cluster.deploy("held", 1, "100m", "100Mi", spec).await?;
     let protect =
         json!({ "spec": { "template": { "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": "true" } } } } });
-    hands.cluster.change("apps/v1", "Deployment", "held", protect).await?;
-    hands.cluster.until_ready(1, PATIENCE).await?;
+    harness.cluster.patch("apps/v1", "Deployment", "held", protect).await?;
+    harness.cluster.wait_until_ready(1, TIMEOUT).await?;
     let begun = Instant::now();
     let deadline = jiff::Timestamp::now().as_millisecond() + 8_000;
-    let done =
-        tokio::time::timeout(PATIENCE, hands.obey(drain(Some(deadline)))).await.context("the drain does not end")?;
+    let done = tokio::time::timeout(TIMEOUT, harness.execute(drain(Some(deadline))))
+        .await
+        .context("the drain does not end")?;
     ensure!(done.outcome == v1::Outcome::Done, "{done:?}");
     let took = begun.elapsed();
     // The pod's grace is 2 s, so it is deleted 6 s after the beginning, and not before.
     ensure!(took >= Duration::from_secs(6), "the pod went after {took:?}");
-    hands.cluster.delete("apps/v1", "Deployment", "held").await?;
-    kubelets.lose("i-hands");
-    hands.cluster.until_nodes(0, PATIENCE).await?;
+    harness.cluster.delete("apps/v1", "Deployment", "held").await?;
+    kubelets.lose_machine("i-hands");
+    harness.cluster.wait_until_nodes(0, TIMEOUT).await?;
     Ok(format!("drained by the next replica {took:.1?} after a deadline of 8 s was set"))
 }
 
-/// What the agent says of the cluster, in an order of its own.
-async fn told(hands: &Hands) -> anyhow::Result<Vec<String>> {
-    let observed = hands.kubernetes.observe().await?;
-    let mut told: Vec<String> = observed.records.iter().map(|record| format!("{record:?}")).collect();
-    told.sort();
-    Ok(told)
+/// The agent's records of the cluster, sorted.
+async fn output(harness: &AgentHarness) -> anyhow::Result<Vec<String>> {
+    let observed = harness.kubernetes.list_and_watch().await?;
+    let mut output: Vec<String> = observed.records.iter().map(|record| format!("{record:?}")).collect();
+    output.sort();
+    Ok(output)
 }
 
-/// Lists in pages and lists that are streamed are the same picture.
-async fn pages_and_streams_show_the_same_cluster(stage: Arc<Stage>) -> Told {
-    let streamed = Hands::new(&stage, "pictures", true).await?;
+/// Lists in pages and streaming lists return the same records.
+async fn pages_and_streams_show_the_same_cluster(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let streamed = AgentHarness::new(&test_bed, "pictures", true).await?;
     // More than one page of them: 500 objects are one.
     for number in 0..520 {
         let name = format!("class-{number}");
         let class = json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name }, "value": number });
         streamed.cluster.apply(class).await?;
     }
-    let paged = Hands::new(&stage, "pictures", false).await?;
-    let (by_stream, by_page) = (told(&streamed).await?, told(&paged).await?);
+    let paged = AgentHarness::new(&test_bed, "pictures", false).await?;
+    let (by_stream, by_page) = (output(&streamed).await?, output(&paged).await?);
     let classes = by_page.iter().filter(|record| record.contains("PriorityClassRecord { name: \"class-")).count();
     ensure!(classes == 520, "{classes} classes in pages");
-    // The leases of nodes and the events of the cluster are not part of the picture, so nothing moves meanwhile.
+    // Leases and events are not among the records, so nothing changes meanwhile.
     let differing: Vec<&String> = by_stream.iter().filter(|record| !by_page.contains(record)).collect();
     ensure!(differing.is_empty() && by_stream.len() == by_page.len(), "{differing:?}");
     let classes = streamed.cluster.objects("scheduling.k8s.io/v1", "PriorityClass");
@@ -474,17 +478,17 @@ async fn pages_and_streams_show_the_same_cluster(stage: Arc<Stage>) -> Told {
     Ok(format!("{} records either way", by_page.len()))
 }
 
-/// The API server is killed and comes back: the watches go on where they stood, and miss nothing.
-async fn watches_outlive_the_api_server(stage: Arc<Stage>) -> Told {
-    let hands = Hands::new(&stage, "outlive", true).await?;
-    let mut observed = hands.kubernetes.observe().await?;
+/// The API server is killed and restarted: the watches resume and miss nothing.
+async fn watches_outlive_the_api_server(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let harness = AgentHarness::new(&test_bed, "outlive", true).await?;
+    let mut observed = harness.kubernetes.list_and_watch().await?;
     {
-        let mut plane = stage.plane.lock().await;
-        tokio::task::block_in_place(|| plane.kill().and_then(|()| plane.start_again()))?;
+        let mut control_plane = test_bed.control_plane.lock().await;
+        tokio::task::block_in_place(|| control_plane.kill().and_then(|()| control_plane.restart()))?;
     }
     let back = Instant::now();
     let named = |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-    hands.cluster.apply(named("after-the-restart")).await?;
+    harness.cluster.apply(named("after-the-restart")).await?;
     let seen = async {
         while let Some(records) = observed.changes.recv().await {
             let is_it = |record: &Record| match record {
@@ -502,16 +506,16 @@ async fn watches_outlive_the_api_server(stage: Arc<Stage>) -> Told {
         }
         anyhow::bail!("the changes ended")
     };
-    tokio::time::timeout(PATIENCE, seen).await.context("the watch does not go on")??;
+    tokio::time::timeout(TIMEOUT, seen).await.context("the watch does not go on")??;
     let took = back.elapsed();
-    hands.cluster.delete("v1", "Namespace", "after-the-restart").await?;
+    harness.cluster.delete("v1", "Namespace", "after-the-restart").await?;
     Ok(format!("a change was seen {took:.1?} after the API server came back"))
 }
 
 /// Two replicas and one Lease: one works; a release is noticed at once, a theft ends the work.
-async fn one_of_two_replicas_works(stage: Arc<Stage>) -> Told {
-    let cluster = Cluster::with_namespace(&stage.client, "replicas").await?;
-    let settings = settings(&stage, &cluster, "replicas").await?;
+async fn one_of_two_replicas_works(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let cluster = Cluster::with_namespace(&test_bed.client, "replicas").await?;
+    let settings = settings(&test_bed, &cluster, "replicas").await?;
     let api = connect(&settings).await?.api;
     let candidate = |identity: &str| Candidate {
         api: api.clone(),
@@ -520,15 +524,15 @@ async fn one_of_two_replicas_works(stage: Arc<Stage>) -> Told {
         identity: identity.to_owned(),
         duration: Duration::from_secs(3),
     };
-    let mut first = tokio::time::timeout(PATIENCE, candidate("first").acquire()).await?;
+    let mut first = tokio::time::timeout(TIMEOUT, candidate("first").acquire_lease()).await?;
     let second = candidate("second");
-    let waiting = tokio::spawn(async move { second.acquire().await });
-    // Two durations: a Lease that was not renewed would have been taken.
-    let kept = tokio::time::timeout(Duration::from_secs(6), first.keep()).await;
+    let waiting = tokio::spawn(async move { second.acquire_lease().await });
+    // Two durations: an unrenewed Lease would have been acquired.
+    let kept = tokio::time::timeout(Duration::from_secs(6), first.hold_lease()).await;
     ensure!(kept.is_err() && !waiting.is_finished(), "{kept:?}");
     let released = Instant::now();
-    first.release().await;
-    let mut second = tokio::time::timeout(PATIENCE, waiting).await??;
+    first.release_lease().await;
+    let mut second = tokio::time::timeout(TIMEOUT, waiting).await??;
     let handed_over = released.elapsed();
     ensure!(
         handed_over < Duration::from_secs(3),
@@ -537,28 +541,28 @@ async fn one_of_two_replicas_works(stage: Arc<Stage>) -> Told {
     let leases = cluster.at(Some(AGENT.0), "coordination.k8s.io/v1", "Lease");
     let stolen = json!({ "spec": { "holderIdentity": "thief" } });
     leases.patch(LEASE, &Default::default(), &kube::api::Patch::Merge(stolen)).await?;
-    let why = tokio::time::timeout(PATIENCE, second.keep()).await.context("the second works on")?;
+    let why = tokio::time::timeout(TIMEOUT, second.hold_lease()).await.context("the second works on")?;
     ensure!(why.contains("thief"), "{why}");
     leases.delete(LEASE, &Default::default()).await?;
     Ok(format!("handed over in {handed_over:.1?}"))
 }
 
-/// The highest epoch grows, never shrinks, and is there for the next agent, also when two raise it at the same time.
-async fn the_highest_epoch_outlives_the_agent(stage: Arc<Stage>) -> Told {
-    let cluster = Cluster::with_namespace(&stage.client, "epochs").await?;
-    let settings = settings(&stage, &cluster, "epochs").await?;
+/// The highest epoch never decreases and survives the agent, also with concurrent writes.
+async fn the_highest_epoch_outlives_the_agent(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let cluster = Cluster::with_namespace(&test_bed.client, "epochs").await?;
+    let settings = settings(&test_bed, &cluster, "epochs").await?;
     let api = connect(&settings).await?.api;
     let store = || EpochStore::new(api.clone(), AGENT.0.to_owned(), EPOCHS_LEASE.to_owned());
-    ensure!(store().read().await? == 0);
+    ensure!(store().read_epoch().await? == 0);
     let (low, high) = (store(), store());
-    let (one, other) = tokio::join!(low.raise(7), high.raise(9));
+    let (one, other) = tokio::join!(low.raise_epoch(7), high.raise_epoch(9));
     one.and(other)?;
-    store().raise(8).await?;
-    ensure!(store().read().await? == 9, "{:?}", store().read().await);
+    store().raise_epoch(8).await?;
+    ensure!(store().read_epoch().await? == 9, "{:?}", store().read_epoch().await);
     let leases = cluster.at(Some(AGENT.0), "coordination.k8s.io/v1", "Lease");
     let broken = json!({ "metadata": { "annotations": { "fleetwright.dev/highest-epoch": "many" } } });
     leases.patch(EPOCHS_LEASE, &Default::default(), &kube::api::Patch::Merge(broken)).await?;
-    let error = store().read().await.err().context("an epoch that is no number was read")?.to_string();
+    let error = store().read_epoch().await.err().context("an epoch that is no number was read")?.to_string();
     ensure!(error.contains("\"many\" is not a number"), "{error}");
     leases.delete(EPOCHS_LEASE, &Default::default()).await?;
     Ok("0, then 9 of 7, 9 and 8".to_owned())

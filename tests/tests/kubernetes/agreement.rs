@@ -1,4 +1,4 @@
-//! kube-scheduler binds the pods, and knows nothing of the plan but what it is hinted.
+//! kube-scheduler binds the pods, and knows only the nominations of the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::kubelets::Pace;
-use e2e::kubernetes::plan::Plan;
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::world::{Options, World};
+use e2e::kubernetes::environment::{Environment, Options};
+use e2e::kubernetes::expected_placements::ExpectedPlacements;
+use e2e::kubernetes::kubelets::KubeletTiming;
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Share of pods that are to run where they were planned when hints are honoured, in percent. A goal that is told, not held, as is
-/// that no node is bought beyond the plan: both depend on what kube-scheduler tries in the moments in which nodes open.
+/// Target percentage of pods bound as planned when nominations are honoured. Reported, not
+/// asserted, as is the number of additional nodes: both depend on kube-scheduler's timing while
+/// nodes register.
 const GOAL: usize = 98;
 
 /// Plans of different texture: many small pods, few large ones, pods that must spread. 60 to 160 pods each.
@@ -26,19 +27,21 @@ const PLANS: [&[(&str, u32, &str, &str)]; 3] = [
     &[("spread", 60, "900m", "1Gi"), ("filler", 90, "250m", "900Mi")],
 ];
 
-/// The plan that is played without hints as well: of its pods fewest find their place by themselves.
+/// The plan that also runs without nominations: the fewest of its pods reach their planned nodes by
+/// themselves.
 const COMPARED: usize = 1;
 
-/// An account that may do everything but hint.
+/// A service account that may do everything except nominate.
 const SILENT: &str = "e2e-without-hints";
 
-/// What came of one plan.
+/// Result of one plan.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outcome {
     pods: usize,
     /// Pods on the very machine that they were planned for.
     where_planned: usize,
-    /// The same where replicas of one workload stand for one another: as many of a kind on a machine as were planned there.
+    /// The same, with replicas of one workload interchangeable: as many of a kind on a node as
+    /// planned.
     as_planned: usize,
     planned_nodes: usize,
     nodes: usize,
@@ -69,7 +72,7 @@ impl Outcome {
         100.0 * pods as f64 / self.pods.max(1) as f64
     }
 
-    fn told(&self, how: &str) -> String {
+    fn output(&self, how: &str) -> String {
         format!(
             "{how}: of {} pods {:.1} % where planned, replicas apart {:.1} %; {} nodes beyond the {} planned, {:.2} $/h, ready after {:.1} s",
             self.pods,
@@ -83,35 +86,37 @@ impl Outcome {
     }
 }
 
-/// With the agent's own account, whose hints the API server takes, and one plan with one that may not hint.
-pub(super) async fn plans_are_carried_out(stage: Arc<Stage>) -> Told {
-    deploy::account_without(&stage.client, SILENT, "pods/status").await?;
-    let (mut with, mut told) = (Outcome::default(), Vec::new());
+/// Every plan with the agent's own account, and one plan with an account that may not nominate.
+pub(super) async fn plans_are_carried_out(test_bed: Arc<TestBed>) -> ScenarioResult {
+    deploy::account_without(&test_bed.client, SILENT, "pods/status").await?;
+    let (mut with, mut output) = (Outcome::default(), Vec::new());
     for number in 0..PLANS.len() {
-        let outcome = played(&stage, number, None).await?;
-        told.push(outcome.told(&format!("plan {number}")));
+        let outcome = run(&test_bed, number, None).await?;
+        output.push(outcome.output(&format!("plan {number}")));
         with = with.and(outcome);
     }
-    let without = played(&stage, COMPARED, Some(SILENT)).await?;
+    let without = run(&test_bed, COMPARED, Some(SILENT)).await?;
     let met = if with.as_planned * 100 >= with.pods * GOAL { "met" } else { "missed" };
-    told.extend([
-        without.told(&format!("plan {COMPARED} without hints")),
-        with.told("all plans"),
+    output.extend([
+        without.output(&format!("plan {COMPARED} without hints")),
+        with.output("all plans"),
         format!("goal of {GOAL} % where planned: {met}"),
     ]);
-    let told = told.join("\n");
-    // How many of the rest are where they were planned depends on how busy the machine is.
-    ensure!(with.as_planned * 2 > with.pods, "most pods are not where they were planned\n{told}");
-    Ok(told)
+    let output = output.join("\n");
+    // How many of the others are bound as planned depends on the load of the machine.
+    ensure!(with.as_planned * 2 > with.pods, "most pods are not where they were planned\n{output}");
+    Ok(output)
 }
 
-async fn played(stage: &Stage, number: usize, account: Option<&'static str>) -> anyhow::Result<Outcome> {
-    // Machines take from a third of a second to six seconds, so nodes of one plan join one after the other.
-    let pace = Pace { boot: (Duration::from_millis(300), Duration::from_secs(6)), ..Pace::default() };
-    let options = Options { account, pace, ..Options::default() };
+async fn run(test_bed: &TestBed, number: usize, account: Option<&'static str>) -> anyhow::Result<Outcome> {
+    // Boot times between a third of a second and six seconds: nodes of one plan join one after the
+    // other.
+    let timing =
+        KubeletTiming { boot: (Duration::from_millis(300), Duration::from_secs(6)), ..KubeletTiming::default() };
+    let options = Options { account, timing, ..Options::default() };
     let name = account.map_or("hints", |_| "no-hints");
-    let world = World::start(stage, &format!("{name}-{number}"), options).await?;
-    one_plan(&world, PLANS[number]).await.with_context(|| world.last_words())
+    let environment = Environment::start(test_bed, &format!("{name}-{number}"), options).await?;
+    one_plan(&environment, PLANS[number]).await.with_context(|| environment.log_tails())
 }
 
 fn constraint(kind: &str) -> Value {
@@ -124,39 +129,39 @@ fn constraint(kind: &str) -> Value {
     }] })
 }
 
-async fn one_plan(world: &World, plan: &[(&str, u32, &str, &str)]) -> anyhow::Result<Outcome> {
+async fn one_plan(environment: &Environment, plan: &[(&str, u32, &str, &str)]) -> anyhow::Result<Outcome> {
     let requirements = json!([
         { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] },
         { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] },
         { "key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"] },
     ]);
-    let watched = Plan::watch(&world.grpc).await?;
+    let watched = ExpectedPlacements::watch(&environment.grpc).await?;
     let mut pods = 0;
     for (kind, count, cpu, memory) in plan {
-        world.cluster.deploy(kind, *count, cpu, memory, constraint(kind)).await?;
+        environment.cluster.deploy(kind, *count, cpu, memory, constraint(kind)).await?;
         pods += count;
     }
-    // The pool comes last, so that the pods are planned together.
-    world.pool("default", requirements, json!({ "consolidateAfter": "Never" })).await?;
+    // The pool is applied last, so that the pods are planned together.
+    environment.apply_pool("default", requirements, json!({ "consolidateAfter": "Never" })).await?;
     let start = Instant::now();
-    world.cluster.until_ready(i32::try_from(pods)?, PATIENCE).await?;
+    environment.cluster.wait_until_ready(i32::try_from(pods)?, TIMEOUT).await?;
     let seconds = start.elapsed().as_secs_f64();
-    let nodes = world.until_book_and_cluster_agree(PATIENCE).await?;
-    let (expected, page) = (watched.expected(), world.book.read().await?);
+    let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
+    let (expected, ledger) = (watched.expected(), environment.ledger.read_ledger().await?);
     ensure!(expected.len() == pods as usize, "the server planned {} of {pods} pods", expected.len());
     let planned_nodes = expected.values().collect::<BTreeSet<_>>().len();
-    let instances = page.told.sales.iter().filter_map(|sale| sale.instance.as_ref());
+    let instances = ledger.response.sales.iter().filter_map(|sale| sale.instance.as_ref());
     let claims: BTreeMap<&str, &str> = instances.map(|one| (one.id.as_str(), one.claim.as_str())).collect();
     let mut actual: BTreeMap<String, String> = BTreeMap::new();
-    for pod in world.cluster.pods().await? {
+    for pod in environment.cluster.pods().await? {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
         let claim = claims.get(node).copied().unwrap_or_default();
-        actual.insert(format!("{}/{}", world.cluster.namespace, pod.name_any()), claim.to_owned());
+        actual.insert(format!("{}/{}", environment.cluster.namespace, pod.name_any()), claim.to_owned());
     }
     let where_planned = actual.iter().filter(|(pod, claim)| expected.get(*pod) == Some(claim)).count();
     let (wanted, got) = (by_kind(&expected), by_kind(&actual));
     let as_planned = wanted.iter().map(|(place, count)| *count.min(got.get(place).unwrap_or(&0))).sum();
-    let (pods, dollars) = (pods as usize, page.dollars_an_hour());
+    let (pods, dollars) = (pods as usize, ledger.dollars_an_hour());
     Ok(Outcome { pods, where_planned, as_planned, planned_nodes, nodes, dollars, seconds })
 }
 

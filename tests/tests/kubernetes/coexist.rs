@@ -1,25 +1,25 @@
-//! Other autoscalers live in the same cluster.
+//! Other autoscalers in the same cluster.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::kubernetes::cluster::{Cluster, Seen, until};
+use e2e::kubernetes::cluster::{Cluster, Poll, wait_until};
+use e2e::kubernetes::environment::{Environment, Options, REGION};
 use e2e::kubernetes::machine::Types;
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::world::{Options, REGION, World};
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, DynamicObject};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Where a Karpenter says that it is at work.
+/// The Lease of Karpenter's leader election.
 const LEASE: &str = "karpenter-leader-election";
 
-/// A namespace of its own, as many installations of Karpenter have.
+/// A namespace of its own, as in many installations of Karpenter.
 const NAMESPACE: &str = "karpenter";
 
 fn leases(cluster: &Cluster) -> Api<DynamicObject> {
@@ -37,32 +37,33 @@ fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// While a Karpenter lives nothing is bought, whatever NodePools say: it would buy a second machine for each NodeClaim.
-pub(super) async fn karpenter(stage: Arc<Stage>) -> Told {
-    let world = World::prepare(&stage, "karpenter", Options::default()).await?;
+/// Nothing is launched while a Karpenter is active: it would launch a second instance for each
+/// NodeClaim.
+pub(super) async fn karpenter(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::prepare_environment(&test_bed, "karpenter", Options::default()).await?;
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-    world.cluster.apply(namespace).await?;
+    environment.cluster.apply(namespace).await?;
     let held = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "name": LEASE, "namespace": NAMESPACE },
         "spec": { "holderIdentity": "karpenter-0", "leaseDurationSeconds": 600, "acquireTime": now(), "renewTime": now() },
     });
-    world.cluster.apply(held).await?;
-    world.cluster.apply(program(1)).await?;
-    let mut world = world;
-    world.begin().await?;
-    let told = play_karpenter(&world).await;
+    environment.cluster.apply(held).await?;
+    environment.cluster.apply(program(1)).await?;
+    let mut environment = environment;
+    environment.start_processes().await?;
+    let output = run_karpenter(&environment).await;
     // Whatever happened: the next scenario has no Karpenter.
-    let _gone_already = leases(&world.cluster).delete(LEASE, &DeleteParams::default()).await;
-    let _gone_already = deployments(&world.cluster).delete("karpenter", &DeleteParams::default()).await;
-    told.with_context(|| world.last_words())
+    let _gone_already = leases(&environment.cluster).delete(LEASE, &DeleteParams::default()).await;
+    let _gone_already = deployments(&environment.cluster).delete("karpenter", &DeleteParams::default()).await;
+    output.with_context(|| environment.log_tails())
 }
 
 fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
     cluster.at(Some(NAMESPACE), "apps/v1", "Deployment")
 }
 
-/// Karpenter's Deployment; nothing runs it.
+/// Karpenter's Deployment; no process runs.
 fn program(replicas: u32) -> Value {
     let labels = json!({ "app.kubernetes.io/name": "karpenter" });
     json!({
@@ -76,90 +77,93 @@ fn program(replicas: u32) -> Value {
     })
 }
 
-async fn play_karpenter(world: &World) -> Told {
-    world.pool("annotated", any_m5(), json!({})).await?;
-    world.pool("plain", any_m5(), json!({})).await?;
+async fn run_karpenter(environment: &Environment) -> ScenarioResult {
+    environment.apply_pool("annotated", any_m5(), json!({})).await?;
+    environment.apply_pool("plain", any_m5(), json!({})).await?;
     let managed = json!({ "metadata": { "annotations": { "fleetwright.dev/managed": "true" } },
                           "spec": { "template": { "metadata": { "labels": { "pool": "annotated" } } } } });
-    world.cluster.change("karpenter.sh/v1", "NodePool", "annotated", managed).await?;
+    environment.cluster.patch("karpenter.sh/v1", "NodePool", "annotated", managed).await?;
     let plain = json!({ "spec": { "template": { "metadata": { "labels": { "pool": "plain" } } } } });
-    world.cluster.change("karpenter.sh/v1", "NodePool", "plain", plain).await?;
-    world.cluster.deploy("one", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "annotated" } })).await?;
-    world.cluster.deploy("two", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "plain" } })).await?;
-    // The pods are looked at, and each pool says why it takes no part.
-    nothing_is_bought(world, "its Lease karpenter/karpenter-leader-election is renewed").await?;
+    environment.cluster.patch("karpenter.sh/v1", "NodePool", "plain", plain).await?;
+    environment.cluster.deploy("one", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "annotated" } })).await?;
+    environment.cluster.deploy("two", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "plain" } })).await?;
+    // The pods are planned, and each pool states why it is excluded.
+    nothing_is_bought(environment, "its Lease karpenter/karpenter-leader-election is renewed").await?;
     // Without its Lease it is known by its Deployment.
-    leases(&world.cluster).delete(LEASE, &DeleteParams::default()).await?;
-    nothing_is_bought(world, "Deployment karpenter/karpenter has 1 replicas").await?;
+    leases(&environment.cluster).delete(LEASE, &DeleteParams::default()).await?;
+    nothing_is_bought(environment, "Deployment karpenter/karpenter has 1 replicas").await?;
     for pool in ["annotated", "plain"] {
-        let finalizers = world.cluster.objects("karpenter.sh/v1", "NodePool").get(pool).await?.finalizers().to_vec();
+        let finalizers =
+            environment.cluster.objects("karpenter.sh/v1", "NodePool").get(pool).await?.finalizers().to_vec();
         ensure!(finalizers.is_empty(), "the pool {pool} was given finalizers {finalizers:?}");
     }
-    // Karpenter is scaled to zero, so every pool is ours.
+    // Karpenter is scaled to zero, so every pool is managed.
     let start = Instant::now();
-    world.cluster.apply(program(0)).await?;
-    world.cluster.until_ready(4, PATIENCE).await?;
+    environment.cluster.apply(program(0)).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
     Ok(format!(
         "nothing bought beside a live Karpenter; all pods run {:.1} s after it is gone",
         start.elapsed().as_secs_f64()
     ))
 }
 
-/// The events of pods that wait name Karpenter, with this evidence, and no machine was asked for.
-async fn nothing_is_bought(world: &World, evidence: &str) -> anyhow::Result<()> {
-    let told = || async {
-        let events = world.cluster.at(Some(&world.cluster.namespace), "events.k8s.io/v1", "Event");
+/// Events of the pending pods name Karpenter with this evidence, and no instance was requested.
+async fn nothing_is_bought(environment: &Environment, evidence: &str) -> anyhow::Result<()> {
+    let output = || async {
+        let events = environment.cluster.at(Some(&environment.cluster.namespace), "events.k8s.io/v1", "Event");
         let events = events.list(&Default::default()).await?.items;
         let notes: Vec<&str> = events.iter().filter_map(|event| event.data["note"].as_str()).collect();
-        let names = |note: &&str| note.contains("Karpenter is at work in this cluster") && note.contains(evidence);
-        Ok(if notes.iter().any(names) { Seen::Done(()) } else { Seen::NotYet(notes.join("\n")) })
+        let names = |note: &&str| note.contains("Karpenter is active in this cluster") && note.contains(evidence);
+        Ok(if notes.iter().any(names) { Poll::Ready(()) } else { Poll::Pending(notes.join("\n")) })
     };
-    until("pools are left to Karpenter", PATIENCE, told).await?;
-    let launches = world.book.read().await?.told.launches.len();
+    wait_until("pools are left to Karpenter", TIMEOUT, output).await?;
+    let launches = environment.ledger.read_ledger().await?.response.launches.len();
     ensure!(launches == 0, "{launches} launches were asked for beside a live Karpenter");
-    let claims = world.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?.items.len();
+    let claims =
+        environment.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?.items.len();
     ensure!(claims == 0, "{claims} NodeClaims were made beside a live Karpenter");
     Ok(())
 }
 
-/// Pods for which Cluster Autoscaler has said that it buys are left to it; its node comes, and none of ours does.
-pub(super) async fn cluster_autoscaler(stage: Arc<Stage>) -> Told {
-    let mut world = World::prepare(&stage, "cluster-autoscaler", Options::default()).await?;
-    world.pool("default", any_m5(), json!({})).await?;
-    world.cluster.deploy("web", 2, "900m", "1Gi", json!({})).await?;
+/// Pods with a scale-up of Cluster Autoscaler are left to it; its node joins, and Fleetwright
+/// launches none.
+pub(super) async fn cluster_autoscaler(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let mut environment = Environment::prepare_environment(&test_bed, "cluster-autoscaler", Options::default()).await?;
+    environment.apply_pool("default", any_m5(), json!({})).await?;
+    environment.cluster.deploy("web", 2, "900m", "1Gi", json!({})).await?;
     let two = || async {
-        let pods = world.cluster.pods().await?;
-        Ok(if pods.len() == 2 { Seen::Done(pods) } else { Seen::NotYet(format!("{} pods", pods.len())) })
+        let pods = environment.cluster.pods().await?;
+        Ok(if pods.len() == 2 { Poll::Ready(pods) } else { Poll::Pending(format!("{} pods", pods.len())) })
     };
-    for pod in until("two pods", PATIENCE, two).await? {
-        world.cluster.apply(triggered_scale_up(&pod)).await?;
+    for pod in wait_until("two pods", TIMEOUT, two).await? {
+        environment.cluster.apply(triggered_scale_up(&pod)).await?;
     }
-    world.begin().await?;
-    play_cluster_autoscaler(&world).await.with_context(|| world.last_words())
+    environment.start_processes().await?;
+    run_cluster_autoscaler(&environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play_cluster_autoscaler(world: &World) -> Told {
-    // The agent is at work: it has said so to the server, and the pool has its status.
+async fn run_cluster_autoscaler(environment: &Environment) -> ScenarioResult {
+    // The agent has reported it, and the pool's status is written.
     let accepted = || async {
-        let pool = world.cluster.objects("karpenter.sh/v1", "NodePool").get("default").await?;
-        Ok(if pool.data["status"].is_object() { Seen::Done(()) } else { Seen::NotYet("no status".to_owned()) })
+        let pool = environment.cluster.objects("karpenter.sh/v1", "NodePool").get("default").await?;
+        Ok(if pool.data["status"].is_object() { Poll::Ready(()) } else { Poll::Pending("no status".to_owned()) })
     };
-    until("the pool has a status", PATIENCE, accepted).await?;
+    wait_until("the pool has a status", TIMEOUT, accepted).await?;
     // The node of the other's: m5.large leaves 1930 millicores, enough for both.
     let mut machine = Types::builtin(REGION)?.machine("i-asg", "m5.large", "us-east-1a")?;
     machine.unregistered = false;
-    world.kubelets.boot(machine);
-    world.cluster.until_ready(2, PATIENCE).await?;
-    let node = world.cluster.until_nodes(1, PATIENCE).await?.remove(0);
+    environment.kubelets.boot_machine(machine);
+    environment.cluster.wait_until_ready(2, TIMEOUT).await?;
+    let node = environment.cluster.wait_until_nodes(1, TIMEOUT).await?.remove(0);
     ensure!(node.finalizers().is_empty(), "a node of another's was given finalizers {:?}", node.finalizers());
     let ours: Vec<&String> = node.labels().keys().filter(|key| key.starts_with("karpenter.sh/")).collect();
     ensure!(ours.is_empty(), "a node of another's was given labels {ours:?}");
-    let launches = world.book.read().await?.told.launches.len();
+    let launches = environment.ledger.read_ledger().await?.response.launches.len();
     ensure!(launches == 0, "{launches} launches were asked for beside Cluster Autoscaler's");
-    // Pods that it says nothing about are ours all the same.
-    world.cluster.deploy("more", 1, "1500m", "1Gi", json!({})).await?;
-    world.cluster.until_ready(3, PATIENCE).await?;
-    let sold = world.book.read().await?.sold();
+    // Pods without its scale-up event are planned.
+    environment.cluster.deploy("more", 1, "1500m", "1Gi", json!({})).await?;
+    environment.cluster.wait_until_ready(3, TIMEOUT).await?;
+    let sold = environment.ledger.read_ledger().await?.launch_count();
     ensure!(sold == 1, "{sold} machines were sold for one pod");
     Ok("two pods left to Cluster Autoscaler: no launch; its node untouched; a third pod: one machine".to_owned())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use e2e::kubernetes::cluster::Cluster;
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::suite::{Scenario, Stage, Told};
+use e2e::kubernetes::suite::{Scenario, ScenarioResult, TestBed};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The tables, from this package.
 const FIXTURES: &str = "fixtures/crds";
 
-/// The reader of the tables is that of the tests that ask no API server.
+/// The parser of the tables, shared with the tests without an API server.
 #[expect(
     clippy::unwrap_used,
     dead_code,
@@ -73,10 +73,10 @@ fn named(mut object: Value, name: &str) -> anyhow::Result<DynamicObject> {
 
 const TRIED: PostParams = PostParams { dry_run: true, field_manager: None };
 
-/// What `stored` has beside `sent`, by path.
+/// Fields in `stored` that are not in `sent`, by path.
 ///
 /// # Errors
-/// When something that was sent is not there, or not as it was sent.
+/// When a sent field is missing or changed.
 fn beside(sent: &Value, stored: &Value, path: &str, found: &mut Vec<(String, Value)>) -> anyhow::Result<()> {
     match (sent, stored) {
         (Value::Object(sent), Value::Object(stored)) => {
@@ -113,24 +113,24 @@ pub(super) const STORED: Scenario = Scenario {
     needs_own: false,
     needs_scheduler: false,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(valid_objects_are_stored_as_they_were_sent(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(valid_objects_are_stored_as_they_were_sent(test_bed)),
 };
 
-/// Invalid objects are refused, each for the reason that the tables tell.
+/// Invalid objects are refused, each for the reason in the tables.
 pub(super) const REFUSED: Scenario = Scenario {
     name: "invalid_objects_are_refused_with_a_reason",
     limit: Duration::from_secs(120),
     needs_own: false,
     needs_scheduler: false,
     needs_all: false,
-    by_name: false,
-    play: |stage| Box::pin(invalid_objects_are_refused_with_a_reason(stage)),
+    only_by_name: false,
+    run: |test_bed| Box::pin(invalid_objects_are_refused_with_a_reason(test_bed)),
 };
 
-async fn valid_objects_are_stored_as_they_were_sent(stage: Arc<Stage>) -> Told {
-    let cluster = Cluster::with_namespace(&stage.client, "crds").await?;
-    deploy::define(&cluster).await?;
+async fn valid_objects_are_stored_as_they_were_sent(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let cluster = Cluster::with_namespace(&test_bed.client, "crds").await?;
+    deploy::install_crds(&cluster).await?;
     let accepted = cases::accepted();
     for (place, object) in &accepted {
         let what = format!("{place} {}", object["metadata"]["name"]);
@@ -160,9 +160,9 @@ async fn status_is_stored(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn invalid_objects_are_refused_with_a_reason(stage: Arc<Stage>) -> Told {
-    let cluster = Cluster::with_namespace(&stage.client, "crds").await?;
-    deploy::define(&cluster).await?;
+async fn invalid_objects_are_refused_with_a_reason(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let cluster = Cluster::with_namespace(&test_bed.client, "crds").await?;
+    deploy::install_crds(&cluster).await?;
     let refused = cases::refused();
     for case in &refused {
         let objects = of_kind(&cluster, &case.base);
@@ -179,7 +179,7 @@ async fn invalid_objects_are_refused_with_a_reason(stage: Arc<Stage>) -> Told {
     Ok(format!("{} objects refused, each with its reason", refused.len()))
 }
 
-/// What an API server says when the accepted object becomes the one of the case.
+/// The API server's response when the accepted object is changed into the case.
 async fn changed(objects: &Api<DynamicObject>, case: &cases::Refused) -> anyhow::Result<kube::Result<DynamicObject>> {
     const NAME: &str = "crds-changed";
     let base = objects.create(&PostParams::default(), &named(case.base.clone(), NAME)?).await?;

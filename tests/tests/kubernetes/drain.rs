@@ -1,38 +1,39 @@
-//! Nodes that have to go: by hand, or because the cloud wants the machine back. Pods move first, as fast as their budgets allow.
+//! Removal of nodes: by users, or because of an interruption. Pods are evicted first, as fast as
+//! their budgets allow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::kubernetes::cluster::{Cluster, Seen, until};
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::world::{Options, World};
+use e2e::kubernetes::cluster::{Cluster, Poll, wait_until};
+use e2e::kubernetes::environment::{Environment, Options};
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::scale::until_nothing_is_paid;
+use crate::scale::wait_until_nothing_is_paid;
 
-const PATIENCE: Duration = Duration::from_secs(90);
-/// For what is said again after two minutes at the earliest.
+const TIMEOUT: Duration = Duration::from_secs(90);
+/// Timeout for an event that repeats after two minutes at the earliest.
 const REPEATED: Duration = Duration::from_secs(240);
 
-async fn pool_of_one_kind(world: &World, capacity_type: &str) -> anyhow::Result<()> {
+async fn pool_of_one_kind(environment: &Environment, capacity_type: &str) -> anyhow::Result<()> {
     let requirements = json!([
         { "key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type] },
         { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"] },
     ]);
-    world.pool("default", requirements, json!({})).await
+    environment.apply_pool("default", requirements, json!({})).await
 }
 
 /// Four pods of 1.5 cores that do not share a node, on a pool of one kind of machine, spot or not.
-async fn four_nodes(world: &World, capacity_type: &str) -> anyhow::Result<()> {
-    pool_of_one_kind(world, capacity_type).await?;
-    world.cluster.deploy("web", 4, "1500m", "1Gi", json!({})).await?;
+async fn four_nodes(environment: &Environment, capacity_type: &str) -> anyhow::Result<()> {
+    pool_of_one_kind(environment, capacity_type).await?;
+    environment.cluster.deploy("web", 4, "1500m", "1Gi", json!({})).await?;
     // m5.large leaves 1930 millicores to pods: one pod of 1500 on each.
-    world.cluster.until_ready(4, PATIENCE).await?;
-    let nodes = world.until_book_and_cluster_agree(PATIENCE).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+    let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 4, "4 pods of 1500 millicores need 4 nodes of 1930, and there are {nodes}");
     Ok(())
 }
@@ -46,47 +47,47 @@ async fn one_pod(cluster: &Cluster) -> anyhow::Result<(Pod, String)> {
 }
 
 /// The NodeClaim of the machine that became `node`.
-async fn claim_of(world: &World, node: &str) -> anyhow::Result<String> {
-    let page = world.book.read().await?;
-    let mut instances = page.told.sales.iter().filter_map(|sale| sale.instance.as_ref());
+async fn claim_of(environment: &Environment, node: &str) -> anyhow::Result<String> {
+    let ledger = environment.ledger.read_ledger().await?;
+    let mut instances = ledger.response.sales.iter().filter_map(|sale| sale.instance.as_ref());
     Ok(instances.find(|one| one.id == node).context("a node that nobody sold")?.claim.clone())
 }
 
-async fn clear(world: &World) -> anyhow::Result<()> {
-    world.cluster.scale("web", 0).await?;
-    world.cluster.until_nodes(0, PATIENCE).await?;
-    until_nothing_is_paid(world).await?;
-    world.nothing_doubled().await
+async fn clear(environment: &Environment) -> anyhow::Result<()> {
+    environment.cluster.scale("web", 0).await?;
+    environment.cluster.wait_until_nodes(0, TIMEOUT).await?;
+    wait_until_nothing_is_paid(environment).await?;
+    environment.ensure_no_double_launches().await
 }
 
-/// A budget that allows nothing holds the drain; one that allows a pod lets it go on.
-pub(super) async fn budget_holds_and_releases(stage: Arc<Stage>) -> Told {
-    let world = World::start(&stage, "budget", Options::default()).await?;
-    play_budget_holds_and_releases(&stage, &world).await.with_context(|| world.last_words())
+/// A budget without disruptions holds the drain; one that allows a pod releases it.
+pub(super) async fn budget_holds_and_releases(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "budget", Options::default()).await?;
+    run_budget_holds_and_releases(&test_bed, &environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play_budget_holds_and_releases(stage: &Stage, world: &World) -> Told {
-    four_nodes(world, "on-demand").await?;
-    world.cluster.apply(budget(&world.cluster, 0)).await?;
-    until_budget_counts(&world.cluster).await?;
-    let (pod, node) = one_pod(&world.cluster).await?;
+async fn run_budget_holds_and_releases(test_bed: &TestBed, environment: &Environment) -> ScenarioResult {
+    four_nodes(environment, "on-demand").await?;
+    environment.cluster.apply(budget(&environment.cluster, 0)).await?;
+    wait_until_budget_counts(&environment.cluster).await?;
+    let (pod, node) = one_pod(&environment.cluster).await?;
     let start = Instant::now();
-    world.cluster.delete("v1", "Node", &node).await?;
+    environment.cluster.delete("v1", "Node", &node).await?;
     // Twice, so that the agent is known to have tried again.
-    let refused = until_eviction_is_refused(stage, &pod, 2).await?;
-    let counted = until_event_is_counted_up(world, &node).await?;
+    let refused = wait_until_eviction_is_refused(test_bed, &pod, 2).await?;
+    let counted = wait_until_event_is_counted_up(environment, &node).await?;
     let held = start.elapsed();
-    world.cluster.at(Some(&world.cluster.namespace), "v1", "Pod").get(&pod.name_any()).await?;
-    world.cluster.apply(budget(&world.cluster, 1)).await?;
-    world.cluster.until_gone("v1", "Node", &node, PATIENCE).await?;
+    environment.cluster.at(Some(&environment.cluster.namespace), "v1", "Pod").get(&pod.name_any()).await?;
+    environment.cluster.apply(budget(&environment.cluster, 1)).await?;
+    environment.cluster.wait_until_gone("v1", "Node", &node, TIMEOUT).await?;
     let released = start.elapsed();
-    world.cluster.until_ready(4, PATIENCE).await?;
-    let nodes = world.until_book_and_cluster_agree(PATIENCE).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+    let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 4, "{nodes} nodes for four pods");
-    // The replacement stands empty for as long as the budget holds, and is there when the pod comes.
-    let sold = world.book.read().await?.sold();
+    // The replacement is empty while the budget holds, and present when the pod is evicted.
+    let sold = environment.ledger.read_ledger().await?.launch_count();
     ensure!(sold == 5, "4 machines and 1 replacement make 5, and {sold} were sold");
-    clear(world).await?;
+    clear(environment).await?;
     Ok(format!(
         "{refused} evictions refused at first, the Event about it counted up to {counted} within {:.1} s; budget released, node \
          gone after {:.1} s",
@@ -104,108 +105,108 @@ fn budget(cluster: &Cluster, unavailable: u32) -> Value {
     })
 }
 
-/// A budget that no controller has looked at yet refuses every eviction, whatever it says.
-async fn until_budget_counts(cluster: &Cluster) -> anyhow::Result<()> {
+/// Waits until the controller has observed the budget; before that it refuses every eviction.
+async fn wait_until_budget_counts(cluster: &Cluster) -> anyhow::Result<()> {
     let budgets = cluster.objects("policy/v1", "PodDisruptionBudget");
-    let look = || async {
+    let poll = || async {
         let budget = budgets.get("web").await?;
         let healthy = budget.data.pointer("/status/currentHealthy").and_then(Value::as_i64);
-        Ok(if healthy == Some(4) { Seen::Done(()) } else { Seen::NotYet(format!("{healthy:?} healthy")) })
+        Ok(if healthy == Some(4) { Poll::Ready(()) } else { Poll::Pending(format!("{healthy:?} healthy")) })
     };
-    until("the budget counts four pods", PATIENCE, look).await
+    wait_until("the budget counts four pods", TIMEOUT, poll).await
 }
 
-/// What is refused again and again in the same words is one Event, which is counted up: every two minutes, as Karpenter's are.
-/// Returns the count.
-async fn until_event_is_counted_up(world: &World, node: &str) -> anyhow::Result<i64> {
-    // Those about objects without a namespace are kept here.
-    let events = world.cluster.at(Some("default"), "events.k8s.io/v1", "Event");
-    let look = || async {
+/// Repeated refusals are one Event whose count increases every two minutes, as Karpenter's. Returns
+/// the count.
+async fn wait_until_event_is_counted_up(environment: &Environment, node: &str) -> anyhow::Result<i64> {
+    // Events about objects without a namespace are written here.
+    let events = environment.cluster.at(Some("default"), "events.k8s.io/v1", "Event");
+    let poll = || async {
         let all = events.list(&ListParams::default()).await?.items;
-        let told = all.iter().filter(|event| {
+        let output = all.iter().filter(|event| {
             event.data["reason"] == "FailedDraining" && event.data.pointer("/regarding/name") == Some(&json!(node))
         });
         let counts: Vec<Option<i64>> =
-            told.map(|event| event.data.pointer("/series/count").and_then(Value::as_i64)).collect();
+            output.map(|event| event.data.pointer("/series/count").and_then(Value::as_i64)).collect();
         let highest = counts.iter().flatten().max();
-        Ok(highest.map_or_else(|| Seen::NotYet(format!("Events with counts {counts:?}")), |count| Seen::Done(*count)))
+        Ok(highest.map_or_else(|| Poll::Pending(format!("Events with counts {counts:?}")), |count| Poll::Ready(*count)))
     };
-    until("an Event about the drain is counted up", REPEATED, look).await
+    wait_until("an Event about the drain is counted up", REPEATED, poll).await
 }
 
 /// Returns how often it was, at least `times`.
-async fn until_eviction_is_refused(stage: &Stage, pod: &Pod, times: usize) -> anyhow::Result<usize> {
-    let look = || async {
-        let events = stage.audit().await?;
+async fn wait_until_eviction_is_refused(test_bed: &TestBed, pod: &Pod, times: usize) -> anyhow::Result<usize> {
+    let poll = || async {
+        let events = test_bed.audit().await?;
         let refused =
             events.iter().filter(|event| event.is_about("pods/eviction", &pod.name_any()) && event.code == 429);
         let refused = refused.count();
-        Ok(if refused >= times { Seen::Done(refused) } else { Seen::NotYet(format!("{refused} refused")) })
+        Ok(if refused >= times { Poll::Ready(refused) } else { Poll::Pending(format!("{refused} refused")) })
     };
-    until("evictions are refused", PATIENCE, look).await
+    wait_until("evictions are refused", TIMEOUT, poll).await
 }
 
 /// `kubectl delete node`, then `kubectl delete nodeclaim`: each drains, ends its machine, and is replaced.
-pub(super) async fn deleted_by_hand(stage: Arc<Stage>) -> Told {
-    let world = World::start(&stage, "by-hand", Options::default()).await?;
-    play_deleted_by_hand(&stage, &world).await.with_context(|| world.last_words())
+pub(super) async fn deleted_by_hand(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "by-hand", Options::default()).await?;
+    run_deleted_by_hand(&test_bed, &environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play_deleted_by_hand(stage: &Stage, world: &World) -> Told {
-    four_nodes(world, "on-demand").await?;
-    let mut told = Vec::new();
+async fn run_deleted_by_hand(test_bed: &TestBed, environment: &Environment) -> ScenarioResult {
+    four_nodes(environment, "on-demand").await?;
+    let mut output = Vec::new();
     for (api_version, kind) in [("v1", "Node"), ("karpenter.sh/v1", "NodeClaim")] {
-        let (pod, node) = one_pod(&world.cluster).await?;
-        let claim = claim_of(world, &node).await?;
+        let (pod, node) = one_pod(&environment.cluster).await?;
+        let claim = claim_of(environment, &node).await?;
         let start = Instant::now();
         let name = if kind == "Node" { &node } else { &claim };
-        world.cluster.delete(api_version, kind, name).await?;
-        world.cluster.until_gone("v1", "Node", &node, PATIENCE).await?;
-        world.cluster.until_gone("karpenter.sh/v1", "NodeClaim", &claim, PATIENCE).await?;
+        environment.cluster.delete(api_version, kind, name).await?;
+        environment.cluster.wait_until_gone("v1", "Node", &node, TIMEOUT).await?;
+        environment.cluster.wait_until_gone("karpenter.sh/v1", "NodeClaim", &claim, TIMEOUT).await?;
         let gone = start.elapsed();
-        was_evicted(stage, &pod).await?;
-        world.cluster.until_ready(4, PATIENCE).await?;
-        let nodes = world.until_book_and_cluster_agree(PATIENCE).await?;
+        was_evicted(test_bed, &pod).await?;
+        environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+        let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
         ensure!(nodes == 4, "{nodes} nodes for four pods");
-        told.push(format!("{kind} deleted: drained and gone after {:.1} s", gone.as_secs_f64()));
+        output.push(format!("{kind} deleted: drained and gone after {:.1} s", gone.as_secs_f64()));
     }
-    let sold = world.book.read().await?.sold();
+    let sold = environment.ledger.read_ledger().await?.launch_count();
     ensure!(sold == 6, "4 machines and 2 replacements make 6, and {sold} were sold");
-    clear(world).await?;
-    Ok(told.join("; "))
+    clear(environment).await?;
+    Ok(output.join("; "))
 }
 
-/// The pod left by the eviction API, not because its node was taken from under it.
-async fn was_evicted(stage: &Stage, pod: &Pod) -> anyhow::Result<()> {
-    if !stage.plane.lock().await.is_own() {
+/// Whether the pod was evicted through the API rather than lost with its node.
+async fn was_evicted(test_bed: &TestBed, pod: &Pod) -> anyhow::Result<()> {
+    if !test_bed.control_plane.lock().await.is_own() {
         return Ok(());
     }
-    let events = stage.audit().await?;
+    let events = test_bed.audit().await?;
     let evicted = events.iter().any(|event| event.is_about("pods/eviction", &pod.name_any()) && event.code == 201);
     ensure!(evicted, "pod {} was never evicted", pod.name_any());
     Ok(())
 }
 
-/// A spot machine is wanted back: its node is drained within the two minutes, and replaced.
-pub(super) async fn interruption(stage: Arc<Stage>) -> Told {
-    let world = World::start(&stage, "interruption", Options::default()).await?;
-    play_interruption(&world).await.with_context(|| world.last_words())
+/// An interruption of a spot instance: its node is drained within two minutes, and replaced.
+pub(super) async fn interruption(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "interruption", Options::default()).await?;
+    run_interruption(&environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play_interruption(world: &World) -> Told {
-    four_nodes(world, "spot").await?;
-    let (_, node) = one_pod(&world.cluster).await?;
+async fn run_interruption(environment: &Environment) -> ScenarioResult {
+    four_nodes(environment, "spot").await?;
+    let (_, node) = one_pod(&environment.cluster).await?;
     let start = Instant::now();
-    world.book.interrupt(&node).await?;
-    world.cluster.until_gone("v1", "Node", &node, PATIENCE).await?;
+    environment.ledger.interrupt(&node).await?;
+    environment.cluster.wait_until_gone("v1", "Node", &node, TIMEOUT).await?;
     let gone = start.elapsed();
-    world.cluster.until_ready(4, PATIENCE).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
     let ready = start.elapsed();
-    let nodes = world.until_book_and_cluster_agree(PATIENCE).await?;
+    let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 4, "{nodes} nodes for four pods");
-    let sold = world.book.read().await?.sold();
+    let sold = environment.ledger.read_ledger().await?.launch_count();
     ensure!(sold == 5, "4 machines and 1 replacement make 5, and {sold} were sold");
-    clear(world).await?;
+    clear(environment).await?;
     Ok(format!(
         "node gone {:.1} s after the warning, four pods ready after {:.1} s",
         gone.as_secs_f64(),
@@ -214,28 +215,28 @@ async fn play_interruption(world: &World) -> Told {
 }
 
 /// A budget that never allows anything holds a drain until the deadline of its NodeClaim, and no longer.
-pub(super) async fn deadline(stage: Arc<Stage>) -> Told {
-    let world = World::start(&stage, "deadline", Options::default()).await?;
-    play_deadline(&stage, &world).await.with_context(|| world.last_words())
+pub(super) async fn deadline(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "deadline", Options::default()).await?;
+    run_deadline(&test_bed, &environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play_deadline(stage: &Stage, world: &World) -> Told {
+async fn run_deadline(test_bed: &TestBed, environment: &Environment) -> ScenarioResult {
     let limit = json!({ "spec": { "template": { "spec": { "terminationGracePeriod": "8s" } } } });
-    pool_of_one_kind(world, "on-demand").await?;
-    world.cluster.change("karpenter.sh/v1", "NodePool", "default", limit).await?;
-    world.cluster.deploy("web", 4, "1500m", "1Gi", json!({})).await?;
-    world.cluster.until_ready(4, PATIENCE).await?;
-    world.cluster.apply(budget(&world.cluster, 0)).await?;
-    until_budget_counts(&world.cluster).await?;
-    let (pod, node) = one_pod(&world.cluster).await?;
+    pool_of_one_kind(environment, "on-demand").await?;
+    environment.cluster.patch("karpenter.sh/v1", "NodePool", "default", limit).await?;
+    environment.cluster.deploy("web", 4, "1500m", "1Gi", json!({})).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+    environment.cluster.apply(budget(&environment.cluster, 0)).await?;
+    wait_until_budget_counts(&environment.cluster).await?;
+    let (pod, node) = one_pod(&environment.cluster).await?;
     let start = Instant::now();
-    world.cluster.delete("v1", "Node", &node).await?;
-    let refused = until_eviction_is_refused(stage, &pod, 1).await?;
-    world.cluster.until_gone("v1", "Node", &node, PATIENCE).await?;
+    environment.cluster.delete("v1", "Node", &node).await?;
+    let refused = wait_until_eviction_is_refused(test_bed, &pod, 1).await?;
+    environment.cluster.wait_until_gone("v1", "Node", &node, TIMEOUT).await?;
     let gone = start.elapsed();
-    world.cluster.until_ready(4, PATIENCE).await?;
-    world.cluster.delete("policy/v1", "PodDisruptionBudget", "web").await?;
-    clear(world).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+    environment.cluster.delete("policy/v1", "PodDisruptionBudget", "web").await?;
+    clear(environment).await?;
     Ok(format!(
         "{refused} evictions refused; node gone {:.1} s after it was deleted, by force after 8 s",
         gone.as_secs_f64()

@@ -1,25 +1,26 @@
-//! What the agent costs in a cluster of 500 nodes and 5,000 pods. Minutes of work for a figure, so it is played by name only.
+//! Resource usage of the agent in a cluster of 500 nodes and 5,000 pods. It takes minutes, so it
+//! runs by name only.
 
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::kubernetes::cluster::{Seen, until};
-use e2e::kubernetes::kubelets::Pace;
+use e2e::kubernetes::cluster::{Poll, wait_until};
+use e2e::kubernetes::environment::{Environment, Options, REGION};
+use e2e::kubernetes::kubelets::KubeletTiming;
 use e2e::kubernetes::machine::Types;
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::world::{Options, REGION, World};
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use serde_json::json;
 
 const NODES: usize = 500;
 const DEPLOYMENTS: usize = 50;
 const PODS_EACH: u32 = 100;
-/// Of the deployments, how many are scaled to nothing and back: 500 pods go and 500 come.
+/// Number of deployments that are scaled to zero and back: 500 pods are removed and 500 created.
 const RENEWED: usize = 5;
 /// Busy machines need long for so many objects.
-const PATIENCE: Duration = Duration::from_secs(900);
-/// Over which CPU time is counted, in a cluster where nothing happens.
+const TIMEOUT: Duration = Duration::from_secs(900);
+/// Interval of the CPU measurement, in an idle cluster.
 const STEADY: Duration = Duration::from_secs(60);
 /// Resident memory at most, in KiB: 50 MB.
 const MOST_MEMORY_KIB: u64 = 50_000_000 / 1024;
@@ -28,35 +29,36 @@ const MOST_CPU_PER_MILLE: u64 = 50;
 /// Linux counts CPU time of processes in hundredths of a second (USER_HZ).
 const TICKS_A_SECOND: u64 = 100;
 
-pub(super) async fn of_the_agent(stage: Arc<Stage>) -> Told {
-    // 500 kubelets of one process take turns of a few milliseconds each; leases are renewed half as often as usual.
-    let pace = Pace { heartbeat: Duration::from_secs(20), ..Pace::default() };
-    let world = World::start(&stage, "footprint", Options { pace, ..Options::default() }).await?;
-    play(&world).await.with_context(|| world.last_words())
+pub(super) async fn of_the_agent(test_bed: Arc<TestBed>) -> ScenarioResult {
+    // 500 kubelets of one process take turns of a few milliseconds each; leases are renewed half as
+    // often as usual.
+    let timing = KubeletTiming { heartbeat: Duration::from_secs(20), ..KubeletTiming::default() };
+    let environment = Environment::start(&test_bed, "footprint", Options { timing, ..Options::default() }).await?;
+    run(&environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play(world: &World) -> Told {
+async fn run(environment: &Environment) -> ScenarioResult {
     let types = Types::builtin(REGION)?;
     for number in 0..NODES {
-        // m5.4xlarge has 16 cores and takes 234 pods: ten pods of 100 millicores are no trouble.
+        // m5.4xlarge has 16 cores and accepts 234 pods: ten pods of 100 millicores fit.
         let zone = ["us-east-1a", "us-east-1b", "us-east-1c"][number % 3];
         let mut machine = types.machine(&format!("i-{number:04}"), "m5.4xlarge", zone)?;
         machine.unregistered = false;
-        world.kubelets.boot(machine);
+        environment.kubelets.boot_machine(machine);
     }
-    world.cluster.until_nodes(NODES, PATIENCE).await?;
+    environment.cluster.wait_until_nodes(NODES, TIMEOUT).await?;
     for number in 0..DEPLOYMENTS {
-        world.cluster.deploy(&format!("app-{number}"), PODS_EACH, "100m", "128Mi", json!({})).await?;
+        environment.cluster.deploy(&format!("app-{number}"), PODS_EACH, "100m", "128Mi", json!({})).await?;
     }
-    world.cluster.until_ready(i32::try_from(DEPLOYMENTS)? * i32::try_from(PODS_EACH)?, PATIENCE).await?;
-    let agent = world.agent.id().context("the agent does not run")?;
-    until_calm(agent).await?;
+    environment.cluster.wait_until_ready(i32::try_from(DEPLOYMENTS)? * i32::try_from(PODS_EACH)?, TIMEOUT).await?;
+    let agent = environment.agent.id().context("the agent does not run")?;
+    wait_until_calm(agent).await?;
     let before = cpu_ticks(agent)?;
     tokio::time::sleep(STEADY).await;
     let per_mille = (cpu_ticks(agent)? - before) * 1000 / TICKS_A_SECOND / STEADY.as_secs();
-    let renewal = of_a_renewal(world, agent).await?;
+    let renewal = of_a_renewal(environment, agent).await?;
     let (resident, peak) = (memory_kib(agent, "VmRSS:")?, memory_kib(agent, "VmHWM:")?);
-    let told = format!(
+    let output = format!(
         "{NODES} nodes, {} pods: {:.1} MB resident (peak {:.1} MB), {}.{} % of a core over {STEADY:?}; {renewal}",
         DEPLOYMENTS * PODS_EACH as usize,
         resident as f64 * 1024.0 / 1e6,
@@ -64,23 +66,23 @@ async fn play(world: &World) -> Told {
         per_mille / 10,
         per_mille % 10,
     );
-    ensure!(resident <= MOST_MEMORY_KIB, "more memory than 50 MB\n{told}");
-    ensure!(per_mille <= MOST_CPU_PER_MILLE, "more than 5 % of a core\n{told}");
-    Ok(told)
+    ensure!(resident <= MOST_MEMORY_KIB, "more memory than 50 MB\n{output}");
+    ensure!(per_mille <= MOST_CPU_PER_MILLE, "more than 5 % of a core\n{output}");
+    Ok(output)
 }
 
-/// What it costs the agent that pods go and others come in their place.
-async fn of_a_renewal(world: &World, agent: u32) -> anyhow::Result<String> {
+/// CPU time of the agent while pods are replaced.
+async fn of_a_renewal(environment: &Environment, agent: u32) -> anyhow::Result<String> {
     let (before, begun) = (cpu_ticks(agent)?, Instant::now());
     let all = i32::try_from(DEPLOYMENTS)? * i32::try_from(PODS_EACH)?;
     let renewed = i32::try_from(RENEWED)? * i32::try_from(PODS_EACH)?;
     for (replicas, ready) in [(0, all - renewed), (PODS_EACH, all)] {
         for number in 0..RENEWED {
-            world.cluster.scale(&format!("app-{number}"), replicas).await?;
+            environment.cluster.scale(&format!("app-{number}"), replicas).await?;
         }
-        world.cluster.until_ready(ready, PATIENCE).await?;
+        environment.cluster.wait_until_ready(ready, TIMEOUT).await?;
     }
-    until_calm(agent).await?;
+    wait_until_calm(agent).await?;
     let used = (cpu_ticks(agent)? - before) * 1000 / TICKS_A_SECOND;
     let took = begun.elapsed();
     let per_mille = u128::from(used) * 1000 / took.as_millis().max(1);
@@ -91,15 +93,19 @@ async fn of_a_renewal(world: &World, agent: u32) -> anyhow::Result<String> {
     ))
 }
 
-/// Until what the agent has been told of the last pod is behind it: a second with less than 10 % of a core.
-async fn until_calm(agent: u32) -> anyhow::Result<()> {
-    let look = || async {
+/// Waits until the agent has processed all changes: a second with less than 10 % of a core.
+async fn wait_until_calm(agent: u32) -> anyhow::Result<()> {
+    let poll = || async {
         let before = cpu_ticks(agent)?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let used = cpu_ticks(agent)? - before;
-        Ok(if used * 10 < TICKS_A_SECOND { Seen::Done(()) } else { Seen::NotYet(format!("{used} ticks in a second")) })
+        Ok(if used * 10 < TICKS_A_SECOND {
+            Poll::Ready(())
+        } else {
+            Poll::Pending(format!("{used} ticks in a second"))
+        })
     };
-    until("the agent is calm", PATIENCE, look).await
+    wait_until("the agent is calm", TIMEOUT, poll).await
 }
 
 /// CPU time of a process so far, user and system.

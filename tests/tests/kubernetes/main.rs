@@ -1,4 +1,5 @@
-//! The agent beside a real API server and a real kube-scheduler. `cargo test -p e2e --test kubernetes [-- part of a name]`
+//! The agent with a real API server and kube-scheduler. `cargo test -p e2e --test kubernetes [--
+//! part of a name]`
 
 mod agent;
 mod agreement;
@@ -6,43 +7,43 @@ mod coexist;
 mod crds;
 mod drain;
 mod footprint;
+mod kubelets;
 mod manifests;
 mod rbac;
 mod restart;
 mod scale;
-mod stage;
 mod trust;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::kubernetes::suite::{self, Play, Programs, Scenario, Stage};
+use e2e::kubernetes::suite::{self, Programs, Scenario, ScenarioFuture, TestBed};
 
-/// Far longer than any scenario takes, for machines that are busy with other things.
+/// Generous, for busy machines.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Names an agent in place of the one that was built for the tests.
+/// Variable with the path of another agent program.
 const AGENT: &str = "FLEETWRIGHT_E2E_AGENT";
 
-const fn scenario(name: &'static str, play: fn(Arc<Stage>) -> Play) -> Scenario {
-    Scenario { name, limit: LIMIT, needs_own: false, needs_scheduler: true, needs_all: false, by_name: false, play }
+const fn scenario(name: &'static str, run: fn(Arc<TestBed>) -> ScenarioFuture) -> Scenario {
+    Scenario { name, limit: LIMIT, needs_own: false, needs_scheduler: true, needs_all: false, only_by_name: false, run }
 }
 
-/// One that kills the control plane or reads its audit log.
-const fn on_its_own(name: &'static str, play: fn(Arc<Stage>) -> Play) -> Scenario {
-    Scenario { needs_own: true, ..scenario(name, play) }
+/// A scenario that kills the control plane or reads its audit log.
+const fn on_its_own(name: &'static str, run: fn(Arc<TestBed>) -> ScenarioFuture) -> Scenario {
+    Scenario { needs_own: true, ..scenario(name, run) }
 }
 
 fn main() -> ExitCode {
-    // A measurement may want a program that was built for speed.
+    // A measurement may use an optimized program.
     let agent = std::env::var_os(AGENT).unwrap_or_else(|| env!("CARGO_BIN_EXE_fleetwright-e2e-agent").into());
     let programs = Programs { server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(), agent: agent.into() };
     suite::run(
         &programs,
         &[
             scenario("machines_join_run_pods_and_leave_as_kubelets_do", |s| {
-                Box::pin(stage::machines_join_run_pods_and_leave(s))
+                Box::pin(kubelets::machines_join_run_pods_and_leave(s))
             }),
             crds::STORED,
             crds::REFUSED,
@@ -77,7 +78,10 @@ fn main() -> ExitCode {
             on_its_own("an_agent_speaks_for_one_cluster_by_its_certificate", |s| {
                 Box::pin(trust::certificates::speak_for_one_cluster(s))
             }),
-            Scenario { by_name: true, ..scenario("the_agent_stays_small", |s| Box::pin(footprint::of_the_agent(s))) },
+            Scenario {
+                only_by_name: true,
+                ..scenario("the_agent_stays_small", |s| Box::pin(footprint::of_the_agent(s)))
+            },
             Scenario {
                 needs_all: true,
                 ..on_its_own("the_agents_role_is_exactly_what_it_used", |s| Box::pin(rbac::is_exactly_what_was_used(s)))

@@ -1,4 +1,4 @@
-//! Everything in `deploy/` is an object that a real API server takes, with no field that it does not know.
+//! Every object in `deploy/` is accepted by a real API server, without unknown fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use e2e::kubernetes::cluster::Cluster;
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::suite::{Stage, Told};
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use serde_json::{Map, Value, json};
 
@@ -19,8 +19,8 @@ const KUSTOMIZED: [&str; 2] = ["agent/run", "server"];
 const FIELDS: [&str; 6] = ["apiVersion", "kind", "namespace", "resources", "configMapGenerator", "images"];
 
 /// A dry run with strict validation, of each object as `kubectl apply --server-side` sends it.
-pub(super) async fn are_accepted(stage: Arc<Stage>) -> Told {
-    let cluster = Cluster::with_namespace(&stage.client, "stage").await?;
+pub(super) async fn are_accepted(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let cluster = Cluster::with_namespace(&test_bed.client, "stage").await?;
     let mut objects = Vec::new();
     for folder in PLAIN {
         objects.extend(deploy::objects(folder)?);
@@ -72,7 +72,7 @@ fn kustomized(folder: &str) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for resource in about["resources"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let text = fs::read_to_string(path.join(resource)).with_context(|| format!("{folder}: no {resource}"))?;
-        objects.extend(deploy::read(&text)?);
+        objects.extend(deploy::parse_manifest(&text)?);
     }
     for generator in about["configMapGenerator"].as_array().into_iter().flatten() {
         objects.push(generated(&path, generator)?);
@@ -105,7 +105,7 @@ fn images_are_used(folder: &str, about: &Value, objects: &[Value]) -> anyhow::Re
     Ok(())
 }
 
-/// A manifest that somebody adds is not passed over.
+/// New manifests are tested as well.
 fn everything_is_looked_at() -> anyhow::Result<()> {
     let mut looked_at = BTreeSet::new();
     for folder in PLAIN {
@@ -140,5 +140,5 @@ fn manifests(folder: &Path, deep: bool) -> anyhow::Result<BTreeSet<PathBuf>> {
 
 fn read(kustomization: &Path) -> anyhow::Result<Value> {
     let text = fs::read_to_string(kustomization).with_context(|| format!("no {}", kustomization.display()))?;
-    deploy::read(&text)?.pop().context("an empty kustomization")
+    deploy::parse_manifest(&text)?.pop().context("an empty kustomization")
 }

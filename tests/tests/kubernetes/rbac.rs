@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use e2e::kubernetes::audit::Asked;
+use e2e::kubernetes::audit::AuditedRequest;
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::world::AGENT;
+use e2e::kubernetes::environment::AGENT;
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use serde_json::Value;
 
-/// One thing that a role allows: namespace (empty for a ClusterRole), verb, group, resource, object (empty for any).
+/// One permission of a role: namespace (empty for a ClusterRole), verb, group, resource, object
+/// (empty for any).
 type Right = (String, String, String, String, String);
 
-pub(super) async fn is_exactly_what_was_used(stage: Arc<Stage>) -> Told {
+pub(super) async fn is_exactly_what_was_used(test_bed: Arc<TestBed>) -> ScenarioResult {
     let user = format!("system:serviceaccount:{}:{}", AGENT.0, AGENT.1);
-    let asked: Vec<Asked> = stage.audit().await?.into_iter().filter(|asked| asked.user == user).collect();
+    let asked: Vec<AuditedRequest> = test_bed.audit().await?.into_iter().filter(|asked| asked.user == user).collect();
     let forbidden: BTreeSet<String> =
         asked.iter().filter(|asked| asked.forbidden).map(|asked| format!("{} {}", asked.verb, asked.message)).collect();
     ensure!(forbidden.is_empty(), "forbidden: {forbidden:#?}");
@@ -26,7 +27,7 @@ pub(super) async fn is_exactly_what_was_used(stage: Arc<Stage>) -> Told {
     Ok(format!("{} requests, none forbidden; all {} rights were used", asked.len(), rights.len()))
 }
 
-fn uses(asked: &Asked, (namespace, verb, group, resource, object): &Right) -> bool {
+fn uses(asked: &AuditedRequest, (namespace, verb, group, resource, object): &Right) -> bool {
     asked.verb == *verb
         && asked.group == *group
         && asked.resource == *resource

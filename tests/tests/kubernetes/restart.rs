@@ -1,165 +1,177 @@
-//! Processes die at the worst moments. Nothing is lost, nothing is doubled: the cloud's book says so.
+//! Processes are killed at the worst points. Nothing is lost or launched twice, according to the
+//! cloud's ledger.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::kubernetes::cluster::{Seen, taints, until};
-use e2e::kubernetes::suite::{Skip, Stage, Told};
-use e2e::kubernetes::world::{Options, World};
-use fleetwright::store::own::OwnServer;
+use e2e::kubernetes::cluster::{Poll, taints, wait_until};
+use e2e::kubernetes::environment::{Environment, Options};
+use e2e::kubernetes::suite::{ScenarioResult, Skip, TestBed};
+use fleetwright::store::postgres_local::LocalPostgres;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::scale::until_nothing_is_paid;
+use crate::scale::wait_until_nothing_is_paid;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How far the newest machine has come when a process dies.
+/// Progress of the newest machine when a process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    /// Pods wait, and nothing is bought.
+enum CrashPoint {
+    /// Pods are pending, and nothing is launched.
     Pending,
-    /// The NodeClaim is there.
+    /// The NodeClaim exists.
     Claimed,
-    /// The cloud has sold the machine.
-    Sold,
-    /// The Node is there, with the taint that keeps pods away until it is registered.
+    /// The instance is launched.
+    Launched,
+    /// The Node exists, with the unregistered taint.
     Joined,
 }
 
-/// In the order in which a machine passes them.
-const MOMENTS: [Moment; 4] = [Moment::Pending, Moment::Claimed, Moment::Sold, Moment::Joined];
+/// In the order in which a machine reaches them.
+const CRASH_POINTS: [CrashPoint; 4] =
+    [CrashPoint::Pending, CrashPoint::Claimed, CrashPoint::Launched, CrashPoint::Joined];
 
-/// Whoever dies.
+/// The process that is killed.
 #[derive(Debug, Clone, Copy)]
-enum Victim {
+enum Target {
     Agent,
     Server,
 }
 
-async fn count(world: &World, api_version: &str, kind: &str) -> anyhow::Result<usize> {
-    Ok(world.cluster.objects(api_version, kind).list(&ListParams::default()).await?.items.len())
+async fn count(environment: &Environment, api_version: &str, kind: &str) -> anyhow::Result<usize> {
+    Ok(environment.cluster.objects(api_version, kind).list(&ListParams::default()).await?.items.len())
 }
 
-/// Waits for `moment` of the machine that makes `machines` of them.
-async fn until_moment(world: &World, moment: Moment, machines: usize) -> anyhow::Result<()> {
-    let look = || async {
-        let there = match moment {
-            Moment::Pending => world.cluster.pods().await?.len(),
-            Moment::Claimed => count(world, "karpenter.sh/v1", "NodeClaim").await?,
-            Moment::Sold => world.book.read().await?.sold(),
-            Moment::Joined => world.cluster.nodes().await?.len(),
+/// Waits until the newest of `machines` reaches `crash_point`.
+async fn wait_until_crash_point(
+    environment: &Environment,
+    crash_point: CrashPoint,
+    machines: usize,
+) -> anyhow::Result<()> {
+    let poll = || async {
+        let there = match crash_point {
+            CrashPoint::Pending => environment.cluster.pods().await?.len(),
+            CrashPoint::Claimed => count(environment, "karpenter.sh/v1", "NodeClaim").await?,
+            CrashPoint::Launched => environment.ledger.read_ledger().await?.launch_count(),
+            CrashPoint::Joined => environment.cluster.nodes().await?.len(),
         };
-        Ok(if there >= machines { Seen::Done(()) } else { Seen::NotYet(format!("{there} of {machines}")) })
+        Ok(if there >= machines { Poll::Ready(()) } else { Poll::Pending(format!("{there} of {machines}")) })
     };
-    until(&format!("{moment:?}"), PATIENCE, look).await
+    wait_until(&format!("{crash_point:?}"), TIMEOUT, poll).await
 }
 
-fn kill_and_start(world: &mut World, victim: Victim) -> anyhow::Result<()> {
-    let process = match victim {
-        Victim::Agent => &mut world.agent,
-        Victim::Server => &mut world.server,
+fn kill_and_start(environment: &mut Environment, target: Target) -> anyhow::Result<()> {
+    let process = match target {
+        Target::Agent => &mut environment.agent,
+        Target::Server => &mut environment.server,
     };
     process.kill()?;
     process.start()
 }
 
-/// m5.large leaves 1930 millicores to pods, so every pod of 1500 millicores needs a machine of its own.
-async fn one_kind(world: &World) -> anyhow::Result<()> {
+/// m5.large has 1930 millicores for pods, so every pod of 1500 millicores needs a node of its own.
+async fn one_kind(environment: &Environment) -> anyhow::Result<()> {
     let requirements = json!([
         { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] },
         { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"] },
     ]);
-    world.pool("default", requirements, json!({})).await?;
-    world.cluster.deploy("web", 0, "1500m", "1Gi", json!({})).await
+    environment.apply_pool("default", requirements, json!({})).await?;
+    environment.cluster.deploy("web", 0, "1500m", "1Gi", json!({})).await
 }
 
-/// One machine more for each moment; the victim dies at that moment, and comes back at once. Then all pods go, and the victim
-/// dies while the nodes drain.
-async fn die_at_every_moment(world: &mut World, victim: Victim) -> Told {
-    one_kind(world).await?;
+/// Adds a machine for each crash point; the target is killed at that point and restarted at once.
+/// Then all pods are deleted, and the target is killed while the nodes drain.
+async fn kill_at_every_point(environment: &mut Environment, target: Target) -> ScenarioResult {
+    one_kind(environment).await?;
     let start = Instant::now();
-    for (done, moment) in MOMENTS.into_iter().enumerate() {
+    for (done, crash_point) in CRASH_POINTS.into_iter().enumerate() {
         let machines = done + 1;
-        world.cluster.scale("web", u32::try_from(machines)?).await?;
-        until_moment(world, moment, machines).await?;
-        kill_and_start(world, victim)?;
-        world.cluster.until_ready(i32::try_from(machines)?, PATIENCE).await.with_context(|| format!("{moment:?}"))?;
-        let nodes = world.until_book_and_cluster_agree(PATIENCE).await.with_context(|| format!("{moment:?}"))?;
-        ensure!(nodes == machines, "{nodes} nodes for {machines} pods after a death at {moment:?}");
+        environment.cluster.scale("web", u32::try_from(machines)?).await?;
+        wait_until_crash_point(environment, crash_point, machines).await?;
+        kill_and_start(environment, target)?;
+        environment
+            .cluster
+            .wait_until_ready(i32::try_from(machines)?, TIMEOUT)
+            .await
+            .with_context(|| format!("{crash_point:?}"))?;
+        let nodes =
+            environment.wait_until_ledger_matches_cluster(TIMEOUT).await.with_context(|| format!("{crash_point:?}"))?;
+        ensure!(nodes == machines, "{nodes} nodes for {machines} pods after a death at {crash_point:?}");
     }
     let up = start.elapsed();
-    world.cluster.scale("web", 0).await?;
+    environment.cluster.scale("web", 0).await?;
     let draining = || async {
-        let nodes = world.cluster.nodes().await?;
+        let nodes = environment.cluster.nodes().await?;
         let draining = nodes.iter().filter(|node| taints(node).contains(&"karpenter.sh/disrupted")).count();
         Ok(if draining > 0 || nodes.is_empty() {
-            Seen::Done(())
+            Poll::Ready(())
         } else {
-            Seen::NotYet(format!("{} nodes", nodes.len()))
+            Poll::Pending(format!("{} nodes", nodes.len()))
         })
     };
-    until("a node drains", PATIENCE, draining).await?;
-    kill_and_start(world, victim)?;
-    world.cluster.until_nodes(0, PATIENCE).await?;
-    until_nothing_is_paid(world).await?;
-    world.nothing_doubled().await?;
-    let sold = world.book.read().await?.sold();
-    ensure!(sold == MOMENTS.len(), "{sold} machines were sold where {} were needed", MOMENTS.len());
+    wait_until("a node drains", TIMEOUT, draining).await?;
+    kill_and_start(environment, target)?;
+    environment.cluster.wait_until_nodes(0, TIMEOUT).await?;
+    wait_until_nothing_is_paid(environment).await?;
+    environment.ensure_no_double_launches().await?;
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == CRASH_POINTS.len(), "{launched} machines were sold where {} were needed", CRASH_POINTS.len());
     Ok(format!(
-        "killed at {MOMENTS:?} and while draining: {sold} machines sold for {} pods, none doubled, none left; up after {:.1} s",
-        MOMENTS.len(),
+        "killed at {CRASH_POINTS:?} and while draining: {launched} machines sold for {} pods, none doubled, none left; up after {:.1} s",
+        CRASH_POINTS.len(),
         up.as_secs_f64()
     ))
 }
 
 /// `kill -9` of the agent.
-pub(super) async fn of_the_agent(stage: Arc<Stage>) -> Told {
-    let mut world = World::start(&stage, "agent-dies", Options::default()).await?;
-    let played = die_at_every_moment(&mut world, Victim::Agent).await;
-    played.with_context(|| world.last_words())
+pub(super) async fn of_the_agent(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let mut environment = Environment::start(&test_bed, "agent-dies", Options::default()).await?;
+    let result = kill_at_every_point(&mut environment, Target::Agent).await;
+    result.with_context(|| environment.log_tails())
 }
 
 /// `kill -9` of the server; what it knows is in its database, what exists is in cluster and cloud.
-pub(super) async fn of_the_server(stage: Arc<Stage>) -> Told {
+pub(super) async fn of_the_server(test_bed: Arc<TestBed>) -> ScenarioResult {
     let skip = || Skip("needs PostgreSQL's server programs, and finds none".to_owned());
-    let postgres = OwnServer::throwaway()?.ok_or_else(skip)?;
+    let postgres = LocalPostgres::temporary()?.ok_or_else(skip)?;
     let database = Some(postgres.url());
-    let mut world = World::start(&stage, "server-dies", Options { database, ..Options::default() }).await?;
-    let played = die_at_every_moment(&mut world, Victim::Server).await;
-    played.with_context(|| world.last_words())
+    let mut environment =
+        Environment::start(&test_bed, "server-dies", Options { database, ..Options::default() }).await?;
+    let result = kill_at_every_point(&mut environment, Target::Server).await;
+    result.with_context(|| environment.log_tails())
 }
 
-/// The API server dies while a machine is on its way, is away, and comes back.
-pub(super) async fn of_the_api_server(stage: Arc<Stage>) -> Told {
-    let world = World::start(&stage, "api-server-dies", Options::default()).await?;
-    play_of_the_api_server(&stage, &world).await.with_context(|| world.last_words())
+/// The API server is killed while a machine boots, and is restarted.
+pub(super) async fn of_the_api_server(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "api-server-dies", Options::default()).await?;
+    run_of_the_api_server(&test_bed, &environment).await.with_context(|| environment.log_tails())
 }
 
-async fn play_of_the_api_server(stage: &Stage, world: &World) -> Told {
-    one_kind(world).await?;
-    world.cluster.scale("web", 3).await?;
-    until_moment(world, Moment::Sold, 1).await?;
-    let mut plane = stage.plane.lock().await;
-    plane.kill()?;
+async fn run_of_the_api_server(test_bed: &TestBed, environment: &Environment) -> ScenarioResult {
+    one_kind(environment).await?;
+    environment.cluster.scale("web", 3).await?;
+    wait_until_crash_point(environment, CrashPoint::Launched, 1).await?;
+    let mut control_plane = test_bed.control_plane.lock().await;
+    control_plane.kill()?;
     let away = Instant::now();
-    plane.start_again()?;
+    control_plane.restart()?;
     let away = away.elapsed();
-    drop(plane);
+    drop(control_plane);
     let start = Instant::now();
-    world.cluster.until_ready(3, PATIENCE).await?;
+    environment.cluster.wait_until_ready(3, TIMEOUT).await?;
     let ready = start.elapsed();
-    let nodes = world.until_book_and_cluster_agree(PATIENCE).await?;
+    let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 3, "{nodes} nodes for 3 pods");
-    world.cluster.scale("web", 0).await?;
-    world.cluster.until_nodes(0, PATIENCE).await?;
-    until_nothing_is_paid(world).await?;
-    world.nothing_doubled().await?;
-    let sold = world.book.read().await?.sold();
-    ensure!(sold == 3, "{sold} machines were sold where 3 were needed");
-    let claims = world.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&ListParams::default()).await?.items;
+    environment.cluster.scale("web", 0).await?;
+    environment.cluster.wait_until_nodes(0, TIMEOUT).await?;
+    wait_until_nothing_is_paid(environment).await?;
+    environment.ensure_no_double_launches().await?;
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == 3, "{launched} machines were sold where 3 were needed");
+    let claims = environment.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&ListParams::default()).await?.items;
     ensure!(claims.is_empty(), "left: {:?}", claims.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
     Ok(format!(
         "away for {:.1} s; three pods ready {:.1} s after it came back",

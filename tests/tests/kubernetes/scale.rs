@@ -1,16 +1,16 @@
-//! Pods come by the hundred, and go.
+//! Pods are created by the hundred, and deleted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::kubernetes::cluster::{Seen, until};
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::waits::Waits;
-use e2e::kubernetes::world::{Options, World};
+use e2e::kubernetes::cluster::{Poll, wait_until};
+use e2e::kubernetes::environment::{Environment, Options};
+use e2e::kubernetes::launch_latency::LaunchLatency;
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(280);
+const TIMEOUT: Duration = Duration::from_secs(280);
 
 /// 200 + 120 + 120 + 20 + 40 = 500 pods, each kind bound by another constraint.
 const KINDS: [(&str, u32, &str, &str); 5] = [
@@ -21,7 +21,7 @@ const KINDS: [(&str, u32, &str, &str); 5] = [
     ("reserved", 40, "500m", "4Gi"),
 ];
 
-/// What each kind asks for beside room.
+/// Constraint of each kind of pod, beside its requests.
 fn constraint(kind: &str) -> Value {
     let selector = json!({ "matchLabels": { "app": kind } });
     match kind {
@@ -39,54 +39,59 @@ fn constraint(kind: &str) -> Value {
     }
 }
 
-/// One pool that may buy anything, and one whose nodes are kept for those who tolerate it.
-pub(super) async fn pools(world: &World) -> anyhow::Result<()> {
+/// One pool without constraints, and one whose nodes are tainted.
+pub(super) async fn pools(environment: &Environment) -> anyhow::Result<()> {
     let any = json!([
         { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"] },
         { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"] },
         { "key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"] },
     ]);
-    // Longer than pods take to find their nodes on a busy machine: a node that is empty for that long is not needed.
+    // Longer than the binding of pods takes on a busy machine: a node that is empty for that long
+    // is not needed.
     let patient = json!({ "consolidateAfter": "30s" });
-    world.pool("default", any.clone(), patient.clone()).await?;
-    world.pool("reserved", any, patient).await?;
+    environment.apply_pool("default", any.clone(), patient.clone()).await?;
+    environment.apply_pool("reserved", any, patient).await?;
     let template = json!({ "metadata": { "labels": { "reserved": "yes" } },
                            "spec": { "taints": [{ "key": "reserved", "value": "yes", "effect": "NoSchedule" }] } });
-    let pools = world.cluster.objects("karpenter.sh/v1", "NodePool");
+    let pools = environment.cluster.objects("karpenter.sh/v1", "NodePool");
     let change = kube::api::Patch::Merge(json!({ "spec": { "template": template } }));
     pools.patch("reserved", &kube::api::PatchParams::default(), &change).await?;
     Ok(())
 }
 
-/// Everything runs; then nothing does, and nothing is paid for.
-pub(super) async fn up_and_down(stage: Arc<Stage>) -> Told {
-    let world = World::start(&stage, "scale", Options::default()).await?;
-    let played = play(&world).await;
-    played.with_context(|| world.last_words())
+/// All pods run; then none do, and no instance incurs cost.
+pub(super) async fn up_and_down(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "scale", Options::default()).await?;
+    let played = run(&environment).await;
+    played.with_context(|| environment.log_tails())
 }
 
-async fn play(world: &World) -> Told {
-    let cluster = &world.cluster;
-    pools(world).await?;
-    let waits = Waits::watch(cluster);
+async fn run(environment: &Environment) -> ScenarioResult {
+    let cluster = &environment.cluster;
+    pools(environment).await?;
+    let waits = LaunchLatency::watch(cluster);
     let start = Instant::now();
     for (kind, pods, cpu, memory) in KINDS {
         cluster.deploy(kind, pods, cpu, memory, constraint(kind)).await?;
     }
-    cluster.until_ready(500, PATIENCE).await?;
-    let (up, page) = (start.elapsed(), world.book.read().await?);
+    cluster.wait_until_ready(500, TIMEOUT).await?;
+    let (up, ledger) = (start.elapsed(), environment.ledger.read_ledger().await?);
     let nodes = cluster.nodes().await?.len();
-    ensure!(page.up().count() == nodes, "{} machines are up and there are {nodes} nodes", page.up().count());
-    let wait = waits.until_launch(&cluster.pods().await?, &page).context("no pod was seen to wait")?;
-    let (sold, cost) = (page.sold(), page.dollars_an_hour());
+    ensure!(
+        ledger.running().count() == nodes,
+        "{} machines are up and there are {nodes} nodes",
+        ledger.running().count()
+    );
+    let wait = waits.wait_until_launch(&cluster.pods().await?, &ledger).context("no pod was seen to wait")?;
+    let (sold, cost) = (ledger.launch_count(), ledger.dollars_an_hour());
     let start = Instant::now();
     for (kind, ..) in KINDS {
         cluster.scale(kind, 0).await?;
     }
-    cluster.until_nodes(0, PATIENCE).await?;
-    until_nothing_is_paid(world).await?;
+    cluster.wait_until_nodes(0, TIMEOUT).await?;
+    wait_until_nothing_is_paid(environment).await?;
     let down = start.elapsed();
-    world.nothing_doubled().await?;
+    environment.ensure_no_double_launches().await?;
     Ok(format!(
         "500 pods ready after {:.1} s on {nodes} nodes ({sold} machines sold, {cost:.2} $/h); all gone after {:.1} s, 30 of them by consolidateAfter\n\
          unschedulable to launch call, {} pods: p50 {} ms, p99 {} ms",
@@ -98,11 +103,11 @@ async fn play(world: &World) -> Told {
     ))
 }
 
-/// The cloud itself says so.
-pub(super) async fn until_nothing_is_paid(world: &World) -> anyhow::Result<()> {
-    let look = || async {
-        let paid = world.book.read().await?.paid().count();
-        Ok(if paid == 0 { Seen::Done(()) } else { Seen::NotYet(format!("{paid} machines are paid for")) })
+/// Waits until the cloud's ledger has no instance that incurs cost.
+pub(super) async fn wait_until_nothing_is_paid(environment: &Environment) -> anyhow::Result<()> {
+    let poll = || async {
+        let paid = environment.ledger.read_ledger().await?.paid().count();
+        Ok(if paid == 0 { Poll::Ready(()) } else { Poll::Pending(format!("{paid} machines are paid for")) })
     };
-    until("no machine is paid for", PATIENCE, look).await
+    wait_until("no machine is paid for", TIMEOUT, poll).await
 }

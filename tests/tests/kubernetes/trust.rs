@@ -1,6 +1,6 @@
-//! Who speaks for a cluster: by the tokens that its API server gives to the agent's account ([`tokens`]), or by certificates
-//! ([`certificates`]). Server and agents are processes that speak over TLS; nothing that they know each other by outlives the
-//! scenario, and all of it changes while they run.
+//! Authentication of agents: by tokens of the API server for the agent's account ([`tokens`]), or
+//! by certificates ([`certificates`]). Server and agents are processes that connect over TLS; their
+//! credentials are temporary and change while they run.
 
 pub(super) mod certificates;
 pub(super) mod tokens;
@@ -9,31 +9,31 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use e2e::Folder;
-use e2e::kubernetes::authority::Authority;
-use e2e::kubernetes::cluster::{Seen, until};
+use e2e::TempDir;
+use e2e::kubernetes::certificate_authority::CertificateAuthority;
+use e2e::kubernetes::cluster::{Poll, wait_until};
+use e2e::kubernetes::environment::{AGENT, Credentials, Environment, agent};
 use e2e::kubernetes::process::Process;
-use e2e::kubernetes::suite::Stage;
-use e2e::kubernetes::world::{AGENT, Secured, World, agent};
+use e2e::kubernetes::suite::TestBed;
 use serde_json::json;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What the log says of an agent that is let in.
-const LET_IN: &str = "deciding for this cluster";
-/// What it says of one that is not.
-const REFUSED: &str = "an agent is refused";
+/// Server log message of an accepted agent.
+const LET_IN: &str = "acquired cluster lease";
+/// Server log message of a refused agent.
+const REFUSED: &str = "agent rejected";
 
 /// Files by which server and agents know each other.
 pub(super) struct Files {
-    folder: Folder,
-    pub(super) authority: Authority,
+    folder: TempDir,
+    pub(super) authority: CertificateAuthority,
 }
 
 impl Files {
     /// An authority, a certificate of the server by it, and a trust file.
     pub(super) fn new(trust: &str) -> anyhow::Result<Self> {
-        let files = Self { folder: Folder::new(), authority: Authority::new("fleetwright e2e")? };
+        let files = Self { folder: TempDir::new(), authority: CertificateAuthority::new("fleetwright e2e")? };
         files.write("ca.crt", files.authority.pem())?;
         files.certify_server()?;
         files.write("trust.toml", trust)?;
@@ -46,8 +46,8 @@ impl Files {
     }
 
     /// A certificate in `<file>.crt` and its key in `<file>.key`.
-    pub(super) fn certify(&self, file: &str, by: &Authority, name: &str) -> anyhow::Result<()> {
-        let made = by.certify(&[name])?;
+    pub(super) fn certify(&self, file: &str, by: &CertificateAuthority, name: &str) -> anyhow::Result<()> {
+        let made = by.issue_certificate(&[name])?;
         self.write(&format!("{file}.key"), &made.key)?;
         self.write(&format!("{file}.crt"), &made.certificate)
     }
@@ -60,13 +60,13 @@ impl Files {
         self.path(name).display().to_string()
     }
 
-    /// Puts a file in the place of one that may be there, in one step, as a kubelet does.
+    /// Replaces a file atomically, as a kubelet does.
     pub(super) fn write(&self, name: &str, content: &str) -> anyhow::Result<()> {
-        let fresh = self.folder.file(&format!("{name}.fresh"), content);
+        let fresh = self.folder.write_file(&format!("{name}.fresh"), content);
         std::fs::rename(fresh, self.path(name)).with_context(|| format!("cannot write {name}"))
     }
 
-    /// What makes a server ask everybody who they are.
+    /// Settings that enable authentication on the server.
     pub(super) fn of_server(&self) -> Vec<(&'static str, String)> {
         vec![
             ("FLEETWRIGHT_LISTEN_TLS_CERTIFICATE", self.text("server.crt")),
@@ -75,7 +75,7 @@ impl Files {
         ]
     }
 
-    /// What makes an agent believe the server, and show the token in this file.
+    /// Settings with which an agent trusts the server and presents the token in this file.
     pub(super) fn with_token(&self, token: &str) -> Vec<(&'static str, String)> {
         vec![("FLEETWRIGHT_AGENT_CA_FILE", self.text("ca.crt")), ("FLEETWRIGHT_AGENT_TOKEN_FILE", self.text(token))]
     }
@@ -89,17 +89,18 @@ impl Files {
         ]
     }
 
-    /// An agent beside the cluster's own: it works under a lease of its own and with the rights of `kubeconfig`, says that it
-    /// speaks for `cluster`, and shows what `shown` names. Its log is below the name `name`.
-    pub(super) fn impostor(
+    /// A second agent with a lease of its own and the rights of `kubeconfig`, which connects as
+    /// `cluster` with the credentials `shown`. Its log has the name `name`.
+    pub(super) fn start_impostor(
         &self,
-        stage: &Stage,
+        test_bed: &TestBed,
         (name, cluster): (&str, &str),
-        (world, kubeconfig): (&World, &Path),
+        (environment, kubeconfig): (&Environment, &Path),
         shown: Vec<(&'static str, String)>,
     ) -> anyhow::Result<Process> {
-        let server = format!("https://{}", world.grpc);
-        let mut process = agent(&stage.programs.agent, cluster, &server, kubeconfig, self.path(&format!("{name}.log")));
+        let server = format!("https://{}", environment.grpc);
+        let mut process =
+            agent(&test_bed.programs.agent, cluster, &server, kubeconfig, self.path(&format!("{name}.log")));
         process = process.envs(shown);
         process = process.env("FLEETWRIGHT_AGENT_LEASE", format!("impostor-{name}"));
         process = process.env("FLEETWRIGHT_AGENT_NAMESPACE", AGENT.0);
@@ -108,42 +109,45 @@ impl Files {
     }
 }
 
-/// Waits until the server's log has a line with all of `words` so many times.
-pub(super) async fn until_said(world: &World, words: &[&str], times: usize) -> anyhow::Result<()> {
-    let look = || async {
-        let said = world.server.times_said(words);
-        Ok(if said >= times { Seen::Done(()) } else { Seen::NotYet(format!("{said} of {times} times")) })
+/// Waits until the server's log has `times` lines with all of `words`.
+pub(super) async fn wait_until_said(environment: &Environment, words: &[&str], times: usize) -> anyhow::Result<()> {
+    let poll = || async {
+        let said = environment.server.count_lines(words);
+        Ok(if said >= times { Poll::Ready(()) } else { Poll::Pending(format!("{said} of {times} times")) })
     };
-    until(&format!("the server says {words:?}"), PATIENCE, look).await
+    wait_until(&format!("the server says {words:?}"), TIMEOUT, poll).await
 }
 
-/// m5.large leaves 1930 millicores to pods, so every pod of 1500 millicores needs a machine of its own.
-pub(super) async fn one_kind(world: &World) -> anyhow::Result<()> {
+/// m5.large has 1930 millicores for pods, so every pod of 1500 millicores needs a node of its own.
+pub(super) async fn one_kind(environment: &Environment) -> anyhow::Result<()> {
     let requirements = json!([
         { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] },
         { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"] },
     ]);
-    world.pool("default", requirements, json!({})).await?;
-    world.cluster.deploy("web", 0, "1500m", "1Gi", json!({})).await
+    environment.apply_pool("default", requirements, json!({})).await?;
+    environment.cluster.deploy("web", 0, "1500m", "1Gi", json!({})).await
 }
 
 /// So many pods run on as many machines: server and agent understand each other.
-pub(super) async fn until_served(world: &World, pods: u32) -> anyhow::Result<()> {
-    world.cluster.scale("web", pods).await?;
-    world.cluster.until_ready(i32::try_from(pods)?, PATIENCE).await?;
-    world.until_book_and_cluster_agree(PATIENCE).await.map(drop)
+pub(super) async fn wait_until_served(environment: &Environment, pods: u32) -> anyhow::Result<()> {
+    environment.cluster.scale("web", pods).await?;
+    environment.cluster.wait_until_ready(i32::try_from(pods)?, TIMEOUT).await?;
+    environment.wait_until_ledger_matches_cluster(TIMEOUT).await.map(drop)
 }
 
-/// Everything goes, machine by machine.
-pub(super) async fn clear(world: &World) -> anyhow::Result<()> {
-    world.cluster.scale("web", 0).await?;
-    world.cluster.until_nodes(0, PATIENCE).await?;
-    crate::scale::until_nothing_is_paid(world).await?;
-    world.nothing_doubled().await
+/// Deletes everything and waits until no instance is left.
+pub(super) async fn clear(environment: &Environment) -> anyhow::Result<()> {
+    environment.cluster.scale("web", 0).await?;
+    environment.cluster.wait_until_nodes(0, TIMEOUT).await?;
+    crate::scale::wait_until_nothing_is_paid(environment).await?;
+    environment.ensure_no_double_launches().await
 }
 
-pub(super) fn secured(server: Vec<(&'static str, String)>, agent: Vec<(&'static str, String)>) -> Option<Secured> {
-    Some(Secured { server, agent })
+pub(super) fn credentials(
+    server: Vec<(&'static str, String)>,
+    agent: Vec<(&'static str, String)>,
+) -> Option<Credentials> {
+    Some(Credentials { server, agent })
 }
 
 /// Seconds since 1970.

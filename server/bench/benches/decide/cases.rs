@@ -1,33 +1,33 @@
-//! What is measured.
+//! The cases of the benchmark.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use engine::input::PreferencePolicy;
 
-use crate::shop::Bounds;
+use crate::catalogue::Bounds;
 use crate::workload::Workload;
-use crate::{generate, shop, trace};
+use crate::{catalogue, generate, trace};
 
-/// Cases that differ in size alone, through which a growth exponent is fitted.
+/// Cases that differ in size alone, for fitting a growth exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Karpenter's mix of five constraints.
     Diverse,
     /// The same pods without constraints.
     Plain,
-    /// Stands alone.
+    /// Not part of a family.
     Single,
 }
 
 /// One row of the table.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Its name.
+    /// Name in the table, selected by `--only`.
     pub name: String,
-    /// What it is fitted with.
+    /// Family for the growth exponent.
     pub family: Family,
-    /// How many pods it has; for traces at most that many.
+    /// Number of pods; for traces the maximum.
     pub pods: usize,
     source: Source,
 }
@@ -40,32 +40,32 @@ enum Source {
     Preferences(PreferencePolicy),
     Replicas,
     Shapes,
-    Standing,
-    Openb { file: PathBuf, pick: trace::Pick, most_vcpu: Option<u32> },
+    ExistingCluster,
+    Openb { file: PathBuf, pick: trace::TraceFilter, most_vcpu: Option<u32> },
     Mix(PathBuf),
 }
 
 impl Case {
-    /// Its pods and pools.
+    /// Origin of its pods and pools.
     pub fn workload(&self) -> Result<Workload> {
         Ok(match &self.source {
-            Source::Diverse => generate::diverse(shop::generated(), self.pods),
-            Source::DiverseOnEc2 => generate::diverse(shop::ec2(Bounds::MODEST), self.pods),
+            Source::Diverse => generate::diverse(catalogue::generated(), self.pods),
+            Source::DiverseOnEc2 => generate::diverse(catalogue::ec2(Bounds::MODEST), self.pods),
             Source::Plain => generate::plain(self.pods),
             Source::Preferences(policy) => generate::preferences(self.pods, *policy),
             Source::Replicas => generate::replicas(self.pods),
             Source::Shapes => generate::shapes(self.pods),
-            Source::Standing => generate::standing(self.pods),
-            Source::Openb { file, pick, most_vcpu } => trace::openb(file, *pick, *most_vcpu)?,
-            Source::Mix(file) => trace::mix(file)?,
+            Source::ExistingCluster => generate::existing_cluster(self.pods),
+            Source::Openb { file, pick, most_vcpu } => trace::alibaba_pods(file, *pick, *most_vcpu)?,
+            Source::Mix(file) => trace::karpenter_pods(file)?,
         })
     }
 }
 
-/// Sizes through which the growth exponent is fitted.
+/// Sizes for fitting the growth exponent.
 const SIZES: [usize; 5] = [1_000, 5_000, 10_000, 20_000, 100_000];
 
-/// All cases; those of traces when there is a folder of them.
+/// All cases; those of traces only with a folder of them.
 pub fn all(data: Option<&Path>) -> Vec<Case> {
     let sized = |family, word: &str, source: Source| {
         SIZES.map(|pods| Case { name: format!("{word}-{pods}"), family, pods, source: source.clone() })
@@ -80,14 +80,14 @@ pub fn all(data: Option<&Path>) -> Vec<Case> {
         single("diverse-ec2-5000", 5_000, Source::DiverseOnEc2),
         single("replicas-ec2", 10_000, Source::Replicas),
         single("shapes-ec2", 10_000, Source::Shapes),
-        single("standing-ec2", 10, Source::Standing),
+        single("standing-ec2", 10, Source::ExistingCluster),
     ]);
     cases.extend(data.into_iter().flat_map(traces));
     cases
 }
 
 fn traces(folder: &Path) -> Vec<Case> {
-    let openb = |name: &str, pods, pick, most_vcpu| Case {
+    let alibaba_pods = |name: &str, pods, pick, most_vcpu| Case {
         name: name.to_owned(),
         family: Family::Single,
         pods,
@@ -100,9 +100,9 @@ fn traces(folder: &Path) -> Vec<Case> {
         source: Source::Mix(folder.join(format!("karp_diverse_{pods}.csv.gz"))),
     };
     let mut cases = vec![
-        openb("openb-cpu-default", 1_088, trace::Pick::CpuOnly, None),
-        openb("openb-cpu-le64", 1_088, trace::Pick::CpuOnly, Some(64)),
-        openb("openb-5k-le64", 4_966, trace::Pick::FirstWithoutGpu(5_000), Some(64)),
+        alibaba_pods("openb-cpu-default", 1_088, trace::TraceFilter::CpuOnly, None),
+        alibaba_pods("openb-cpu-le64", 1_088, trace::TraceFilter::CpuOnly, Some(64)),
+        alibaba_pods("openb-5k-le64", 4_966, trace::TraceFilter::FirstWithoutGpu(5_000), Some(64)),
     ];
     cases.extend([1_000, 5_000, 10_000].map(mix));
     cases

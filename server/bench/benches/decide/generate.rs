@@ -1,11 +1,11 @@
-//! Pods made up by rule, from a seed of our own.
+//! Generated pods, from a fixed seed.
 
 use engine::input::PreferencePolicy;
 use serde_json::json;
 
-use crate::recipe::{Recipe, Rule};
-use crate::shop::{self, Bounds, Shop};
-use crate::standing;
+use crate::catalogue::{self, Bounds, PoolsAndCatalogue};
+use crate::existing_cluster;
+use crate::template::{PodTemplate, Rule};
 use crate::workload::Workload;
 
 /// Requests of Karpenter's scheduling benchmark, in milli-cores.
@@ -16,77 +16,77 @@ const MEMORY: [u32; 6] = [100, 256, 512, 1024, 2048, 4096];
 const LETTERS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 const SEED: u64 = 42;
 
-/// Karpenter's diverse pods: five equal groups of plain pods, spread over zones and hosts, zone affinity and host
-/// anti-affinity; what does not divide by five is plain.
-pub fn diverse(shop: Shop, count: usize) -> Workload {
-    let mut dice = SeededRng(SEED);
+/// Karpenter's diverse pods: five equal groups of plain pods, spread over zones and hosts, zone
+/// affinity and host anti-affinity; the remainder is plain.
+pub fn diverse(setup: PoolsAndCatalogue, count: usize) -> Workload {
+    let mut rng = SeededRng(SEED);
     let rules = [Rule::ZoneSpread, Rule::HostSpread, Rule::ZoneAffinity, Rule::HostExclusion];
     let group = count / 5;
-    let recipes = (0..count).map(|at| {
+    let templates = (0..count).map(|at| {
         let rule = at.checked_div(group).and_then(|nth| rules.get(nth)).copied().unwrap_or(Rule::Plain);
-        recipe(&mut dice, rule)
+        template(&mut rng, rule)
     });
-    Workload::of_pods(shop, recipes)
+    Workload::of_pods(setup, templates)
 }
 
 /// The plain pods of the same benchmark.
 pub fn plain(count: usize) -> Workload {
-    let mut dice = SeededRng(SEED);
-    Workload::of_pods(shop::generated(), (0..count).map(|_| recipe(&mut dice, Rule::Plain)))
+    let mut rng = SeededRng(SEED);
+    Workload::of_pods(catalogue::generated(), (0..count).map(|_| template(&mut rng, Rule::Plain)))
 }
 
-/// Equal pods that would like a zone, and would like to be alone.
+/// Equal pods that prefer a zone, and prefer to be alone.
 pub fn preferences(count: usize, policy: PreferencePolicy) -> Workload {
-    let one = recipe(&mut SeededRng(SEED), Rule::Preferences);
-    let mut workload = Workload::of_pods(shop::generated(), std::iter::repeat_n(one, count));
+    let one = template(&mut SeededRng(SEED), Rule::Preferences);
+    let mut workload = Workload::of_pods(catalogue::generated(), std::iter::repeat_n(one, count));
     workload.preferences = policy;
     workload
 }
 
-/// Replicas of one Deployment, for which all of EC2 is on offer.
+/// Replicas of one Deployment, with all of EC2 on offer.
 pub fn replicas(count: usize) -> Workload {
-    let mut shop = shop::ec2(Bounds::ANY);
-    let template = Recipe::plain(1500, 3000).manifest();
+    let mut setup = catalogue::ec2(Bounds::ANY);
+    let template = PodTemplate::plain(1500, 3000).manifest();
     let labels = json!({"app": "web"});
-    shop.objects.push(json!({
+    setup.objects.push(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
         "spec": {
             "replicas": count, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
         },
     }));
-    Workload::of_pods(shop, std::iter::empty())
+    Workload::of_pods(setup, std::iter::empty())
 }
 
-/// Pods of 200 sizes, for which all of EC2 is on offer: 20 amounts of CPU times 10 of memory.
+/// Pods of 200 sizes, with all of EC2 on offer: 20 amounts of CPU times 10 of memory.
 pub fn shapes(count: usize) -> Workload {
     let size = |at: usize| {
         let nth = u32::try_from(at % 200).unwrap_or(0);
-        Recipe::plain(100 + 150 * (nth % 20), 200 + 700 * (nth / 20))
+        PodTemplate::plain(100 + 150 * (nth % 20), 200 + 700 * (nth / 20))
     };
-    Workload::of_pods(shop::ec2(Bounds::ANY), (0..count).map(size))
+    Workload::of_pods(catalogue::ec2(Bounds::ANY), (0..count).map(size))
 }
 
-/// A few replicas for a cluster that stands: 100 nodes of 8 vCPU with 20 pods each and no room for another, a DaemonSet
-/// on all of them, and EC2's on-demand offerings for sale.
-pub fn standing(count: usize) -> Workload {
-    let mut shop = shop::ec2(Bounds::LINUX);
-    shop.objects.push(standing::daemon());
+/// A few replicas for an existing cluster: 100 full nodes of 8 vCPU with 20 pods each, a DaemonSet
+/// on all of them, and EC2's on-demand offerings.
+pub fn existing_cluster(count: usize) -> Workload {
+    let mut setup = catalogue::ec2(Bounds::LINUX);
+    setup.objects.push(existing_cluster::daemon());
     for node in 0..100 {
-        shop.objects.push(standing::node(node));
-        shop.objects.extend((0..20).map(|pod| standing::pod(node, pod)));
+        setup.objects.push(existing_cluster::node(node));
+        setup.objects.extend((0..20).map(|pod| existing_cluster::pod(node, pod)));
     }
-    Workload::of_pods(shop, std::iter::repeat_n(Recipe::plain(1000, 1024), count))
+    Workload::of_pods(setup, std::iter::repeat_n(PodTemplate::plain(1000, 1024), count))
 }
 
-fn recipe(dice: &mut SeededRng, rule: Rule) -> Recipe {
-    let (cpu, memory) = (dice.pick(&CPU), dice.pick(&MEMORY));
-    let lettered = |dice: &mut SeededRng, key: &str| Some((key.to_owned(), dice.pick(&LETTERS).to_owned()));
+fn template(rng: &mut SeededRng, rule: Rule) -> PodTemplate {
+    let (cpu, memory) = (rng.pick(&CPU), rng.pick(&MEMORY));
+    let lettered = |rng: &mut SeededRng, key: &str| Some((key.to_owned(), rng.pick(&LETTERS).to_owned()));
     let (label, selects) = match rule {
-        Rule::Plain => (lettered(dice, "my-label"), None),
-        Rule::ZoneSpread | Rule::HostSpread => (lettered(dice, "my-label"), lettered(dice, "my-label")),
+        Rule::Plain => (lettered(rng, "my-label"), None),
+        Rule::ZoneSpread | Rule::HostSpread => (lettered(rng, "my-label"), lettered(rng, "my-label")),
         Rule::ZoneAffinity => {
-            let own = lettered(dice, "my-affinity");
+            let own = lettered(rng, "my-affinity");
             (own.clone(), own)
         }
         Rule::HostExclusion | Rule::Preferences => {
@@ -94,7 +94,7 @@ fn recipe(dice: &mut SeededRng, rule: Rule) -> Recipe {
             (own.clone(), own)
         }
     };
-    Recipe { cpu, memory, rule, label, selects }
+    PodTemplate { cpu, memory, rule, label, selects }
 }
 
 /// SplitMix64.

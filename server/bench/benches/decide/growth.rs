@@ -1,4 +1,4 @@
-//! How time grows with size.
+//! Growth of time with size.
 
 /// The exponent of the power law through `points` (size, time), by least squares on logarithms. `None` with fewer than
 /// three sizes.

@@ -1,23 +1,25 @@
-//! `cargo bench -p fleetwright-bench`: one table of what deciding costs, and what the plans cost.
+//! `cargo bench -p fleetwright-bench`: one table of the cost of deciding, and the cost of the
+//! plans.
 //!
-//! Every case runs in a process of its own, so that its peak memory is its own. Reading order: `cases` (what is measured)
-//! and where its pods come from (`recipe`, `generate`, `trace`, `shop`, `standing`); `workload` (pods and pools as manifests, and as a
-//! planning input); `measure` (one case in this process), `child` (one case in a process of its own); `growth` and
-//! `table` (what is printed); `rival` (the same files given to another planner);
-//! `features` (one kind of constraint at a time against a plain input).
+//! Every case runs in a process of its own, so that its peak memory is its own. Reading order:
+//! `cases` (what is measured) and the origin of its pods (`template`, `generate`, `trace`,
+//! `catalogue`, `existing_cluster`); `workload` (pods and pools as manifests, and as a planning
+//! input); `measure` (one case in this process), `subprocess` (one case in a process of its own),
+//! `proc` (Linux process statistics); `growth` and `table` (what is printed); `baseline` (another
+//! planner on the same files); `features` (one kind of constraint at a time against a plain input).
 
+mod baseline;
 mod cases;
-mod child;
+mod catalogue;
+mod existing_cluster;
 mod features;
 mod generate;
 mod growth;
 mod measure;
 mod proc;
-mod recipe;
-mod rival;
-mod shop;
-mod standing;
+mod subprocess;
 mod table;
+mod template;
 mod trace;
 mod workload;
 
@@ -32,13 +34,15 @@ use crate::cases::Case;
 /// Measure decisions: time, memory, cost and distance from the lower bound.
 #[derive(Debug, Clone, Parser)]
 struct Flags {
-    /// Folder of traces (openb_pods_default.csv.gz, karp_diverse_*.csv.gz); rows that need them are left out without it
+    /// Folder of traces (openb_pods_default.csv.gz, karp_diverse_*.csv.gz); rows that need them are
+    /// left out without it
     #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// `features` measures one feature at a time against a plain input, and fails where one costs too much
+    /// `features` measures one feature at a time against a plain input, and fails where one costs
+    /// too much
     #[arg(value_name = "TABLE", value_parser = ["features"])]
     table: Option<String>,
-    /// Features at 1,000 pods alone, without their growth
+    /// Features at 1,000 pods only, without their growth
     #[arg(long)]
     small: bool,
     /// Only cases whose name contains this
@@ -47,13 +51,14 @@ struct Flags {
     /// Measured runs per case, after one that is not measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// A program that answers the plan contract, to be run on the same files
-    #[arg(long, env = "KARPENTER_REF", value_name = "PROGRAM")]
-    rival: Option<PathBuf>,
-    /// Cases with more pods than this are not given to the rival
-    #[arg(long, value_name = "PODS", default_value_t = 1_000)]
-    rival_pods: usize,
-    /// The program that runs beside the rival; the one that `cargo build --release` makes when absent
+    /// Baseline: a program that implements the plan contract, run on the same files
+    #[arg(long = "rival", env = "KARPENTER_REF", value_name = "PROGRAM")]
+    baseline: Option<PathBuf>,
+    /// Cases with more pods than this are not run on the baseline
+    #[arg(long = "rival-pods", value_name = "PODS", default_value_t = 1_000)]
+    baseline_pods: usize,
+    /// The fleetwright program compared with the baseline; by default the one built by `cargo build
+    /// --release`
     #[arg(long, env = "FLEETWRIGHT", value_name = "PROGRAM")]
     fleetwright: Option<PathBuf>,
     /// Write the manifests of the chosen cases to this folder, one folder a case, and measure nothing
@@ -62,7 +67,7 @@ struct Flags {
     /// Measure this one case in this process and print JSON
     #[arg(long, hide = true)]
     case: Option<String>,
-    /// `cargo bench` says so
+    /// Passed by `cargo bench`; ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -83,9 +88,9 @@ fn run(flags: &Flags) -> Result<()> {
     }
     let cases = cases::all(flags.data.as_deref());
     if let Some(name) = &flags.case {
-        let case = cases.iter().find(|case| case.name == *name).with_context(|| format!("no case is called {name}"))?;
-        let figures = measure::measure(case, flags.runs)?;
-        println!("{}", serde_json::to_string(&figures)?);
+        let case = cases.iter().find(|case| case.name == *name).with_context(|| format!("no case named {name}"))?;
+        let measurement = measure::measure(case, flags.runs)?;
+        println!("{}", serde_json::to_string(&measurement)?);
         return Ok(());
     }
     let chosen: Vec<Case> = cases.into_iter().filter(|case| case.name.contains(&flags.only)).collect();
@@ -108,9 +113,9 @@ fn report(flags: &Flags, cases: &[Case]) -> Result<()> {
     println!("{}", table::HEAD);
     let mut measured = Vec::new();
     for case in cases {
-        let figures = child::run(&case.name, flags)?;
-        println!("{}", table::row(&case.name, &figures));
-        measured.push((case, figures));
+        let measurement = subprocess::run(&case.name, flags)?;
+        println!("{}", table::row(&case.name, &measurement));
+        measured.push((case, measurement));
     }
     for family in [cases::Family::Diverse, cases::Family::Plain] {
         let points = measured.iter().filter(|(case, _)| case.family == family);
@@ -119,8 +124,8 @@ fn report(flags: &Flags, cases: &[Case]) -> Result<()> {
             println!("{}", table::growth(family, &points, exponent));
         }
     }
-    match &flags.rival {
-        Some(rival) => rival::compare(flags, rival, cases),
+    match &flags.baseline {
+        Some(baseline) => baseline::compare(flags, baseline, cases),
         None => Ok(()),
     }
 }

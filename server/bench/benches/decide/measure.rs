@@ -1,11 +1,11 @@
-//! One case, measured in this process.
+//! Measures one case in this process.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use engine::bound::lower_bound;
 use engine::check::check;
-use engine::decide::{self, Decision};
+use engine::decide::{self, PlannedDecision};
 use engine::input::PlanningInput;
 use engine::schedule::CompileCache;
 use engine::{explain, schedule};
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use crate::cases::Case;
 use crate::proc;
 
-/// What is known of one case.
+/// Measurements of one case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Figures {
+pub struct Measurement {
     /// Pods that were planned.
     pub pods: usize,
     /// Distinct shapes among them.
     pub shapes: usize,
-    /// Pods without a place.
+    /// Unschedulable pods.
     pub unplaced: usize,
     /// Machines to launch.
     pub nodes: usize,
@@ -31,46 +31,47 @@ pub struct Figures {
     pub bound: f64,
     /// The whole decision.
     pub decide: Spread,
-    /// The median of the whole decision with a memo that has served the same input, as a server has it.
+    /// The median of the whole decision with a compile cache that has seen the same input, as on a
+    /// server.
     pub again: f64,
-    /// Parts of it, each measured alone.
+    /// Parts of the decision, each measured alone.
     pub schedule: f64,
-    /// See `schedule`.
+    /// Time of the check.
     pub check: f64,
-    /// See `schedule`.
+    /// Time of the lower bound.
     pub bounding: f64,
-    /// See `schedule`.
+    /// Time of the explanations.
     pub explain: f64,
-    /// Peak of resident memory before the first decision: program, catalogue and input.
+    /// Peak resident memory before the first decision, in MiB: program, catalogue and input.
     pub input_mib: f64,
-    /// Peak of resident memory in the end.
+    /// Peak resident memory at the end, in MiB.
     pub peak_mib: f64,
 }
 
 /// CPU milliseconds of several runs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Spread {
-    /// The quickest.
+    /// Minimum.
     pub least: f64,
-    /// The one in the middle.
+    /// Median.
     pub median: f64,
-    /// The slowest.
+    /// Maximum.
     pub most: f64,
 }
 
-/// Decides once without measuring, then `runs` times whole and `runs` times part by part.
-pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
+/// Decides once to warm up, then `runs` times whole and `runs` times part by part.
+pub fn measure(case: &Case, runs: u32) -> Result<Measurement> {
     let input = case.workload()?.input()?;
     let input_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
     let decision = decided(&input)?;
     let whole = timed(runs, || decided(&input))?;
-    let mut memo = CompileCache::default();
-    drop(recalled(&input, &mut memo)?);
-    let again = timed(runs, || recalled(&input, &mut memo))?;
+    let mut cache = CompileCache::default();
+    drop(decided_with_cache(&input, &mut cache)?);
+    let again = timed(runs, || decided_with_cache(&input, &mut cache))?;
     let peak_mib = proc::peak_rss_mib("self").unwrap_or(0.0);
     let parts: Vec<[Duration; 4]> = (0..runs).map(|_| parts(&input)).collect();
     let part = |at: usize| spread(parts.iter().map(|part| part[at]).collect()).median;
-    Ok(Figures {
+    Ok(Measurement {
         pods: input.pods.len(),
         shapes: input.shapes.len(),
         unplaced: decision.plan.unschedulable.len(),
@@ -88,8 +89,8 @@ pub fn measure(case: &Case, runs: u32) -> Result<Figures> {
     })
 }
 
-/// How long each of `runs` decisions takes.
-fn timed(runs: u32, mut decide: impl FnMut() -> Result<Decision>) -> Result<Vec<Duration>> {
+/// CPU time of each of `runs` decisions.
+fn timed(runs: u32, mut decide: impl FnMut() -> Result<PlannedDecision>) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     for _ in 0..runs {
         let begun = proc::thread_cpu();
@@ -100,18 +101,18 @@ fn timed(runs: u32, mut decide: impl FnMut() -> Result<Decision>) -> Result<Vec<
     Ok(times)
 }
 
-fn decided(input: &PlanningInput) -> Result<Decision> {
-    recalled(input, &mut CompileCache::default())
+fn decided(input: &PlanningInput) -> Result<PlannedDecision> {
+    decided_with_cache(input, &mut CompileCache::default())
 }
 
-fn recalled(input: &PlanningInput, memo: &mut CompileCache) -> Result<Decision> {
-    match decide::plan_with(input, memo) {
+fn decided_with_cache(input: &PlanningInput, cache: &mut CompileCache) -> Result<PlannedDecision> {
+    match decide::plan_with(input, cache) {
         Ok(decision) => Ok(decision),
         Err(violations) => bail!("the plan failed its own check: {}", violations[0]),
     }
 }
 
-/// What each step of a decision takes: schedule, check, bound, explain.
+/// CPU time of each step of a decision: schedule, check, bound, explain.
 pub fn parts(input: &PlanningInput) -> [Duration; 4] {
     let mut marks = [proc::thread_cpu(); 5];
     let plan = schedule::schedule(input);

@@ -1,20 +1,20 @@
-//! The table, as text.
+//! The table as text.
 
 use crate::cases::Family;
-use crate::measure::Figures;
+use crate::measure::Measurement;
 use crate::proc;
 
 /// Headings of the table.
 pub const HEAD: &str = "case                    pods shapes unplaced  nodes     $/hour      bound   gap |  decide ms CPU (least..most)   again  = schedule  check  bound  explain |  peak MiB (input)";
 
-/// What the figures were taken on.
+/// The machine of the measurement.
 pub fn machine() -> String {
     let (load, processors) = proc::load();
     format!("{processors} processors, load of the last minute {load}; CPU time of the deciding thread, medians")
 }
 
-/// One case.
-pub fn row(name: &str, f: &Figures) -> String {
+/// The row of one case.
+pub fn row(name: &str, f: &Measurement) -> String {
     let gap = if f.bound > 0.0 { (f.cost / f.bound - 1.0) * 100.0 } else { 0.0 };
     let money = format!("{:10.4} {:10.4} {gap:5.1}%", f.cost, f.bound);
     let spread = format!("{:10.2} ({:.2}..{:.2})", f.decide.median, f.decide.least, f.decide.most);

@@ -1,4 +1,4 @@
-//! Pods of recorded workloads, read from compressed tables in a folder that the person who measures names.
+//! Pods of recorded workloads, read from compressed tables in the folder given by `--data`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,46 +8,47 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use flate2::read::GzDecoder;
 
-use crate::recipe::{Recipe, Rule};
-use crate::shop::{self, Bounds};
+use crate::catalogue::{self, Bounds};
+use crate::template::{PodTemplate, Rule};
 use crate::workload::Workload;
 
-/// Which pods of the Alibaba trace.
+/// Selects pods of the Alibaba trace.
 #[derive(Debug, Clone, Copy)]
-pub enum Pick {
-    /// Those that want no GPU.
+pub enum TraceFilter {
+    /// Those that request no GPU.
     CpuOnly,
-    /// The first so many, their GPUs left out, as far as the largest machine allowed can hold them.
+    /// The first of them, GPUs removed, as far as the largest allowed type holds them.
     FirstWithoutGpu(usize),
 }
 
-/// CPU that a machine of 64 vCPU leaves to pods, in milli-cores: 64,000 less the kubelet's 230 (Karpenter AWS: kube-reserved).
+/// Allocatable CPU of a machine of 64 vCPU, in milli-cores: 64,000 less the kubelet's 230
+/// (Karpenter AWS: kube-reserved).
 const LARGEST_ROOM: u32 = 63_770;
 
 /// Pods of the Alibaba GPU cluster trace of 2023 against Karpenter's getting-started pool.
-pub fn openb(file: &Path, pick: Pick, most_vcpu: Option<u32>) -> Result<Workload> {
-    let mut recipes = Vec::new();
+pub fn alibaba_pods(file: &Path, pick: TraceFilter, most_vcpu: Option<u32>) -> Result<Workload> {
+    let mut templates = Vec::new();
     for (at, row) in rows(file)?.iter().enumerate() {
         let cpu = number(row, "cpu_milli")?;
         let wanted = match pick {
-            Pick::CpuOnly => number(row, "num_gpu")? == 0,
-            Pick::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ROOM,
+            TraceFilter::CpuOnly => number(row, "num_gpu")? == 0,
+            TraceFilter::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ROOM,
         };
         if wanted {
-            recipes.push(Recipe::plain(cpu, number(row, "memory_mib")?));
+            templates.push(PodTemplate::plain(cpu, number(row, "memory_mib")?));
         }
     }
-    let shop = shop::ec2(Bounds { most_vcpu, ..Bounds::MODEST });
-    Ok(Workload::of_pods(shop, recipes.into_iter()))
+    let setup = catalogue::ec2(Bounds { most_vcpu, ..Bounds::MODEST });
+    Ok(Workload::of_pods(setup, templates.into_iter()))
 }
 
-/// The very pods of one run of Karpenter's diverse benchmark against its generated types.
-pub fn mix(file: &Path) -> Result<Workload> {
-    let recipes: Vec<Recipe> = rows(file)?.iter().map(recipe).collect::<Result<_>>()?;
-    Ok(Workload::of_pods(shop::generated(), recipes.into_iter()))
+/// The pods of one run of Karpenter's diverse benchmark against its generated types.
+pub fn karpenter_pods(file: &Path) -> Result<Workload> {
+    let templates: Vec<PodTemplate> = rows(file)?.iter().map(template).collect::<Result<_>>()?;
+    Ok(Workload::of_pods(catalogue::generated(), templates.into_iter()))
 }
 
-fn recipe(row: &Row) -> Result<Recipe> {
+fn template(row: &Row) -> Result<PodTemplate> {
     let rule = match field(row, "kinds")? {
         "plain" => Rule::Plain,
         "zspread" => Rule::ZoneSpread,
@@ -56,7 +57,7 @@ fn recipe(row: &Row) -> Result<Recipe> {
         "anti" => Rule::HostExclusion,
         other => bail!("the kind {other:?} is none of plain, zspread, hspread, zaff, anti"),
     };
-    Ok(Recipe {
+    Ok(PodTemplate {
         cpu: number(row, "cpu_milli")?,
         memory: number(row, "mem_mib")?,
         rule,
@@ -72,7 +73,8 @@ fn label(text: &str) -> Option<(String, String)> {
 
 type Row = BTreeMap<String, String>;
 
-/// The table in `file`: rows by the names of the first line. No field of these traces is quoted.
+/// The table in `file`: rows by the column names of the first line. No field of these traces is
+/// quoted.
 fn rows(file: &Path) -> Result<Vec<Row>> {
     let mut text = String::new();
     let opened = File::open(file).with_context(|| format!("opening the trace {}", file.display()))?;

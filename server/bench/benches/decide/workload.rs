@@ -11,62 +11,67 @@ use engine::model::{Pod, Text};
 use manifests::{Options, Source};
 use serde_json::{Value, json};
 
-use crate::recipe::Recipe;
-use crate::shop::Shop;
+use crate::catalogue::PoolsAndCatalogue;
+use crate::template::PodTemplate;
 
-/// What one case plans.
+/// The input of one case.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// What can be bought.
-    pub shop: Shop,
-    /// Whether preferences are looked at.
+    /// Pools and their catalogue.
+    pub setup: PoolsAndCatalogue,
+    /// Whether preferences are evaluated.
     pub preferences: PreferencePolicy,
     /// Distinct pods.
-    recipes: Vec<Recipe>,
-    /// The recipe of each pod.
+    templates: Vec<PodTemplate>,
+    /// The template of each pod, by index.
     pods: Vec<u32>,
 }
 
 /// A case as files.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// The folder with all of them: pods and pools, and `catalogue.json` where the built-in catalogue is not used.
+    /// The folder of all files: pods and pools, and `catalogue.json` unless the built-in catalogue
+    /// is used.
     pub folder: PathBuf,
     /// Pods and pools.
     pub manifests: PathBuf,
 }
 
 impl Workload {
-    /// Pods by `recipes`, in that order.
-    pub fn of_pods(shop: Shop, recipes: impl Iterator<Item = Recipe>) -> Self {
-        let mut known: BTreeMap<Recipe, u32> = BTreeMap::new();
+    /// Pods by `templates`, in that order.
+    pub fn of_pods(setup: PoolsAndCatalogue, templates: impl Iterator<Item = PodTemplate>) -> Self {
+        let mut known: BTreeMap<PodTemplate, u32> = BTreeMap::new();
         let mut distinct = Vec::new();
         let mut pods = Vec::new();
-        for recipe in recipes {
-            let index = *known.entry(recipe).or_insert_with_key(|recipe| {
-                distinct.push(recipe.clone());
+        for template in templates {
+            let index = *known.entry(template).or_insert_with_key(|template| {
+                distinct.push(template.clone());
                 u32::try_from(distinct.len() - 1).unwrap_or(u32::MAX)
             });
             pods.push(index);
         }
-        Self { shop, preferences: PreferencePolicy::Respect, recipes: distinct, pods }
+        Self { setup, preferences: PreferencePolicy::Respect, templates: distinct, pods }
     }
 
-    /// The planning input: one pod of each recipe goes through the reader, the others are made like it. Reading all of
-    /// them would leave memory behind that is not the decision's.
+    /// The planning input: one pod of each template is parsed, the others are copies. Parsing all
+    /// of them would leave memory behind that is not the decision's.
     pub fn input(&self) -> Result<PlanningInput> {
-        let prototypes = self.recipes.iter().enumerate().map(|(at, recipe)| named(recipe, at));
-        let items: Vec<Value> = self.shop.objects.iter().cloned().chain(prototypes).collect();
+        let prototypes = self.templates.iter().enumerate().map(|(at, template)| named_pod(template, at));
+        let items: Vec<Value> = self.setup.objects.iter().cloned().chain(prototypes).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        let catalogue = self.shop.catalogue.as_ref().map(|catalogue| source("catalogue", catalogue)).transpose()?;
+        let catalogue = self.setup.catalogue.as_ref().map(|catalogue| source("catalogue", catalogue)).transpose()?;
         let options = Options { catalogue, preferences: self.preferences, ..Options::default() };
         let captured = manifests::read(&[source("manifests", &list)?], &options)
             .map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
         let mut input = captured.input;
         if !self.pods.is_empty() {
             let prototypes = std::mem::take(&mut input.pods);
-            input.pods =
-                self.pods.iter().enumerate().map(|(at, recipe)| like(&prototypes[*recipe as usize], at)).collect();
+            input.pods = self
+                .pods
+                .iter()
+                .enumerate()
+                .map(|(at, template)| copy_of(&prototypes[*template as usize], at))
+                .collect();
         }
         Ok(input)
     }
@@ -77,17 +82,17 @@ impl Workload {
         fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
         let manifests = place("manifests.json");
         let mut out = BufWriter::new(File::create(&manifests)?);
-        let manifest_of: Vec<Value> = self.recipes.iter().map(Recipe::manifest).collect();
-        for object in &self.shop.objects {
+        let manifest_of: Vec<Value> = self.templates.iter().map(PodTemplate::manifest).collect();
+        for object in &self.setup.objects {
             writeln!(out, "{object}\n---")?;
         }
-        for (at, recipe) in self.pods.iter().enumerate() {
-            let mut pod = manifest_of[*recipe as usize].clone();
+        for (at, template) in self.pods.iter().enumerate() {
+            let mut pod = manifest_of[*template as usize].clone();
             pod["metadata"]["name"] = Value::from(name(at));
             writeln!(out, "{pod}\n---")?;
         }
         out.flush()?;
-        if let Some(catalogue) = &self.shop.catalogue {
+        if let Some(catalogue) = &self.setup.catalogue {
             fs::write(place("catalogue.json"), catalogue.to_string())?;
         }
         Ok(Files { folder: folder.to_owned(), manifests })
@@ -98,18 +103,18 @@ fn source(name: &str, value: &Value) -> Result<Source> {
     Ok(Source { name: name.to_owned(), bytes: serde_json::to_vec(value)? })
 }
 
-/// Numbers of equal width, so that names sort as they count.
+/// Numbers of equal width, so that names sort by number.
 fn name(at: usize) -> String {
     format!("p-{at:06}")
 }
 
-fn named(recipe: &Recipe, at: usize) -> Value {
-    let mut pod = recipe.manifest();
+fn named_pod(template: &PodTemplate, at: usize) -> Value {
+    let mut pod = template.manifest();
     pod["metadata"]["name"] = Value::from(name(at));
     pod
 }
 
-fn like(prototype: &Pod, at: usize) -> Pod {
+fn copy_of(prototype: &Pod, at: usize) -> Pod {
     let name = name(at);
     Pod { workload: Text::from(format!("Pod/{name}")), name: name.into(), ..prototype.clone() }
 }

@@ -12,21 +12,21 @@ fn two_zones(capacity_type: CapacityType) -> LaunchRequest {
 }
 
 #[test]
-fn overrides_keep_the_order_s_rank_and_get_their_zone_s_subnet() {
+fn overrides_keep_their_rank_and_get_their_zone_s_subnet() {
     let input = built(&two_zones(CapacityType::Spot));
     let config = &input.launch_template_configs()[0];
     let template = config.launch_template_specification().unwrap();
     assert_eq!((template.launch_template_name(), template.version()), (Some("nodes"), Some("7")));
-    let told: Vec<_> = config
+    let reported: Vec<_> = config
         .overrides()
         .iter()
         .map(|o| (o.instance_type().unwrap().as_str(), o.subnet_id().unwrap(), o.priority().unwrap()))
         .collect();
-    assert_eq!(told, [("m5.large", "subnet-b", 0.0), ("c5.large", "subnet-a", 1.0)]);
+    assert_eq!(reported, [("m5.large", "subnet-b", 0.0), ("c5.large", "subnet-a", 1.0)]);
 }
 
 #[test]
-fn each_market_has_its_strategy_and_no_other() {
+fn each_capacity_type_has_its_own_strategy() {
     let spot = built(&two_zones(CapacityType::Spot));
     let strategy = spot.spot_options().and_then(|options| options.allocation_strategy()).unwrap();
     assert_eq!((strategy.as_str(), spot.on_demand_options().is_some()), ("price-capacity-optimized", false));
@@ -36,7 +36,7 @@ fn each_market_has_its_strategy_and_no_other() {
 }
 
 #[test]
-fn one_machine_is_asked_for_at_once() {
+fn one_instance_is_requested_instantly() {
     let input = built(&two_zones(CapacityType::OnDemand));
     let target = input.target_capacity_specification().unwrap();
     assert_eq!((input.r#type(), target.total_target_capacity()), (Some(&FleetType::Instant), Some(1)));
@@ -65,7 +65,7 @@ fn options_in_zones_without_a_subnet_are_left_out() {
 }
 
 #[test]
-fn an_order_for_zones_without_any_subnet_says_which_zones_those_are() {
+fn an_order_without_any_subnet_names_its_zones() {
     let request = order(CapacityType::Spot, &[option("m5.large", "eu-west-1c"), option("c5.large", "eu-west-1c")]);
     assert_eq!(
         fleet(&request, &settings()).unwrap_err().to_string(),
@@ -87,13 +87,13 @@ fn no_option_and_too_many_options_are_refused() {
 }
 
 #[test]
-fn reserved_capacity_is_refused_before_it_costs_anything() {
+fn reserved_capacity_is_refused_before_a_call() {
     let refusal = fleet(&two_zones(CapacityType::Reserved), &settings()).unwrap_err();
     assert!(matches!(&refusal, CloudError::Refused { code, .. } if code.as_ref() == "ReservedCapacity"), "{refusal}");
 }
 
 #[test]
-fn an_order_with_terms_makes_the_request_that_they_were_resolved_for() {
+fn recorded_terms_reproduce_the_original_request() {
     let request = two_zones(CapacityType::Spot);
     let then = built(&request);
     let written = LaunchRequest { terms: Terms::resolve(&request, &settings()).to_text(), ..request.clone() };
@@ -105,7 +105,7 @@ fn an_order_with_terms_makes_the_request_that_they_were_resolved_for() {
     };
     let by = |request: &LaunchRequest| fleet(request, &now).unwrap().call.build().unwrap();
     assert_eq!(by(&written), then);
-    assert_ne!(by(&request), then, "without them, settings that have changed make another request");
+    assert_ne!(by(&request), then, "without terms, changed settings yield another request");
     let odd = LaunchRequest { terms: Text::from("{"), ..request };
     let refusal = fleet(&odd, &now).unwrap_err().to_string();
     assert!(refusal.contains("UnreadableTerms") && refusal.contains("web-abcde"), "{refusal}");

@@ -19,10 +19,10 @@ fn machine(id: &str, state: InstanceState) -> Instance {
     }
 }
 
-/// What is told of listings of machine `i`, each given as moment and state (`None`: it is missing).
-fn told(listings: &[(i64, Option<InstanceState>)]) -> Vec<(i64, &'static str)> {
-    let mut watch = Watch::default();
-    let mut told = Vec::new();
+/// Events for listings of instance `i`, each given as time and state (`None`: missing).
+fn reported(listings: &[(i64, Option<InstanceState>)]) -> Vec<(i64, &'static str)> {
+    let mut watch = InstanceWatcher::default();
+    let mut reported = Vec::new();
     for (at, state) in listings {
         let listed = state.map(|state| machine("i", state)).into_iter().collect();
         for event in watch.compare(listed) {
@@ -31,14 +31,14 @@ fn told(listings: &[(i64, Option<InstanceState>)]) -> Vec<(i64, &'static str)> {
                 CloudEvent::Interrupted { .. } => "interrupted",
                 CloudEvent::Terminated(_) => "terminated",
             };
-            told.push((*at, what));
+            reported.push((*at, what));
         }
     }
-    told
+    reported
 }
 
 #[test]
-fn each_turn_of_a_machine_s_life_is_told_once() {
+fn each_state_change_is_reported_once() {
     use InstanceState::{Pending, Running, ShuttingDown, Terminated};
     let life = [
         (0, Some(Pending)),
@@ -50,28 +50,28 @@ fn each_turn_of_a_machine_s_life_is_told_once() {
         (60, None),
         (600_070, None),
     ];
-    assert_eq!(told(&life), [(10, "running"), (40, "terminated")]);
+    assert_eq!(reported(&life), [(10, "running"), (40, "terminated")]);
 }
 
 #[test]
-fn a_machine_that_listings_lack_is_not_said_to_be_gone() {
+fn a_missing_instance_is_not_reported_as_terminated() {
     use InstanceState::Running;
-    // For an hour and longer: whoever needs to know asks by its id.
+    // For an hour and longer; callers describe it by id.
     let listings = [(0, Some(Running)), (10_000, None), (610_000, None), (7_200_000, None)];
-    assert_eq!(told(&listings), [(0, "running")]);
+    assert_eq!(reported(&listings), [(0, "running")]);
 }
 
 #[test]
-fn a_machine_that_is_listed_again_is_told_again() {
+fn a_relisted_instance_is_reported_again() {
     use InstanceState::{Running, Terminated};
-    // What follows from an event that comes twice follows once.
+    // Repeated events are idempotent.
     let listings = [(0, Some(Running)), (10, None), (20, Some(Running)), (30, None), (40, Some(Terminated))];
-    assert_eq!(told(&listings), [(0, "running"), (20, "running"), (40, "terminated")]);
+    assert_eq!(reported(&listings), [(0, "running"), (20, "running"), (40, "terminated")]);
 }
 
 #[test]
 fn a_listing_is_due_every_ten_seconds() {
-    let mut watch = Watch::default();
+    let mut watch = InstanceWatcher::default();
     let due = [0, 1, 9_999, 10_000, 19_999, 25_000].map(|at| watch.is_due(Timestamp(at)));
     assert_eq!(due, [true, false, false, true, false, true]);
 }

@@ -1,23 +1,23 @@
-//! The adapter against a stand-in of EC2: the real SDK, real sockets, EC2's query protocol, on loopback only.
-#![expect(clippy::unwrap_used, reason = "what fails to unwrap in a test is the test's failure")]
+//! The provider against a fake EC2: real SDK, real sockets, EC2's query protocol, on loopback.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-mod buying;
-mod keeping;
-mod stand_in;
+mod fake_ec2;
+mod launch;
+mod lifecycle;
 
 use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
 use engine::model::{CapacityType, Text, Timestamp};
-use stand_in::StandIn;
+use fake_ec2::FakeEc2;
 
-/// The moment at which everything in these tests happens: 2026-01-02T03:04:05Z.
+/// Time of all calls in these tests: 2026-01-02T03:04:05Z.
 const NOW: Timestamp = Timestamp(1_767_323_045_000);
 
 fn option(instance_type: &str, zone: &str) -> Override {
     Override { instance_type: Text::from(instance_type), zone: Text::from(zone) }
 }
 
-/// A spot machine for claim `name` in cluster `c1`: `m5.large` in zone b before `c5.large` in zone a.
+/// A spot order for claim `name` in cluster `c1`: `m5.large` in zone b before `c5.large` in zone a.
 fn order(name: &str) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(format!("{name}-1")),
@@ -52,9 +52,9 @@ fn adapter_by(settings: Settings) -> Ec2Cloud {
     Ec2Cloud::with_credentials(settings, credentials, || NOW)
 }
 
-/// A stand-in, and the adapter that speaks to it.
-async fn both() -> (StandIn, Ec2Cloud) {
-    let ec2 = StandIn::start().await;
+/// A fake EC2, and a provider connected to it.
+async fn connect() -> (FakeEc2, Ec2Cloud) {
+    let ec2 = FakeEc2::start().await;
     let cloud = adapter(ec2.endpoint());
     (ec2, cloud)
 }

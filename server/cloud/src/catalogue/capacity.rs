@@ -1,55 +1,57 @@
-//! What a machine has, and what a kubelet leaves of it for pods.
+//! Capacity of an instance type, and what the kubelet leaves allocatable.
 //!
-//! The formulas are Karpenter's (AWS provider, instance types): they estimate what the node will report when it joins.
+//! The formulas are Karpenter's (AWS provider, instance types): they estimate what the joining node
+//! will report.
 
 use engine::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
 use engine::model::{Resources, Text};
 
-use super::Tally;
+use super::BuildNotes;
 use super::attach;
-use super::figures::InstanceTypeInfo;
-use super::settings::{AmiFamily, KubeletSettings, Market, NodeClassSettings};
-use super::snapshot::Machine;
+use super::instance_type_info::InstanceTypeInfo;
+use super::settings::{AmiFamily, KubeletSettings, NodeClassSettings, RegionOptions};
+use super::snapshot::Hardware;
 
 const MIB: i64 = 1 << 20;
-/// Pods that a kubelet takes when nobody says otherwise (Kubernetes: `maxPods`).
+/// Default `maxPods` of the kubelet (Kubernetes).
 const DEFAULT_MAX_PODS: i64 = 110;
 
-/// What a machine has and what pods can use of it.
+/// Capacity and allocatable resources.
 pub(super) struct Allocatable {
     pub(super) capacity: Resources,
     pub(super) allocatable: Resources,
 }
 
-/// The room of `machine`. Kubelet settings always decide the number of pods; they change the overhead of machines that were
-/// written down only where those state none.
-pub(super) fn room(
-    machine: &Machine,
+/// Capacity and allocatable resources of `machine`. Kubelet settings always determine the number of
+/// pods; they determine the overhead of explicit types only where the catalogue states none.
+pub(super) fn allocatable(
+    machine: &Hardware,
     name: &str,
-    market: &Market<'_>,
+    region_options: &RegionOptions<'_>,
     settings: &NodeClassSettings,
-    tally: &mut Tally,
+    tally: &mut BuildNotes,
 ) -> Allocatable {
     match machine {
-        Machine::Ec2(figures) => {
-            let capacity = ec2_capacity(figures, market, settings);
-            let overhead = overhead(&capacity, ec2_memory_pods(figures, &capacity, settings), &settings.kubelet);
-            let mut room = split(capacity, &overhead);
-            room.allocatable.set(attach::EBS_DRIVER_LIMIT, attach::ebs_volumes(name, figures));
-            room
+        Hardware::Ec2(info) => {
+            let capacity = ec2_capacity(info, region_options, settings);
+            let overhead = overhead(&capacity, ec2_memory_pods(info, &capacity, settings), &settings.kubelet);
+            let mut allocatable = split_allocatable(capacity, &overhead);
+            // Set after the split, which removes attach limits from the capacity.
+            allocatable.allocatable.set(attach::EBS_DRIVER_LIMIT, attach::ebs_volumes(name, info));
+            allocatable
         }
-        Machine::Given { capacity, overhead: given } => {
-            let capacity = completed(capacity.clone(), settings);
+        Hardware::Explicit { capacity, overhead: given } => {
+            let capacity = with_defaults(capacity.clone(), settings);
             match given {
                 Some(overhead) => {
-                    if reserves(&settings.kubelet) {
+                    if has_reservations(&settings.kubelet) {
                         tally.notes.insert(IGNORED_RESERVATIONS.to_owned());
                     }
-                    split(capacity, overhead)
+                    split_allocatable(capacity, overhead)
                 }
                 None => {
                     let overhead = overhead(&capacity, capacity.get(PODS), &settings.kubelet);
-                    split(capacity, &overhead)
+                    split_allocatable(capacity, &overhead)
                 }
             }
         }
@@ -59,24 +61,29 @@ pub(super) fn room(
 const IGNORED_RESERVATIONS: &str = "systemReserved, kubeReserved and evictionHard of the NodeClass have no effect on instance \
                                     types for which the catalogue states an overhead";
 
-fn reserves(kubelet: &KubeletSettings) -> bool {
+fn has_reservations(kubelet: &KubeletSettings) -> bool {
     !(kubelet.system_reserved.is_empty() && kubelet.kube_reserved.is_empty() && kubelet.eviction_hard.is_empty())
 }
 
-/// What the figures say the machine has.
-pub(super) fn ec2_capacity(figures: &InstanceTypeInfo, market: &Market<'_>, settings: &NodeClassSettings) -> Resources {
+/// Capacity of an EC2 instance type.
+pub(super) fn ec2_capacity(
+    info: &InstanceTypeInfo,
+    region_options: &RegionOptions<'_>,
+    settings: &NodeClassSettings,
+) -> Resources {
     let mut capacity = Resources::from_iter([
-        (CPU, figures.vcpu * 1000),
-        (MEMORY, visible_memory(figures, market.memory_overhead_per_mille) * MIB),
-        (EPHEMERAL_STORAGE, ephemeral_storage(figures.nvme_gb, settings)),
-        (PODS, ec2_pods(figures, market.reserved_enis, settings)),
+        (CPU, info.vcpu * 1000),
+        (MEMORY, visible_memory(info, region_options.memory_overhead_per_mille) * MIB),
+        (EPHEMERAL_STORAGE, ephemeral_storage(info.nvme_gb, settings)),
+        (PODS, ec2_pods(info, region_options.reserved_enis, settings)),
     ]);
+    // Zero amounts are omitted, so that a missing device is absent from the capacity.
     let mut set = |name: &'static str, amount: i64| {
         if amount > 0 {
             capacity.set(name, amount);
         }
     };
-    if let Some(gpu) = figures.gpu {
+    if let Some(gpu) = info.gpu {
         match gpu.manufacturer {
             "NVIDIA" => set("nvidia.com/gpu", gpu.count),
             "AMD" => set("amd.com/gpu", gpu.count),
@@ -84,23 +91,24 @@ pub(super) fn ec2_capacity(figures: &InstanceTypeInfo, market: &Market<'_>, sett
             _ => {}
         }
     }
-    if let Some(neuron) = figures.accelerator.filter(|accelerator| accelerator.cores > 0) {
+    if let Some(neuron) = info.accelerator.filter(|accelerator| accelerator.cores > 0) {
         set("aws.amazon.com/neuron", neuron.count);
         set("aws.amazon.com/neuroncore", neuron.count * neuron.cores);
     }
-    set("vpc.amazonaws.com/pod-eni", figures.branch_enis);
+    set("vpc.amazonaws.com/pod-eni", info.branch_enis);
     let efa_only = settings.network_interfaces.iter().filter(|interface| interface.efa_only).count();
-    let efa = if settings.network_interfaces.is_empty() { figures.efa } else { i64::try_from(efa_only).unwrap_or(0) };
+    let efa = if settings.network_interfaces.is_empty() { info.efa } else { i64::try_from(efa_only).unwrap_or(0) };
     set("vpc.amazonaws.com/efa", efa);
     if settings.ami_family.windows_build().is_some() {
-        set("vpc.amazonaws.com/PrivateIPv4Address", figures.ipv4_per_eni - 1);
+        set("vpc.amazonaws.com/PrivateIPv4Address", info.ipv4_per_eni - 1);
     }
     capacity
 }
 
-/// MiB that the guest sees: arm64 machines keep 64 MiB for firmware, all keep a share for the hypervisor, rounded up.
-fn visible_memory(figures: &InstanceTypeInfo, overhead_per_mille: i64) -> i64 {
-    let memory = figures.memory_mib - if figures.arch == "arm64" { 64 } else { 0 };
+/// Memory visible to the guest, in MiB: arm64 instances reserve 64 MiB for firmware, all reserve a
+/// share for the hypervisor, rounded up.
+fn visible_memory(info: &InstanceTypeInfo, overhead_per_mille: i64) -> i64 {
+    let memory = info.memory_mib - if info.arch == "arm64" { 64 } else { 0 };
     memory - (memory * overhead_per_mille + 999) / 1000
 }
 
@@ -111,16 +119,16 @@ fn ephemeral_storage(nvme_gb: Option<i64>, settings: &NodeClassSettings) -> i64 
     }
 }
 
-fn ec2_pods(figures: &InstanceTypeInfo, reserved_enis: i64, settings: &NodeClassSettings) -> i64 {
+fn ec2_pods(info: &InstanceTypeInfo, reserved_enis: i64, settings: &NodeClassSettings) -> i64 {
     let without_addresses = settings.network_interfaces.iter().filter(|i| i.efa_only && i.card == 0).count();
     let reserved = reserved_enis + i64::try_from(without_addresses).unwrap_or(0);
     let by_family = if settings.ami_family.counts_pods_by_interfaces() {
-        figures.pods_by_interfaces(reserved)
+        info.pods_by_interfaces(reserved)
     } else {
         DEFAULT_MAX_PODS
     };
     let pods = settings.kubelet.max_pods.unwrap_or(by_family);
-    per_core(pods, figures.vcpu, settings.ami_family, &settings.kubelet)
+    per_core(pods, info.vcpu, settings.ami_family, &settings.kubelet)
 }
 
 fn per_core(pods: i64, cores: i64, family: AmiFamily, kubelet: &KubeletSettings) -> i64 {
@@ -130,14 +138,14 @@ fn per_core(pods: i64, cores: i64, family: AmiFamily, kubelet: &KubeletSettings)
     }
 }
 
-/// The number of pods that reserved memory is computed from: neither `maxPods` nor reserved interfaces change it for families
-/// that go by interfaces.
-fn ec2_memory_pods(figures: &InstanceTypeInfo, capacity: &Resources, settings: &NodeClassSettings) -> i64 {
-    if settings.ami_family.reserves_by_interfaces() { figures.pods_by_interfaces(0) } else { capacity.get(PODS) }
+/// Number of pods that the reserved memory is computed from: for families that count by interfaces,
+/// independent of `maxPods` and reserved interfaces.
+fn ec2_memory_pods(info: &InstanceTypeInfo, capacity: &Resources, settings: &NodeClassSettings) -> i64 {
+    if settings.ami_family.reserves_by_interfaces() { info.pods_by_interfaces(0) } else { capacity.get(PODS) }
 }
 
-/// A capacity that somebody wrote down, with what they left to the NodeClass.
-fn completed(mut capacity: Resources, settings: &NodeClassSettings) -> Resources {
+/// An explicit capacity, completed with the defaults of the NodeClass.
+fn with_defaults(mut capacity: Resources, settings: &NodeClassSettings) -> Resources {
     let stated = if capacity.contains(PODS) { capacity.get(PODS) } else { DEFAULT_MAX_PODS };
     let pods = settings.kubelet.max_pods.unwrap_or(stated);
     let cores = capacity.get(CPU) / 1000;
@@ -148,7 +156,7 @@ fn completed(mut capacity: Resources, settings: &NodeClassSettings) -> Resources
     capacity
 }
 
-/// What kubelet, system and eviction thresholds keep from pods.
+/// Overhead: kube-reserved, system-reserved and eviction thresholds.
 pub(super) fn overhead(capacity: &Resources, memory_pods: i64, kubelet: &KubeletSettings) -> Resources {
     let mut overhead = Resources::from_iter([
         (CPU, reserved_cpu(capacity.get(CPU))),
@@ -170,8 +178,8 @@ pub(super) fn overhead(capacity: &Resources, memory_pods: i64, kubelet: &Kubelet
     overhead
 }
 
-/// Millicores that the kubelet keeps: 6% of the first core, 1% of the second, 0.5% of the next two, 0.25% of the rest, each
-/// cut to whole millicores by itself.
+/// Millicores reserved by the kubelet: 6% of the first core, 1% of the second, 0.5% of the next
+/// two, 0.25% of the rest, each truncated to whole millicores.
 fn reserved_cpu(millicores: i64) -> i64 {
     const STEPS: [(i64, i64, i64); 4] = [(0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, i64::MAX, 25)];
     let kept = |(from, to, share): &(i64, i64, i64)| {
@@ -181,8 +189,9 @@ fn reserved_cpu(millicores: i64) -> i64 {
     STEPS.iter().map(kept).sum()
 }
 
-/// Attach limits are no capacity of the machine; huge pages take their room from memory.
-fn split(mut capacity: Resources, overhead: &Resources) -> Allocatable {
+/// Splits capacity and allocatable resources. Attach limits are not capacity; huge pages are
+/// subtracted from memory.
+fn split_allocatable(mut capacity: Resources, overhead: &Resources) -> Allocatable {
     let mut allocatable = capacity.clone();
     allocatable.subtract(&overhead.iter().filter(|(name, _)| capacity.contains(name)).map(owned).collect());
     let limits: Vec<Text> = capacity
@@ -202,7 +211,8 @@ fn owned((name, amount): (&Text, i64)) -> (Text, i64) {
     (name.clone(), amount)
 }
 
-/// Takes the bytes of all huge pages of `pages` from allocatable memory, down to zero (Karpenter: allocatable).
+/// Subtracts the bytes of all huge pages of `pages` from allocatable memory, down to zero
+/// (Karpenter: allocatable).
 pub(super) fn reserve_hugepages(allocatable: &mut Resources, pages: &Resources) {
     let bytes = |(name, amount): (&Text, i64)| if name.starts_with(HUGEPAGES_PREFIX) { amount } else { 0 };
     let total: i64 = pages.iter().map(bytes).fold(0, i64::saturating_add);

@@ -1,4 +1,4 @@
-//! Labels of all types as columns: each value is stored once, with the requirement that it becomes.
+//! Labels of all types in columns: each value is stored once, with its requirement.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ pub(super) struct Columns(Vec<Column>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     key: Text,
-    /// What the key is for types that do not have it.
+    /// Requirement for types without the label.
     absent: Requirement,
     values: Vec<(Text, Requirement)>,
     ids: BTreeMap<Text, usize>,
 }
 
-/// The labels of one type: for each column the value's number from 1, or 0 for none. Columns beyond the end are 0.
+/// Labels of one type: per column the value's number from 1, or 0 for none. Missing columns are 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Row(Vec<usize>);
 
 impl Columns {
-    /// Gives `row` the label `key`; `false` when it had one already.
+    /// Sets the label `key` of `row`; `false` when it was set already.
     pub(super) fn set(&mut self, row: &mut Row, key: &str, value: &str) -> bool {
         let at = self.position(key).unwrap_or_else(|| self.add(key));
         if row.0.len() <= at {
@@ -62,7 +62,7 @@ impl Columns {
             .filter_map(|(at, column)| column.value(row.number(at)).map(|(value, _)| (&column.key, value)))
     }
 
-    /// What `row` has and what it is known not to have: a label that other types have and it lacks.
+    /// Requirements of `row`: its labels, and the known absence of labels that other types have.
     pub(super) fn requirements(&self, row: &Row) -> impl Iterator<Item = &Requirement> {
         self.0
             .iter()

@@ -1,7 +1,7 @@
-//! The EC2 figures that are part of the program, and how they are read.
+//! The EC2 data embedded in the program, and its decoder.
 //!
-//! `data/README.md` says where they come from. One line of `ec2-catalogue.csv` is one instance type; the parts of a device are
-//! cut by `:`. [`regions`] reads where each is sold.
+//! `data/README.md` documents the source. One line of `ec2-catalogue.csv` is one instance type;
+//! device fields are separated by `:`. [`regions`] reads the offerings by region.
 
 mod regions;
 
@@ -11,9 +11,9 @@ use engine::model::Text;
 
 use super::columns::Columns;
 use super::exchange::CatalogueError;
-use super::figures::{Accelerator, Gpu, Hypervisor, InstanceTypeInfo};
+use super::instance_type_info::{Accelerator, Gpu, Hypervisor, InstanceTypeInfo};
 use super::labels;
-use super::snapshot::{Machine, Snapshot, TypeEntry};
+use super::snapshot::{Hardware, Snapshot, TypeEntry};
 
 const TYPES: &str = include_str!("../../data/ec2-catalogue.csv");
 const REGIONS: &str = include_str!("../../data/ec2-regions.csv");
@@ -23,10 +23,10 @@ const COLUMNS: &str = "name,arch,cpu,mhz,hypervisor,vcpu,memoryMib,gpu,accelerat
 static BUILTIN: LazyLock<Result<Snapshot, CatalogueError>> = LazyLock::new(decode);
 
 impl Snapshot {
-    /// The EC2 catalogue that is part of the program, decoded once.
+    /// The embedded EC2 catalogue, decoded once.
     ///
     /// # Errors
-    /// When the data that was compiled in is damaged, which a test rules out for every build.
+    /// When the embedded data is damaged; a test excludes this for every build.
     pub fn builtin() -> Result<&'static Self, &'static CatalogueError> {
         BUILTIN.as_ref()
     }
@@ -52,18 +52,19 @@ fn decode_types(text: &'static str, columns: &mut Columns) -> Result<Vec<TypeEnt
 fn read_type(line: &'static str, columns: &mut Columns) -> Option<TypeEntry> {
     let mut fields = line.split(',');
     let name = Text::from(fields.next()?);
-    let figures = read_figures(&mut fields)?;
+    let info = read_info(&mut fields)?;
     let spot = match fields.next()? {
         "y" => true,
         "n" => false,
         _ => return None,
     };
-    let labels = labels::of_figures(&name, &figures, columns);
-    let machine = Machine::Ec2(Box::new(figures));
-    Some(TypeEntry { name, labels, machine, spot, regional: Vec::new(), sales: Vec::new() })
+    let labels = labels::labels_of_type(&name, &info, columns);
+    let machine = Hardware::Ec2(Box::new(info));
+    Some(TypeEntry { name, labels, hardware: machine, spot, regional: Vec::new(), zone_offerings: Vec::new() })
 }
 
-fn read_figures(fields: &mut impl Iterator<Item = &'static str>) -> Option<InstanceTypeInfo> {
+fn read_info(fields: &mut impl Iterator<Item = &'static str>) -> Option<InstanceTypeInfo> {
+    // Fields are read in the order of `COLUMNS`.
     Some(InstanceTypeInfo {
         arch: fields.next()?,
         cpu_manufacturer: fields.next()?,
@@ -99,12 +100,12 @@ fn read_figures(fields: &mut impl Iterator<Item = &'static str>) -> Option<Insta
     })
 }
 
-/// An integer or nothing; the outer `None` means that it can be neither.
+/// An integer or empty; the outer `None` means invalid.
 fn optional(field: &str) -> Option<Option<i64>> {
     if field.is_empty() { Some(None) } else { field.parse().ok().map(Some) }
 }
 
-/// `manufacturer:name:count:detail` or nothing; the outer `None` means that it can be neither.
+/// `manufacturer:name:count:detail` or empty; the outer `None` means invalid.
 fn device(field: &'static str) -> Option<Option<(&'static str, &'static str, i64, i64)>> {
     if field.is_empty() {
         return Some(None);
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_in_the_program_are_whole() {
+    fn the_embedded_data_is_complete() {
         let snapshot = decode().unwrap();
         assert_eq!(snapshot.types.len(), 1386);
         // 34 commercial regions and both of GovCloud.

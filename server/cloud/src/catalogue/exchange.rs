@@ -1,4 +1,4 @@
-//! The catalogue as a file: what `fleetwright catalogue export` prints and `--catalogue` reads.
+//! The catalogue file: written by `fleetwright catalogue export`, read by `--catalogue`.
 //!
 //! ```json
 //! {"apiVersion":"fleetwright.dev/v1","kind":"Catalogue",
@@ -8,18 +8,19 @@
 //!            "offerings":[{"zone":"rack-1","capacityType":"on-demand","priceUsdPerHour":0.25}]}]}
 //! ```
 //!
-//! - `capacity` needs `cpu` and `memory`. Without `pods` a machine takes 110; without `ephemeral-storage` it has the NodeClass's
-//!   disk. `attachable-volumes-<driver>` limits the volumes of a CSI driver.
-//! - `overhead` is what pods cannot use, exactly as written. Without it the kubelet's own rules decide (reserved CPU and memory,
-//!   eviction thresholds, and what the NodeClass says about them).
-//! - `labels` are those that do not depend on NodeClass or offering. `kubernetes.io/arch` defaults to `amd64`,
-//!   `kubernetes.io/os` to `linux`. A label that other types have and one lacks, that one is known not to have.
-//! - An offering without `priceUsdPerHour` costs what `onDemandUsdPerHour` says for its region, else what the type costs in
-//!   us-east-1 (or in the first region, where us-east-1 is not there); spot costs a share of on-demand. When none of these is
-//!   known it cannot be bought. `"estimated": true` marks a price that is an estimate.
-//! - A region may say `spotRatio` (spot price as a share of the on-demand price where no spot price is known; 0.35 without it) and
-//!   `priceDate` (the day that its prices are of).
-//! - `onDemandUsdPerHour` (price by region) holds prices of regions whose zones are not known.
+//! - `capacity` requires `cpu` and `memory`. Defaults: 110 `pods`, and the NodeClass's disk as
+//!   `ephemeral-storage`. `attachable-volumes-<driver>` limits the volumes of a CSI driver.
+//! - `overhead` is not allocatable, exactly as written. Without it the kubelet's rules apply
+//!   (reserved CPU and memory, eviction thresholds, and the kubelet settings of the NodeClass).
+//! - `labels` do not depend on NodeClass or offering. `kubernetes.io/arch` defaults to `amd64`,
+//!   `kubernetes.io/os` to `linux`. A label that only other types have is known to be absent.
+//! - An offering without `priceUsdPerHour` costs `onDemandUsdPerHour` of its region, else the price
+//!   in us-east-1 (or in the first region, where us-east-1 is missing); spot costs a share of
+//!   on-demand. Without any of these it is unavailable. `"estimated": true` marks an estimated
+//!   price.
+//! - A region may set `spotRatio` (spot price as a share of the on-demand price where no spot price
+//!   is known; default 0.35) and `priceDate` (the date of its prices).
+//! - `onDemandUsdPerHour` (price by region) holds prices of regions whose zones are unknown.
 
 mod read;
 mod write;
@@ -33,13 +34,13 @@ const API_VERSION: &str = "fleetwright.dev/v1";
 /// `kind` of the file.
 const KIND: &str = "Catalogue";
 
-/// Why a catalogue cannot be used.
+/// Why a catalogue is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// The data inside the program are not what the program expects.
+    /// The embedded data is damaged.
     #[error("the built-in catalogue is damaged in {file}, line {line}; this build cannot be used, install it again")]
     Damaged {
-        /// Which of the files.
+        /// Embedded file.
         file: &'static str,
         /// Line of the data, from 1.
         line: usize,
@@ -47,20 +48,21 @@ pub enum CatalogueError {
     /// The file is not JSON.
     #[error("the catalogue is not JSON: {0}; `fleetwright catalogue export` prints an example")]
     NotJson(String),
-    /// A field holds what it must not hold.
+    /// A field has an invalid value.
     #[error("catalogue, {at}: found {found}; allowed: {allowed}")]
     Field {
-        /// Path of the field, with the type's name where there is one.
+        /// Path of the field, with the type's name if known.
         at: String,
-        /// What is there.
+        /// Found value.
         found: String,
-        /// What may be there.
+        /// Allowed values.
         allowed: String,
     },
 }
 
 impl Snapshot {
-    /// Reads a catalogue file (`kind: Catalogue`), exported or made by hand; see [`exchange`](self) for the format.
+    /// Reads a catalogue file (`kind: Catalogue`), exported or written by hand; see
+    /// [`exchange`](self) for the format.
     ///
     /// # Errors
     /// [`CatalogueError`] names the type, the field, what was found and what is allowed.

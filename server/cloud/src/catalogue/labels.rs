@@ -1,10 +1,11 @@
-//! Labels of instance types, as Karpenter's AWS provider writes them, and which of them nobody knows.
+//! Labels of instance types, as Karpenter's AWS provider sets them, and the labels that a snapshot
+//! leaves undefined.
 
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
 use engine::model::{Operator, Requirement, Requirements, Resources, Text};
 
 use super::columns::{Columns, Row};
-use super::figures::{Hypervisor, InstanceTypeInfo, category_and_generation, family_and_size};
+use super::instance_type_info::{Hypervisor, InstanceTypeInfo, category_and_generation, family_and_size};
 use super::settings::AmiFamily;
 use super::snapshot::{Snapshot, TypeEntry};
 
@@ -62,8 +63,8 @@ const WELL_KNOWN: [&str; 24] = [
     PLACEMENT_PARTITION,
 ];
 
-/// Well-known label keys about which `snapshot` says nothing, sorted. Machines may have them; a plan that relies on one of
-/// them is a guess, and worth a note.
+/// Well-known label keys that `snapshot` does not define, sorted. Nodes may have them; a plan that
+/// relies on one is a guess, which gets a note.
 #[must_use]
 pub fn unknown_label_keys(snapshot: &Snapshot) -> Vec<&'static str> {
     let mut unknown: Vec<&'static str> = WELL_KNOWN.into_iter().filter(|key| !snapshot.columns.contains(key)).collect();
@@ -71,22 +72,23 @@ pub fn unknown_label_keys(snapshot: &Snapshot) -> Vec<&'static str> {
     unknown
 }
 
-/// Whether a machine is launched only when nothing ordinary would do: bare metal, and machines with accelerators.
+/// Whether an instance type is exotic, launched only when no other fits: bare metal, or with
+/// accelerators.
 pub(super) fn is_exotic(name: &str, capacity: &Resources) -> bool {
     const DEVICES: [&str; 5] =
         ["nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"];
     family_and_size(name).1.contains("metal") || DEVICES.iter().any(|device| capacity.get(device) > 0)
 }
 
-/// The labels that follow from name and figures. A figure that AWS does not give leaves its label out.
-pub(super) fn of_figures(name: &str, figures: &InstanceTypeInfo, columns: &mut Columns) -> Row {
+/// Labels derived from name and data. Unpublished values have no label.
+pub(super) fn labels_of_type(name: &str, info: &InstanceTypeInfo, columns: &mut Columns) -> Row {
     let mut row = Row::default();
     let mut set = |key: &'static str, value: &str| {
         columns.set(&mut row, key, value);
     };
     name_labels(name, &mut set);
-    machine_labels(figures, &mut set);
-    device_labels(figures, &mut set);
+    machine_labels(info, &mut set);
+    device_labels(info, &mut set);
     row
 }
 
@@ -101,18 +103,18 @@ fn name_labels(name: &str, set: &mut impl FnMut(&'static str, &str)) {
     }
 }
 
-fn machine_labels(figures: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
-    let hypervisor = match figures.hypervisor {
+fn machine_labels(info: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
+    let hypervisor = match info.hypervisor {
         Hypervisor::Nitro => "nitro",
         Hypervisor::Xen => "xen",
         Hypervisor::Metal => "",
     };
-    set(ARCH, figures.arch);
+    set(ARCH, info.arch);
     set(HYPERVISOR, hypervisor);
-    set(CPU_COUNT, &figures.vcpu.to_string());
-    set(CPU_MANUFACTURER, &kebab(figures.cpu_manufacturer));
-    set(MEMORY_MIB, &figures.memory_mib.to_string());
-    let optional = [(CLOCK_SPEED, figures.mhz), (NETWORK_BANDWIDTH, figures.mbps), (LOCAL_NVME, figures.nvme_gb)];
+    set(CPU_COUNT, &info.vcpu.to_string());
+    set(CPU_MANUFACTURER, &kebab(info.cpu_manufacturer));
+    set(MEMORY_MIB, &info.memory_mib.to_string());
+    let optional = [(CLOCK_SPEED, info.mhz), (NETWORK_BANDWIDTH, info.mbps), (LOCAL_NVME, info.nvme_gb)];
     for (key, value) in optional {
         if let Some(value) = value {
             set(key, &value.to_string());
@@ -120,14 +122,14 @@ fn machine_labels(figures: &InstanceTypeInfo, set: &mut impl FnMut(&'static str,
     }
 }
 
-fn device_labels(figures: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
-    if let Some(gpu) = figures.gpu {
+fn device_labels(info: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
+    if let Some(gpu) = info.gpu {
         set(GPU_NAME, &kebab(gpu.name));
         set(GPU_MANUFACTURER, &kebab(gpu.manufacturer));
         set(GPU_COUNT, &gpu.count.to_string());
         set(GPU_MEMORY, &gpu.memory_mib.to_string());
     }
-    if let Some(accelerator) = figures.accelerator {
+    if let Some(accelerator) = info.accelerator {
         set(ACCELERATOR_NAME, &kebab(accelerator.name));
         set(ACCELERATOR_MANUFACTURER, &kebab(accelerator.manufacturer));
         set(ACCELERATOR_COUNT, &accelerator.count.to_string());
@@ -138,7 +140,7 @@ fn kebab(text: &str) -> String {
     text.to_ascii_lowercase().replace(' ', "-")
 }
 
-/// Writes the requirements of instance types for one region and image family.
+/// Builds the requirements of instance types for one region and image family.
 pub(super) struct LabelBuilder<'a> {
     snapshot: &'a Snapshot,
     region: Requirement,
@@ -160,8 +162,8 @@ impl<'a> LabelBuilder<'a> {
         }
     }
 
-    /// The labels of a type, its known absences, and what region and NodeClass add. Windows has no image for any architecture
-    /// but amd64: for other machines no operating system is possible there.
+    /// Labels of a type, its known absences, and labels of region and NodeClass. Windows images
+    /// exist for amd64 only: other types have no possible operating system there.
     pub(super) fn requirements(&self, entry: &TypeEntry) -> Requirements {
         let columns = &self.snapshot.columns;
         let arch = columns.value(&entry.labels, ARCH).map_or("amd64", AsRef::as_ref);

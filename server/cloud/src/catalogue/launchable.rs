@@ -1,28 +1,28 @@
-//! Whether a NodeClass can launch an instance type at all.
+//! Whether a NodeClass can launch an instance type.
 
 use engine::model::labels::{ARCH, OS, WINDOWS_BUILD};
 use engine::model::{Operator, Requirement, Requirements};
 
-use super::figures::family_and_size;
+use super::instance_type_info::family_and_size;
 use super::labels::{ACCELERATOR_COUNT, FAMILY, GPU_COUNT, HYPERVISOR};
 use super::settings::{AmiFamily, NetworkInterface, NodeClassSettings};
-use super::snapshot::{Machine, TypeEntry};
+use super::snapshot::{Hardware, TypeEntry};
 
-/// The demands of one NodeClass on machines.
-pub(super) struct Check<'a> {
+/// Requirements of one NodeClass on instance types.
+pub(super) struct LaunchCheck<'a> {
     settings: &'a NodeClassSettings,
-    /// One of these must fit; empty means that every machine boots.
+    /// Requirements of the images, one of which must match; empty permits every type.
     images: Vec<Requirements>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> LaunchCheck<'a> {
     pub(super) fn new(settings: &'a NodeClassSettings) -> Self {
         let given = &settings.ami_requirements;
         let images = if given.is_empty() { alias_images(settings.ami_family) } else { given.clone() };
         Self { settings, images }
     }
 
-    /// Whether the type can be launched. What a user's catalogue does not say about a type is held to be fine.
+    /// Whether the type can be launched. Labels missing in a user's catalogue are assumed to match.
     pub(super) fn allows(&self, entry: &TypeEntry, labels: &Requirements) -> bool {
         let family = family_and_size(&entry.name).0;
         let hypervisor = only_value(labels, HYPERVISOR);
@@ -37,7 +37,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Virtual machines inside the machine: AWS offers them on the eighth generation of Intel machines, bare metal aside.
+/// Nested virtualization: AWS offers it on the eighth generation of Intel instances, except bare
+/// metal.
 fn nests(name: &str, labels: &Requirements) -> bool {
     only_value(labels, FAMILY).is_none_or(|family| {
         ["c8i", "m8i", "r8i"].iter().any(|supported| family.starts_with(supported)) && !name.contains("metal")
@@ -48,16 +49,17 @@ fn only_value<'l>(labels: &'l Requirements, key: &str) -> Option<&'l str> {
     labels.get(key)?.finite_values()?.first().map(AsRef::as_ref)
 }
 
-/// Cards, devices and EFA of the interfaces must be there. The snapshot does not say which machines before Nitro have the
-/// enhanced networking that explicit interfaces need, so none of those is used.
+/// Whether the type has the cards, devices and EFA of the interfaces. Explicit interfaces need
+/// enhanced networking, which the snapshot does not record for types before Nitro, so those are
+/// excluded.
 fn takes_interfaces(entry: &TypeEntry, interfaces: &[NetworkInterface]) -> bool {
-    let Machine::Ec2(figures) = &entry.machine else { return true };
+    let Hardware::Ec2(info) = &entry.hardware else { return true };
     let efa_only = interfaces.iter().filter(|interface| interface.efa_only).count();
-    i64::try_from(efa_only).is_ok_and(|count| count <= figures.efa)
-        && interfaces.iter().all(|i| i64::from(i.device) < figures.interfaces_of_card(i.card))
+    i64::try_from(efa_only).is_ok_and(|count| count <= info.efa)
+        && interfaces.iter().all(|i| i64::from(i.device) < info.interfaces_of_card(i.card))
 }
 
-/// The images that a family's alias stands for (Karpenter AWS: AMI variants). `Custom` has no alias.
+/// Images of a family's alias (Karpenter AWS: AMI variants). `Custom` has no alias.
 fn alias_images(family: AmiFamily) -> Vec<Requirements> {
     let standard = |arch| [arch_is(arch), absent(ACCELERATOR_COUNT), absent(GPU_COUNT)].into_iter().collect();
     let nvidia = |arch| [arch_is(arch), exists(GPU_COUNT)].into_iter().collect();

@@ -3,35 +3,35 @@
 use engine::model::labels::{RESERVATION_ID, ZONE_ID};
 use engine::model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text};
 
-use super::Tally;
+use super::BuildNotes;
 use super::price::scale;
-use super::settings::{Market, NodeClassSettings, ReservationEntry};
-use super::snapshot::{Quote, Sale, Snapshot, TypeEntry};
+use super::settings::{NodeClassSettings, RegionOptions, ReservationEntry};
+use super::snapshot::{Quote, Snapshot, TypeEntry, ZoneOffering};
 
 const RESERVATION_TYPE: &str = "karpenter.k8s.aws/capacity-reservation-type";
 const RESERVATION_INTERRUPTIBLE: &str = "karpenter.k8s.aws/capacity-reservation-interruptible";
 
-/// Label keys that offerings set, beside zone and capacity type. An offering without one of them has no such label; a zone
-/// id that nobody told us counts as none, because a plan must not rely on it.
+/// Label keys set by offerings, beside zone and capacity type. An offering without one of them
+/// lacks the label; an unknown zone id counts as absent, because a plan must not rely on it.
 pub(super) const KEYS: [&str; 4] = [ZONE_ID, RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE];
 
-/// A zone of the region as one NodeClass sees it.
+/// A zone of the region, for one NodeClass.
 struct Zone {
     name: Text,
     labels: Labels,
     has_subnet: bool,
 }
 
-/// Sells instance types of one region to one NodeClass.
+/// Builds the offerings of instance types in one region for one NodeClass.
 pub(super) struct OfferingBuilder<'a> {
-    market: &'a Market<'a>,
+    region_options: &'a RegionOptions<'a>,
     settings: &'a NodeClassSettings,
     /// `None` when the snapshot does not know the region.
     region: Option<usize>,
-    /// The region whose prices stand in.
-    home: Option<(usize, Text)>,
+    /// Region whose prices substitute unknown ones.
+    reference_region: Option<(usize, Text)>,
     zones: Vec<Zone>,
-    /// The snapshot does not know the region's zones: every type is taken as offered in each of `zones`.
+    /// The snapshot has no zones for the region: every type is assumed offered in each of `zones`.
     assumed: bool,
     /// Spot price in thousandths of the on-demand price where no spot price is known.
     spot_per_mille: i64,
@@ -40,30 +40,31 @@ pub(super) struct OfferingBuilder<'a> {
 impl<'a> OfferingBuilder<'a> {
     pub(super) fn new(
         snapshot: &Snapshot,
-        market: &'a Market<'a>,
+        region_options: &'a RegionOptions<'a>,
         settings: &'a NodeClassSettings,
-        tally: &mut Tally,
+        tally: &mut BuildNotes,
     ) -> Self {
-        let known = snapshot.zones(market.region);
+        let known = snapshot.zones(region_options.region);
         let assumed = known.is_empty();
-        let names = if assumed { assumed_zones(market, settings, tally) } else { known.to_vec() };
-        let region = snapshot.region_index(market.region);
-        let home = snapshot.home().map(|index| (index, snapshot.regions[index].name.clone()));
+        let names = if assumed { assumed_zones(region_options, settings, tally) } else { known.to_vec() };
+        let region = snapshot.region_index(region_options.region);
+        let reference_region = snapshot.reference_region().map(|index| (index, snapshot.regions[index].name.clone()));
         for subnet in settings.zones.iter().flatten().filter(|subnet| !names.contains(&subnet.name)) {
             let text = format!(
                 "the catalogue has no zone {} in {}: the NodeClass's subnet there offers nothing",
-                subnet.name, market.region
+                subnet.name, region_options.region
             );
             tally.notes.insert(text);
         }
         let zones = names.into_iter().map(|name| zone(name, settings)).collect();
         let own_share = region.and_then(|index| snapshot.regions[index].spot_per_mille);
-        let spot_per_mille = own_share.unwrap_or(market.spot_per_mille);
-        Self { market, settings, region, home, zones, assumed, spot_per_mille }
+        let spot_per_mille = own_share.unwrap_or(region_options.spot_per_mille);
+        Self { region_options, settings, region, reference_region, zones, assumed, spot_per_mille }
     }
 
-    /// Every way to buy `entry` in the region, reserved capacity last. Without `launchable` none is available.
-    pub(super) fn offerings(&self, entry: &TypeEntry, launchable: bool, tally: &mut Tally) -> Vec<Offering> {
+    /// All offerings of `entry` in the region, reserved capacity last. Without `launchable` none is
+    /// available.
+    pub(super) fn offerings(&self, entry: &TypeEntry, launchable: bool, tally: &mut BuildNotes) -> Vec<Offering> {
         let on_demand = self.on_demand(entry);
         let mut offerings = Vec::with_capacity(2 * self.zones.len());
         if self.assumed {
@@ -76,7 +77,7 @@ impl<'a> OfferingBuilder<'a> {
                 }
             }
         } else if let Some(region) = self.region {
-            for sale in entry.sales.iter().filter(|sale| sale.region == region) {
+            for sale in entry.zone_offerings.iter().filter(|sale| sale.region == region) {
                 let quote = self.quote(entry, sale, on_demand);
                 if sale.capacity_type == CapacityType::OnDemand || quote.is_some() {
                     offerings.push(offering(&self.zones[sale.zone], sale.capacity_type, quote, launchable));
@@ -89,27 +90,27 @@ impl<'a> OfferingBuilder<'a> {
         offerings
     }
 
-    /// What one sale costs: its own price, else the region's, else that of the region that stands in. Spot without a price
-    /// is a share of on-demand in the same zone.
-    pub(super) fn quote(&self, entry: &TypeEntry, sale: &Sale, on_demand: Option<Quote>) -> Option<Quote> {
+    /// Price of one zone offering: its own, else the region's, else that of the reference region.
+    /// Spot without a price is a share of on-demand in the same zone.
+    pub(super) fn quote(&self, entry: &TypeEntry, sale: &ZoneOffering, on_demand: Option<Quote>) -> Option<Quote> {
         match (sale.price, sale.capacity_type) {
             (Some(quote), _) => Some(quote),
             (None, CapacityType::Spot) => {
-                let beside = |other: &&Sale| {
+                let beside = |other: &&ZoneOffering| {
                     (other.region, other.zone, other.capacity_type) == (sale.region, sale.zone, CapacityType::OnDemand)
                 };
-                let zonal = entry.sales.iter().filter(|other| other.price.is_some()).find(beside);
+                let zonal = entry.zone_offerings.iter().filter(|other| other.price.is_some()).find(beside);
                 zonal.and_then(|other| other.price).or(on_demand).map(|quote| self.spot(quote))
             }
             (None, _) => on_demand,
         }
     }
 
-    /// The on-demand price of the region, or what stands in for it.
+    /// On-demand price of the region, or its substitute.
     pub(super) fn on_demand(&self, entry: &TypeEntry) -> Option<Quote> {
         let known = self.region.and_then(|region| entry.regional_price(region));
-        let elsewhere = || self.home.as_ref().and_then(|(home, _)| entry.regional_price(*home));
-        let preview = || self.market.preview_prices.get(&entry.name).copied();
+        let elsewhere = || self.reference_region.as_ref().and_then(|(home, _)| entry.regional_price(*home));
+        let preview = || self.region_options.preview_prices.get(&entry.name).copied();
         known
             .or_else(|| elsewhere().map(|quote| Quote { estimated: true, ..quote }))
             .or_else(|| preview().map(|price| Quote { price, estimated: false }))
@@ -119,7 +120,7 @@ impl<'a> OfferingBuilder<'a> {
         Quote { price: scale(on_demand.price, self.spot_per_mille, 1000), estimated: true }
     }
 
-    fn reserved(&self, entry: &ReservationEntry, launchable: bool, tally: &mut Tally) -> Offering {
+    fn reserved(&self, entry: &ReservationEntry, launchable: bool, tally: &mut BuildNotes) -> Offering {
         let known = self.zones.iter().find(|zone| zone.name == entry.zone);
         let subnet = known.map_or_else(|| subnet_id(&entry.zone, self.settings).is_some(), |zone| zone.has_subnet);
         let mut labels = known.map_or_else(Labels::new, |zone| zone.labels.clone());
@@ -127,9 +128,10 @@ impl<'a> OfferingBuilder<'a> {
         labels.insert(RESERVATION_TYPE.into(), entry.reservation_type.clone());
         labels.insert(RESERVATION_INTERRUPTIBLE.into(), if entry.interruptible { "true" } else { "false" }.into());
         if entry.count.is_none() && !entry.expiring {
-            tally
-                .notes
-                .insert(format!("reservation {}: one machine is taken to be left; --reservation says more", entry.id));
+            tally.notes.insert(format!(
+                "reservation {}: one remaining instance is assumed; --reservation says more",
+                entry.id
+            ));
         }
         let remaining = entry.count.unwrap_or(1).max(0);
         Offering {
@@ -143,22 +145,22 @@ impl<'a> OfferingBuilder<'a> {
         }
     }
 
-    fn count_estimates(&self, on_demand: Option<Quote>, offerings: &[Offering], tally: &mut Tally) {
+    fn count_estimates(&self, on_demand: Option<Quote>, offerings: &[Offering], tally: &mut BuildNotes) {
         let estimated = |capacity_type| move |o: &Offering| o.capacity_type == capacity_type && o.estimated;
         let elsewhere = on_demand.is_some_and(|quote| quote.estimated);
         tally.priced_elsewhere += usize::from(elsewhere && offerings.iter().any(estimated(CapacityType::OnDemand)));
         tally.spot_estimated |= offerings.iter().any(estimated(CapacityType::Spot));
     }
 
-    /// Says what was estimated, once all types are built.
-    pub(super) fn conclude(&self, tally: &mut Tally) {
-        if let (true, Some((_, home))) = (tally.priced_elsewhere > 0, &self.home) {
+    /// Adds notes about estimates, after all types are built.
+    pub(super) fn add_estimate_notes(&self, tally: &mut BuildNotes) {
+        if let (true, Some((_, home))) = (tally.priced_elsewhere > 0, &self.reference_region) {
             tally.notes.insert(format!(
                 "estimate: the catalogue has no on-demand price in {} for {} instance types; their prices follow those of {home}",
-                self.market.region, tally.priced_elsewhere
+                self.region_options.region, tally.priced_elsewhere
             ));
         }
-        if tally.spot_estimated && self.market.spot_wanted {
+        if tally.spot_estimated && self.region_options.spot_wanted {
             let share = scale(MicroUsd(1_000_000), self.spot_per_mille, 1000);
             tally
                 .notes
@@ -167,22 +169,26 @@ impl<'a> OfferingBuilder<'a> {
     }
 }
 
-/// The zones that stand in for those of a region that the snapshot does not know.
-fn assumed_zones(market: &Market<'_>, settings: &NodeClassSettings, tally: &mut Tally) -> Vec<Text> {
+/// Zones assumed for a region that the snapshot lacks.
+fn assumed_zones(
+    region_options: &RegionOptions<'_>,
+    settings: &NodeClassSettings,
+    tally: &mut BuildNotes,
+) -> Vec<Text> {
     let subnets = settings.zones.iter().flatten().map(|subnet| &subnet.name);
-    let mut zones: Vec<Text> = market.extra_zones.iter().chain(subnets).cloned().collect();
+    let mut zones: Vec<Text> = region_options.extra_zones.iter().chain(subnets).cloned().collect();
     zones.sort();
     zones.dedup();
     tally.notes.insert(if zones.is_empty() {
         format!(
             "the catalogue has no zones in {}, and the input names none: nothing can be bought there",
-            market.region
+            region_options.region
         )
     } else {
         let list = zones.join(", ");
         format!(
             "estimate: the catalogue has no zones in {}; every instance type is taken as offered in {list}",
-            market.region
+            region_options.region
         )
     });
     zones
@@ -195,13 +201,13 @@ fn zone(name: Text, settings: &NodeClassSettings) -> Zone {
     Zone { name, labels, has_subnet }
 }
 
-/// Whether the NodeClass names a subnet in `zone`, and the zone's id if it says so.
+/// The subnet of the NodeClass in `zone`, with the zone's id if known.
 fn subnet_id<'s>(zone: &str, settings: &'s NodeClassSettings) -> Option<Option<&'s Text>> {
     let mut subnets = settings.zones.iter().flatten();
     subnets.find(|subnet| subnet.name.as_ref() == zone).map(|subnet| subnet.id.as_ref())
 }
 
-/// An offering without a price cannot be bought.
+/// An offering; without a price it is unavailable.
 fn offering(zone: &Zone, capacity_type: CapacityType, quote: Option<Quote>, launchable: bool) -> Offering {
     Offering {
         zone: zone.name.clone(),

@@ -1,8 +1,8 @@
-//! NodeOverlays: prices and capacity that a user knows better than the catalogue (Karpenter: NodeOverlay).
+//! NodeOverlays: user-defined prices and capacity (Karpenter: NodeOverlay).
 //!
-//! [`settle_overlays`] puts overlays in order and drops those that contradict each other, over all pools; [`apply_overlays`] is
-//! a pure function from a catalogue to the catalogue that one pool sees. Whatever an overlay does not name (labels, reservations,
-//! availability) stays as it is.
+//! [`resolve_overlays`] orders overlays and drops conflicting ones, over all pools;
+//! [`apply_overlays`] is a pure function from a catalogue to the catalogue of one pool. Everything
+//! that an overlay does not name (labels, reservations, availability) is unchanged.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use super::labels::is_exotic;
 use super::offerings::KEYS as OFFERING_KEYS;
 use super::price::{parse_usd, scale};
 
-/// What an overlay does to prices.
+/// Price change of an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PriceChange {
-    /// This price.
+    /// Sets the price.
     Set(MicroUsd),
-    /// So much more, or less.
+    /// Adds an amount, which may be negative.
     Add(MicroUsd),
-    /// So many millionths more, or less.
+    /// Adds a share of the price, in millionths, which may be negative.
     AddMillionths(i64),
 }
 
@@ -59,52 +59,52 @@ impl PriceChange {
     }
 }
 
-/// A NodeOverlay that has passed validation by itself.
+/// A validated NodeOverlay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlay {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
     /// 0 to 10,000; higher wins.
     pub weight: i64,
-    /// What it applies to.
+    /// Requirements on instance type and offering.
     pub requirements: Requirements,
-    /// What it does to prices.
+    /// Price change.
     pub price: Option<PriceChange>,
-    /// Resources that it gives to machines; never cpu, memory, ephemeral-storage or pods.
+    /// Resources added to instances; never cpu, memory, ephemeral-storage or pods.
     pub capacity: Resources,
 }
 
-/// Overlays in order of precedence, and what was dropped.
+/// Overlays in order of precedence, and the dropped ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverlayResult {
-    /// Weight descending, then later in the alphabet first.
+    /// By weight descending, then by name descending.
     pub overlays: Vec<Overlay>,
-    /// Sentences about overlays that are left out.
+    /// Notes about dropped overlays.
     pub notes: Vec<String>,
 }
 
-/// Orders overlays. Of two with equal weight that touch the same price or the same resource of a type in any of `pools`, the
-/// later in order is left out as a whole, for all pools. A pool is its requirements (labels of the template and
-/// `karpenter.sh/nodepool` included) and its catalogue.
+/// Orders overlays. Of two with equal weight that change the same price or the same resource of a
+/// type in any of `pools`, the later in order is dropped, for all pools. A pool is given by its
+/// requirements (including template labels and `karpenter.sh/nodepool`) and its catalogue.
 #[must_use]
-pub fn settle_overlays(pools: &[(&Requirements, &Catalogue)], overlays: &[Overlay]) -> OverlayResult {
+pub fn resolve_overlays(pools: &[(&Requirements, &Catalogue)], overlays: &[Overlay]) -> OverlayResult {
     let mut ordered: Vec<&Overlay> = overlays.iter().collect();
     ordered.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name)));
-    let mut settled = OverlayResult { overlays: Vec::new(), notes: Vec::new() };
+    let mut resolved = OverlayResult { overlays: Vec::new(), notes: Vec::new() };
     for overlay in ordered {
-        let rivals = settled.overlays.iter().filter(|other| other.weight == overlay.weight);
-        match rivals.into_iter().find_map(|rival| conflict(pools, rival, overlay).map(|what| (rival, what))) {
-            Some((rival, what)) => settled.notes.push(format!(
+        let same_weight = resolved.overlays.iter().filter(|other| other.weight == overlay.weight);
+        match same_weight.into_iter().find_map(|other| conflict(pools, other, overlay).map(|what| (other, what))) {
+            Some((other, what)) => resolved.notes.push(format!(
                 "NodeOverlay {} is left out: it has the weight of {} ({}), and both change {what}",
-                overlay.name, rival.name, overlay.weight
+                overlay.name, other.name, overlay.weight
             )),
-            None => settled.overlays.push(overlay.clone()),
+            None => resolved.overlays.push(overlay.clone()),
         }
     }
-    settled
+    resolved
 }
 
-/// Something that both overlays change, in words.
+/// What both overlays change, as text.
 fn conflict(pools: &[(&Requirements, &Catalogue)], one: &Overlay, other: &Overlay) -> Option<String> {
     let shared = one.capacity.iter().map(|(name, _)| name).find(|name| other.capacity.contains(name));
     let prices = one.price.is_some() && other.price.is_some();
@@ -113,14 +113,14 @@ fn conflict(pools: &[(&Requirements, &Catalogue)], one: &Overlay, other: &Overla
     }
     let types = pools.iter().flat_map(|(pool, catalogue)| catalogue.types.iter().map(move |machine| (*pool, machine)));
     for (pool, machine) in types {
-        if !(suits_type(one, pool, machine) && suits_type(other, pool, machine)) {
+        if !(matches_type(one, pool, machine) && matches_type(other, pool, machine)) {
             continue;
         }
-        let touched = |offering: &&Offering| suits_price(one, offering) && suits_price(other, offering);
+        let touched = |offering: &&Offering| matches_price(one, offering) && matches_price(other, offering);
         if let Some(offering) = machine.offerings.iter().filter(|_| prices).find(touched) {
             return Some(format!("the price of {} in {}", machine.name, offering.zone));
         }
-        let anywhere = |overlay: &Overlay| machine.offerings.iter().any(|offering| suits_offering(overlay, offering));
+        let anywhere = |overlay: &Overlay| machine.offerings.iter().any(|offering| matches_offering(overlay, offering));
         if let Some(resource) = shared.filter(|_| anywhere(one) && anywhere(other)) {
             return Some(format!("{resource} of {}", machine.name));
         }
@@ -128,23 +128,24 @@ fn conflict(pools: &[(&Requirements, &Catalogue)], one: &Overlay, other: &Overla
     None
 }
 
-/// The catalogue that a pool sees. `pool` are its requirements (labels of the template and `karpenter.sh/nodepool` included);
-/// `overlays` are in order of precedence, free of conflicts: see [`settle_overlays`].
+/// The catalogue of a pool. `pool` holds its requirements (including template labels and
+/// `karpenter.sh/nodepool`); `overlays` are in order of precedence, without conflicts: see
+/// [`resolve_overlays`].
 ///
-/// For each offering the first overlay that sets a price wins, for each type the first that sets a resource. Capacity is a
-/// matter of the whole type: an overlay that suits one of its offerings gives it to all. Reserved capacity is paid already
-/// and stays at its price, unless the overlay names the capacity type.
+/// Per offering the first overlay with a price wins, per type the first with a resource. Capacity
+/// belongs to the whole type: an overlay that matches one of its offerings applies to all. Reserved
+/// capacity is prepaid and keeps its price, unless the overlay names the capacity type.
 #[must_use]
 pub fn apply_overlays(catalogue: &Catalogue, pool: &Requirements, overlays: &[Overlay]) -> Catalogue {
     let mut changed = catalogue.clone();
     for machine in &mut changed.types {
-        let suitable: Vec<&Overlay> = overlays.iter().filter(|overlay| suits_type(overlay, pool, machine)).collect();
+        let suitable: Vec<&Overlay> = overlays.iter().filter(|overlay| matches_type(overlay, pool, machine)).collect();
         if suitable.is_empty() {
             continue;
         }
         add_capacity(machine, &suitable);
         for offering in &mut machine.offerings {
-            if let Some(change) = suitable.iter().filter(|o| suits_price(o, offering)).find_map(|o| o.price) {
+            if let Some(change) = suitable.iter().filter(|o| matches_price(o, offering)).find_map(|o| o.price) {
                 offering.price = change.apply(offering.price);
                 offering.estimated &= !matches!(change, PriceChange::Set(_));
             }
@@ -156,7 +157,7 @@ pub fn apply_overlays(catalogue: &Catalogue, pool: &Requirements, overlays: &[Ov
 fn add_capacity(machine: &mut InstanceType, suitable: &[&Overlay]) {
     let mut added = Resources::new();
     for overlay in suitable {
-        if machine.offerings.iter().any(|offering| suits_offering(overlay, offering)) {
+        if machine.offerings.iter().any(|offering| matches_offering(overlay, offering)) {
             for (name, amount) in overlay.capacity.iter().filter(|(name, _)| !added.contains(name)).collect::<Vec<_>>()
             {
                 added.set(name.clone(), amount);
@@ -171,30 +172,30 @@ fn add_capacity(machine: &mut InstanceType, suitable: &[&Overlay]) {
     machine.exotic = is_exotic(&machine.name, &machine.capacity);
 }
 
-/// Whether type and pool together meet the overlay in everything that is no matter of the offering.
-fn suits_type(overlay: &Overlay, pool: &Requirements, machine: &InstanceType) -> bool {
+/// Whether type and pool meet the overlay's requirements, except those on offerings.
+fn matches_type(overlay: &Overlay, pool: &Requirements, machine: &InstanceType) -> bool {
     overlay.requirements.iter().all(|wanted| {
-        if of_offering(wanted.key()) {
+        if is_offering_key(wanted.key()) {
             return pool.get(wanted.key()).is_none_or(|allowed| allowed.intersects(wanted));
         }
         match (machine.labels.get(wanted.key()), pool.get(wanted.key())) {
-            (Some(has), Some(allowed)) => agrees(&has.intersection(allowed), wanted),
-            (Some(known), None) | (None, Some(known)) => agrees(known, wanted),
+            (Some(has), Some(allowed)) => is_compatible(&has.intersection(allowed), wanted),
+            (Some(known), None) | (None, Some(known)) => is_compatible(known, wanted),
             (None, None) => wanted.allows_absence(),
         }
     })
 }
 
-fn agrees(known: &Requirement, wanted: &Requirement) -> bool {
+fn is_compatible(known: &Requirement, wanted: &Requirement) -> bool {
     known.intersects(wanted) || (known.allows_absence() && wanted.allows_absence())
 }
 
-fn of_offering(key: &str) -> bool {
+fn is_offering_key(key: &str) -> bool {
     key == ZONE || key == CAPACITY_TYPE || OFFERING_KEYS.contains(&key)
 }
 
-/// Whether the offering meets the overlay in everything that is a matter of the offering.
-fn suits_offering(overlay: &Overlay, offering: &Offering) -> bool {
+/// Whether the offering meets the overlay's requirements on offerings.
+fn matches_offering(overlay: &Overlay, offering: &Offering) -> bool {
     overlay.requirements.iter().all(|wanted| match wanted.key().as_ref() {
         ZONE => wanted.has(&offering.zone),
         CAPACITY_TYPE => wanted.has(offering.capacity_type.as_str()),
@@ -205,17 +206,17 @@ fn suits_offering(overlay: &Overlay, offering: &Offering) -> bool {
     })
 }
 
-fn suits_price(overlay: &Overlay, offering: &Offering) -> bool {
+fn matches_price(overlay: &Overlay, offering: &Offering) -> bool {
     let paid = offering.reservation.is_some() && overlay.requirements.get(CAPACITY_TYPE).is_none();
-    overlay.price.is_some() && !paid && suits_offering(overlay, offering)
+    overlay.price.is_some() && !paid && matches_offering(overlay, offering)
 }
 
-/// Prices for types that have none: those of overlays that name nothing but instance types. The first in order of precedence
-/// wins. For [`Market::preview_prices`](super::Market).
+/// Prices for types without one, from overlays that name only instance types, for
+/// [`RegionOptions::preview_prices`](super::RegionOptions). The first in order of precedence wins.
 #[must_use]
-pub fn preview_prices(settled: &OverlayResult) -> BTreeMap<Text, MicroUsd> {
+pub fn preview_prices(resolved: &OverlayResult) -> BTreeMap<Text, MicroUsd> {
     let mut prices = BTreeMap::new();
-    for overlay in &settled.overlays {
+    for overlay in &resolved.overlays {
         let only = overlay.requirements.get(INSTANCE_TYPE).filter(|_| overlay.requirements.iter().count() == 1);
         if let (Some(PriceChange::Set(price)), Some(names)) = (overlay.price, only.and_then(Requirement::finite_values))
         {
@@ -227,7 +228,7 @@ pub fn preview_prices(settled: &OverlayResult) -> BTreeMap<Text, MicroUsd> {
     prices
 }
 
-/// Why a NodeOverlay's resource cannot be added: the four that the cloud and the kubelet decide.
+/// Whether a NodeOverlay must not add the resource: cloud and kubelet determine these four.
 #[must_use]
 pub fn is_fixed_resource(name: &str) -> bool {
     use engine::model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};

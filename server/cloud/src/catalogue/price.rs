@@ -1,12 +1,12 @@
-//! Dollars as people write them, micro-dollars as we count them.
+//! Parsing and scaling of prices.
 
 use engine::model::MicroUsd;
 
-/// Above this, a price per hour is a slip of the pen.
-pub(super) const MOST_USD_PER_HOUR: i64 = 1_000_000;
+/// Maximum plausible price per hour.
+pub(super) const MAX_USD_PER_HOUR: i64 = 1_000_000;
 
-/// Reads decimal dollars (`0.096`), rounding half up to micro-dollars. `None` when the text is no such number, is negative,
-/// or is above a million.
+/// Parses decimal dollars (`0.096`), rounding half up to micro-dollars. `None` when the text is not
+/// a number, negative, or above a million.
 pub(super) fn parse_usd(text: &str) -> Option<MicroUsd> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
@@ -17,7 +17,7 @@ pub(super) fn parse_usd(text: &str) -> Option<MicroUsd> {
     let digit = |at: usize| i64::from(fraction.as_bytes().get(at).map_or(0, |b| b - b'0'));
     let micros = (0..6).fold(0, |sum, at| sum * 10 + digit(at)) + i64::from(digit(6) >= 5);
     let price = dollars * 1_000_000 + micros;
-    (price <= MOST_USD_PER_HOUR * 1_000_000).then_some(MicroUsd(price))
+    (price <= MAX_USD_PER_HOUR * 1_000_000).then_some(MicroUsd(price))
 }
 
 /// `price` × `numerator` / `denominator`, rounded half up.
@@ -27,8 +27,8 @@ pub(super) fn scale(price: MicroUsd, numerator: i64, denominator: i64) -> MicroU
     MicroUsd(i64::try_from(scaled).unwrap_or(i64::MAX))
 }
 
-/// Dollars as a JSON number. Prices stay below 10^12 micro-dollars, which a double holds exactly, and the nearest double to a
-/// price prints as the exact decimal again.
+/// Dollars as a JSON number. Prices stay below 10^12 micro-dollars, which a double represents
+/// exactly, and the nearest double prints as the exact decimal.
 pub(super) fn as_number(price: MicroUsd) -> f64 {
     price.0 as f64 / 1e6
 }

@@ -1,4 +1,5 @@
-//! What a NodeClass and an operator say about machines: the arguments of [`build`](super::build) besides the snapshot.
+//! Settings of a NodeClass and an operator: the arguments of [`build`](super::build) besides the
+//! snapshot.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use engine::model::{MicroUsd, Requirements, Resources, Text};
 
 use super::threshold::Threshold;
 
-/// The family of machine images. It decides how many pods a kubelet takes, what it reserves, and which machines boot.
+/// Image family. It determines the maximum pods, the reserved resources, and which instance types
+/// boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum AmiFamily {
     /// Amazon Linux 2.
@@ -27,7 +29,7 @@ pub enum AmiFamily {
 }
 
 impl AmiFamily {
-    /// Every family, in the order in which messages list them.
+    /// All families, in the order of messages.
     pub const ALL: [Self; 7] = [
         Self::Al2,
         Self::Al2023,
@@ -82,13 +84,13 @@ impl AmiFamily {
         self.windows_build().is_none()
     }
 
-    /// Bytes of the disk that holds pods when the NodeClass names none.
+    /// Default size of the pod disk, in bytes.
     pub(super) fn default_disk(self) -> i64 {
         (if self.windows_build().is_some() { 50 } else { 20 }) << 30
     }
 }
 
-/// What `spec.kubelet` of a NodeClass says that changes what pods can use.
+/// Fields of `spec.kubelet` that change allocatable resources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KubeletSettings {
     /// `maxPods`.
@@ -99,7 +101,8 @@ pub struct KubeletSettings {
     pub system_reserved: Resources,
     /// `kubeReserved`; each entry replaces the computed one.
     pub kube_reserved: Resources,
-    /// `evictionHard` by signal; only `memory.available` and `nodefs.available` take room from pods.
+    /// `evictionHard` by signal; only `memory.available` and `nodefs.available` reduce allocatable
+    /// resources.
     pub eviction_hard: BTreeMap<Text, Threshold>,
 }
 
@@ -117,19 +120,19 @@ pub struct NetworkInterface {
 /// One entry of `status.capacityReservations`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReservationEntry {
-    /// Identity of the reservation, `cr-…`.
+    /// Reservation id, `cr-…`.
     pub id: Text,
-    /// Its zone.
+    /// Zone of the reserved instances.
     pub zone: Text,
-    /// Its instance type.
+    /// Type of the reserved instances.
     pub instance_type: Text,
     /// Whether `state` is `expiring`: nothing is launched into it.
     pub expiring: bool,
     /// `reservationType`: `default` or `capacity-block`.
     pub reservation_type: Text,
-    /// Whether its owner may take the machines back.
+    /// Whether the owner may reclaim the instances.
     pub interruptible: bool,
-    /// Machines that are left; one when nobody says.
+    /// Remaining instances; one is assumed when unknown.
     pub count: Option<i64>,
 }
 
@@ -142,17 +145,17 @@ pub struct SubnetZone {
     pub id: Option<Text>,
 }
 
-/// Everything of a NodeClass that changes what its machines are. NodeClasses with equal settings share a catalogue.
-/// The default is AL2023 with nothing configured.
+/// Settings of a NodeClass that affect its catalogue. NodeClasses with equal settings share a
+/// catalogue. The default is AL2023 without settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeClassSettings {
     /// The effective image family.
     pub ami_family: AmiFamily,
     /// `spec.kubelet`.
     pub kubelet: KubeletSettings,
-    /// Bytes of the disk that holds pods; `None` means the family's default.
+    /// Size of the pod disk, in bytes; `None` means the family's default.
     pub ephemeral_storage: Option<i64>,
-    /// `instanceStorePolicy: RAID0`: local disks, where there are any, hold the pods instead.
+    /// `instanceStorePolicy: RAID0`: local disks, if present, hold the pods instead.
     pub instance_store_raid0: bool,
     /// Zones of `status.subnets`; `None` means a subnet in every zone.
     pub zones: Option<Vec<SubnetZone>>,
@@ -160,36 +163,38 @@ pub struct NodeClassSettings {
     pub reservations: Vec<ReservationEntry>,
     /// `spec.networkInterfaces`; empty means that EC2 decides.
     pub network_interfaces: Vec<NetworkInterface>,
-    /// `spec.connectionTracking` is set, which only Nitro machines understand.
+    /// `spec.connectionTracking` is set, which requires Nitro.
     pub connection_tracking: bool,
     /// `spec.cpuOptions.nestedVirtualization` is `enabled`.
     pub nested_virtualization: bool,
-    /// Requirements of `status.amis`; a machine that suits none of them cannot be launched. Empty means the images that the
-    /// family's alias stands for.
+    /// Requirements of `status.amis`; a type that matches none cannot be launched. Empty means the
+    /// images of the family's alias.
     pub ami_requirements: Vec<Requirements>,
 }
 
-/// Where machines are bought, and what the operator decided about all of them.
+/// Region, and the operator's settings for all its instance types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Market<'a> {
+pub struct RegionOptions<'a> {
     /// The region.
     pub region: &'a str,
-    /// Zones that the input names; used only where the snapshot does not know the region's zones.
+    /// Zones named by the input; used only where the snapshot has no zones for the region.
     pub extra_zones: &'a [Text],
-    /// Prices, by instance type, for types that have no other price (a NodeOverlay that prices a preview type).
+    /// Prices of types without another price (a NodeOverlay that prices a preview type).
     pub preview_prices: BTreeMap<Text, MicroUsd>,
     /// Spot price in thousandths of the on-demand price where neither a spot price nor the region's own share is known.
     pub spot_per_mille: i64,
-    /// Whether anybody may buy spot. An estimate that nobody uses is not worth a note.
+    /// Whether a pool permits spot; otherwise spot estimates get no note.
     pub spot_wanted: bool,
-    /// Network interfaces that custom networking keeps from pods (`RESERVED_ENIS`).
+    /// Network interfaces reserved by custom networking (`RESERVED_ENIS`).
     pub reserved_enis: i64,
-    /// Share of memory, in thousandths, that the hypervisor and the firmware keep (`VM_MEMORY_OVERHEAD_PERCENT`).
+    /// Share of memory, in thousandths, reserved by hypervisor and firmware
+    /// (`VM_MEMORY_OVERHEAD_PERCENT`).
     pub memory_overhead_per_mille: i64,
 }
 
-impl<'a> Market<'a> {
-    /// The market of `region` with Karpenter's defaults and spot at 0.35 of on-demand, where the catalogue knows no better.
+impl<'a> RegionOptions<'a> {
+    /// Options for `region` with Karpenter's defaults, and spot at 0.35 of on-demand where the
+    /// catalogue has no share.
     #[must_use]
     pub fn new(region: &'a str) -> Self {
         Self {

@@ -1,27 +1,28 @@
-//! What is known about machines before anybody configures anything: regions, zones, types, prices.
+//! Data about instance types, independent of settings: regions, zones, types, prices.
 
 use engine::model::{CapacityType, MicroUsd, Resources, Text};
 
 use super::columns::{Columns, Row};
-use super::figures::InstanceTypeInfo;
+use super::instance_type_info::InstanceTypeInfo;
 
-/// The region whose prices stand in where a region's own are not known.
-const HOME_REGION: &str = "us-east-1";
+/// Region whose prices substitute unknown ones.
+const REFERENCE_REGION: &str = "us-east-1";
 
 /// A region and its zones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// Name, such as `us-east-1`.
+    /// Region name, such as `us-east-1`.
     pub name: Text,
-    /// Names of its zones, sorted; empty when they are not known.
+    /// Zone names, sorted; empty when unknown.
     pub zones: Vec<Text>,
-    /// Spot price in thousandths of the on-demand price where no spot price is known; `None` when nothing is known of the region.
+    /// Spot price in thousandths of the on-demand price where no spot price is known; `None` when
+    /// the region has no share.
     pub spot_per_mille: Option<i64>,
-    /// The day that its prices are of, such as `2026-05-12`.
+    /// Date of its prices, such as `2026-05-12`.
     pub price_date: Option<Text>,
 }
 
-/// InstanceTypeInfo about machines, compact and immutable: one for a whole server.
+/// Data about instance types, compact and immutable: one per server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     pub(super) regions: Vec<Region>,
@@ -36,35 +37,35 @@ pub(super) struct TypeEntry {
     pub(super) name: Text,
     /// Labels that do not depend on NodeClass, region or offering.
     pub(super) labels: Row,
-    pub(super) machine: Machine,
-    /// Whether it is sold as spot where its zones are not known.
+    pub(super) hardware: Hardware,
+    /// Whether spot is assumed where its zones are unknown.
     pub(super) spot: bool,
     /// On-demand prices by index of the region.
     pub(super) regional: Vec<(usize, Quote)>,
-    pub(super) sales: Vec<Sale>,
+    pub(super) zone_offerings: Vec<ZoneOffering>,
 }
 
-/// How the room of a machine is known.
+/// Source of an instance type's capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Machine {
-    /// By figures, from which the rules of EC2 and of the kubelet follow.
+pub(super) enum Hardware {
+    /// EC2 data, from which the rules of EC2 and the kubelet follow.
     Ec2(Box<InstanceTypeInfo>),
-    /// As somebody wrote it down.
-    Given {
+    /// Stated by a user's catalogue.
+    Explicit {
         capacity: Resources,
-        /// What pods cannot use; `None` when the kubelet's rules decide.
+        /// Overhead; `None` when the kubelet's rules apply.
         overhead: Option<Resources>,
     },
 }
 
-/// A capacity type for sale in a zone.
+/// A capacity type offered in a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sale {
+pub(super) struct ZoneOffering {
     pub(super) region: usize,
     /// Index into the region's zones.
     pub(super) zone: usize,
     pub(super) capacity_type: CapacityType,
-    /// The zone's own price, where one is known.
+    /// Price in the zone, if known.
     pub(super) price: Option<Quote>,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Quote {
 }
 
 impl Snapshot {
-    /// Regions, in the order of the file.
+    /// Regions, in file order.
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
@@ -88,7 +89,7 @@ impl Snapshot {
         self.region_index(region).map_or(&[], |index| &self.regions[index].zones)
     }
 
-    /// The region that has `zone`.
+    /// Region of `zone`.
     #[must_use]
     pub fn region_of_zone(&self, zone: &str) -> Option<&Text> {
         let has = |region: &&Region| region.zones.iter().any(|known| known.as_ref() == zone);
@@ -104,12 +105,12 @@ impl Snapshot {
         self.regions.iter().position(|region| region.name.as_ref() == name)
     }
 
-    /// The region whose prices stand in for unknown ones.
-    pub(super) fn home(&self) -> Option<usize> {
-        self.region_index(HOME_REGION).or((!self.regions.is_empty()).then_some(0))
+    /// Index of the region whose prices substitute unknown ones.
+    pub(super) fn reference_region(&self) -> Option<usize> {
+        self.region_index(REFERENCE_REGION).or((!self.regions.is_empty()).then_some(0))
     }
 
-    /// Puts types in order.
+    /// Sorts the types.
     pub(super) fn new(regions: Vec<Region>, columns: Columns, mut types: Vec<TypeEntry>) -> Self {
         types.sort_by(|a, b| a.name.cmp(&b.name));
         Self { regions, types, columns }

@@ -1,4 +1,4 @@
-//! The catalogue against hand-worked figures.
+//! The catalogue against hand-computed values.
 
 mod estimates;
 mod file;
@@ -9,7 +9,7 @@ mod vectors;
 
 use engine::model::{CapacityType, InstanceType, Offering, Requirement, Requirements, Text};
 
-use super::{Built, Market, NodeClassSettings, Snapshot, build};
+use super::{Built, NodeClassSettings, RegionOptions, Snapshot, build};
 
 const MIB: i64 = 1 << 20;
 
@@ -17,24 +17,25 @@ fn builtin() -> &'static Snapshot {
     Snapshot::builtin().unwrap()
 }
 
-fn virginia(settings: &NodeClassSettings) -> Built {
-    build(builtin(), &Market::new("us-east-1"), settings)
+fn build_us_east_1(settings: &NodeClassSettings) -> Built {
+    build(builtin(), &RegionOptions::new("us-east-1"), settings)
 }
 
 fn find<'b>(built: &'b Built, name: &str) -> &'b InstanceType {
     built.catalogue.types.iter().find(|machine| machine.name.as_ref() == name).unwrap()
 }
 
-fn sold<'m>(machine: &'m InstanceType, zone: &str, capacity_type: CapacityType) -> &'m Offering {
+fn offering_of<'m>(machine: &'m InstanceType, zone: &str, capacity_type: CapacityType) -> &'m Offering {
     let wanted = |o: &&Offering| o.zone.as_ref() == zone && o.capacity_type == capacity_type;
     machine.offerings.iter().find(wanted).unwrap()
 }
 
-fn is_sold(machine: &InstanceType) -> bool {
+fn is_available(machine: &InstanceType) -> bool {
     machine.offerings.iter().any(|offering| offering.available)
 }
 
-/// The label's requirement as text, without its key: `In [x]`, `DoesNotExist`; `None` when nobody knows.
+/// The label's requirement as text, without its key: `In [x]`, `DoesNotExist`; `None` when
+/// undefined.
 fn label(machine: &InstanceType, key: &str) -> Option<String> {
     let requirement = machine.labels.get(key)?;
     Some(requirement.to_string().trim_start_matches(key).trim().to_owned())

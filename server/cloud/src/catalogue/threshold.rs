@@ -1,4 +1,4 @@
-//! Eviction thresholds: how much of a disk or of memory a kubelet keeps free.
+//! Eviction thresholds of the kubelet.
 
 use engine::model::quantity::{self, QuantityError};
 
@@ -43,7 +43,7 @@ impl Threshold {
         }
     }
 
-    /// Bytes to keep free of `capacity` bytes, rounded up. All of it (`100%`) means that the signal is switched off.
+    /// Bytes to keep free of `capacity`, rounded up. `100%` disables the signal.
     #[must_use]
     pub fn bytes_of(self, capacity: i64) -> i64 {
         match self {

@@ -1,4 +1,5 @@
-//! The simulated cloud behind the port: a lock around the state machine, and a clock that its owner hands in.
+//! [`SimulatedCloud`] as a [`CloudProvider`]: a lock around the state machine, and a clock from the
+//! owner.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use engine::model::Timestamp;
 use super::SimulatedCloud;
 use crate::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};
 
-/// A simulated cloud that several tasks may call.
+/// A simulated cloud for concurrent callers.
 pub struct ClockedCloud {
     cloud: Mutex<SimulatedCloud>,
     clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -21,15 +22,16 @@ impl fmt::Debug for ClockedCloud {
 }
 
 impl ClockedCloud {
-    /// `cloud`, with the time from `clock`.
+    /// `cloud`, on `clock`.
     #[must_use]
     pub fn new(cloud: SimulatedCloud, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self { cloud: Mutex::new(cloud), clock: Box::new(clock) }
     }
 
-    /// The cloud itself, for its book and its weather. The lock must not be held across a call to the port.
+    /// The state machine, for its ledger and fault profile. The lock must not be held across a
+    /// provider call.
     pub fn cloud(&self) -> MutexGuard<'_, SimulatedCloud> {
-        // Every method of the state machine leaves it whole, so a panic elsewhere does not spoil it.
+        // Every method leaves the state valid, so a poisoned lock holds valid data.
         self.cloud.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -44,7 +46,7 @@ impl CloudProvider for ClockedCloud {
     }
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
-        self.cloud().terminate_of(owner, id, self.now())
+        self.cloud().terminate_owned(owner, id, self.now())
     }
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
@@ -53,13 +55,13 @@ impl CloudProvider for ClockedCloud {
 
     async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
         let (mut cloud, now) = (self.cloud(), self.now());
-        cloud.admit_list(now)?;
+        cloud.check_listing(now)?;
         Ok(cloud.list(cluster, now).cloned().collect())
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
         let (mut cloud, now) = (self.cloud(), self.now());
-        cloud.admit_list(now)?;
+        cloud.check_listing(now)?;
         Ok(cloud.list_all(now).cloned().collect())
     }
 

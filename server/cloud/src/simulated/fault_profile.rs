@@ -1,43 +1,45 @@
-//! What goes wrong, and when: by script, by chance, or never.
+//! Faults of the simulated cloud: scripted, random, or none.
 
 use engine::model::{CapacityType, Text, Timestamp};
 
 use super::SeededRng;
 use crate::provider::Override;
 
-/// How long a shortage by chance lasts, in milliseconds.
+/// Duration of a random shortage, in milliseconds.
 const SHORTAGE_MS: i64 = 120_000;
 
-/// The conditions that a simulated cloud works under. The default is a calm day.
+/// Faults of a simulated cloud. The default has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultProfile {
-    /// Seed of everything that chance decides.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// From purchase to a running machine, in milliseconds: least and most.
+    /// From launch to a running instance, in milliseconds: minimum and maximum.
     pub boot_ms: (i64, i64),
-    /// From termination to the end of the machine, in milliseconds.
+    /// From termination to the end of the instance, in milliseconds.
     pub shutdown_ms: i64,
-    /// Nothing at all is to be had.
+    /// No offering has capacity.
     pub no_capacity: bool,
-    /// What is not to be had, by script.
+    /// Scripted shortages.
     pub shortages: Vec<CapacityShortage>,
-    /// How many of all offerings are not to be had at any one time, in percent; which ones changes.
+    /// Share of offerings without capacity at any time, in percent; the affected ones change.
     pub shortage_percent: u32,
-    /// How many spot machines are taken back, in percent.
+    /// Share of spot instances that are reclaimed, in percent.
     pub interrupted_percent: u32,
-    /// From purchase to the warning, in milliseconds: least and most.
+    /// From launch to the interruption notice, in milliseconds: minimum and maximum.
     pub interrupted_after_ms: (i64, i64),
-    /// How many answers to launches get lost, in percent; half of them after the machine was bought.
+    /// Share of lost launch responses, in percent; half of them after the instance was launched.
     pub lost_answers_percent: u32,
-    /// How often calls are allowed.
-    pub calls: Bucket,
-    /// How long it takes until the listing shows a machine, in milliseconds.
+    /// Rate limit of calls.
+    pub calls: TokenBucket,
+    /// Delay until a listing shows a new instance, in milliseconds.
     pub list_lag_ms: i64,
-    /// How many listings fail, in percent.
+    /// Share of failing listings, in percent.
     pub failed_lists_percent: u32,
-    /// How many machines listings lack, in percent, always the same; by id they are known.
+    /// Share of instances that listings omit, in percent, always the same ones; by id they are
+    /// found.
     pub lacking_lists_percent: u32,
-    /// Tokens mean nothing: every launch buys a machine. No cloud is like that; it shows what tokens are good for.
+    /// Ignores client tokens: every launch creates an instance. No real cloud does; it demonstrates
+    /// what tokens prevent.
     pub ignore_tokens: bool,
 }
 
@@ -53,7 +55,7 @@ impl Default for FaultProfile {
             interrupted_percent: 0,
             interrupted_after_ms: (60_000, 600_000),
             lost_answers_percent: 0,
-            calls: Bucket::unlimited(),
+            calls: TokenBucket::unlimited(),
             list_lag_ms: 0,
             failed_lists_percent: 0,
             lacking_lists_percent: 0,
@@ -63,30 +65,30 @@ impl Default for FaultProfile {
 }
 
 impl FaultProfile {
-    /// Whether `option` is not to be had at `now`.
-    pub(super) fn is_short(
+    /// Whether `option` has no capacity at `now`.
+    pub(super) fn is_unavailable(
         &self,
-        dice: &SeededRng,
+        rng: &SeededRng,
         option: &Override,
         capacity_type: CapacityType,
         now: Timestamp,
     ) -> bool {
         let slot = u64::try_from(now.0.div_euclid(SHORTAGE_MS)).unwrap_or(0);
-        let die = dice.child("shortage").child(&option.instance_type).child(&option.zone).child(capacity_type.as_str());
+        let rng = rng.child("shortage").child(&option.instance_type).child(&option.zone).child(capacity_type.as_str());
         self.no_capacity
             || self.shortages.iter().any(|shortage| shortage.covers(option, capacity_type))
-            || die.child_number(slot).percent(self.shortage_percent)
+            || rng.child_number(slot).percent(self.shortage_percent)
     }
 }
 
-/// Offerings that are not to be had. What is `None` covers everything.
+/// Offerings without capacity. `None` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CapacityShortage {
-    /// Of this instance type.
+    /// Instance type.
     pub instance_type: Option<Text>,
-    /// In this zone.
+    /// Availability zone.
     pub zone: Option<Text>,
-    /// Paid for like this.
+    /// Spot, on-demand or reserved.
     pub capacity_type: Option<CapacityType>,
 }
 
@@ -100,31 +102,31 @@ impl CapacityShortage {
 
 /// A token bucket over calls (EC2: request throttling).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bucket {
-    /// Calls that may be made at once.
+pub struct TokenBucket {
+    /// Maximum burst of calls.
     burst: i64,
-    /// Milliseconds until one more call is allowed; 0 means that calls are not counted.
+    /// Milliseconds per added call; 0 disables the limit.
     refill_ms: i64,
-    /// Thousandths of a call that are left.
+    /// Remaining tokens, in thousandths.
     left: i64,
     since: Timestamp,
 }
 
-impl Bucket {
-    /// Calls are not counted.
+impl TokenBucket {
+    /// No limit.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::new(1, 0)
     }
 
-    /// `burst` calls at once, and one more every `refill_ms` milliseconds.
+    /// A burst of `burst` calls, and one more every `refill_ms` milliseconds.
     #[must_use]
     pub fn new(burst: i64, refill_ms: i64) -> Self {
         Self { burst, refill_ms, left: burst.saturating_mul(1000), since: Timestamp(0) }
     }
 
-    /// Takes one call, or says after how many milliseconds there is one.
-    pub(super) fn take(&mut self, now: Timestamp) -> Result<(), i64> {
+    /// Takes one token, or returns the delay until one is available, in milliseconds.
+    pub(super) fn take_token(&mut self, now: Timestamp) -> Result<(), i64> {
         if self.refill_ms == 0 {
             return Ok(());
         }

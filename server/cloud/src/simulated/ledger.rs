@@ -1,5 +1,5 @@
-//! The cloud's own book: every machine that was ever sold, and what became of it. Summaries and invariants read this, not
-//! what a server believes.
+//! Ground-truth ledger of the simulated cloud: every launched instance and its end. Reports and
+//! invariants read this instead of a server's observed state.
 
 use std::collections::BTreeMap;
 
@@ -7,82 +7,82 @@ use engine::model::{MicroUsd, Text, Timestamp};
 
 use crate::provider::Instance;
 
-/// One machine that was sold.
+/// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// The machine as it was sold.
+    /// The instance as launched.
     pub instance: Instance,
-    /// The token that it was sold under.
+    /// Client token of the launch.
     pub token: Text,
     /// Price per hour; `None` without a catalogue.
     pub price: Option<MicroUsd>,
-    /// When its end was announced, if it was taken back.
+    /// Time of the interruption notice, if it was reclaimed.
     pub interrupted: Option<Timestamp>,
-    /// When it ended.
+    /// Termination time.
     pub ended: Option<Timestamp>,
 }
 
-/// Everything that was sold, and what was not.
+/// All launched instances, and counters of failed calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     entries: BTreeMap<Text, LedgerEntry>,
-    /// Launches that found no capacity.
+    /// Launches without capacity.
     pub refused: u64,
-    /// Calls that came too often.
+    /// Rate-limited calls.
     pub throttled: u64,
-    /// Launches whose answer got lost.
+    /// Launches with a lost response.
     pub answers_lost: u64,
-    /// Listings that failed.
+    /// Failed listings.
     pub lists_failed: u64,
 }
 
 impl Ledger {
-    pub(super) fn enter(&mut self, instance: &Instance, token: Text, price: Option<MicroUsd>) {
+    pub(super) fn record_launch(&mut self, instance: &Instance, token: Text, price: Option<MicroUsd>) {
         let entry = LedgerEntry { instance: instance.clone(), token, price, interrupted: None, ended: None };
         self.entries.insert(instance.id.clone(), entry);
     }
 
-    pub(super) fn interrupt(&mut self, id: &Text, at: Timestamp) {
+    pub(super) fn record_interruption(&mut self, id: &Text, at: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.interrupted = Some(at);
         }
     }
 
-    pub(super) fn end(&mut self, id: &Text, at: Timestamp) {
+    pub(super) fn record_end(&mut self, id: &Text, at: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.ended = Some(at);
         }
     }
 
-    /// Machines by instance id.
+    /// Entries by instance id.
     pub fn entries(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries.values()
     }
 
-    /// Machines that have not ended.
-    pub fn alive(&self) -> impl Iterator<Item = &LedgerEntry> {
+    /// Entries that are not terminated.
+    pub fn active(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries().filter(|entry| entry.ended.is_none())
     }
 
-    /// How many machines were ever sold.
+    /// Number of launched instances.
     #[must_use]
-    pub fn sold(&self) -> usize {
+    pub fn launched_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many machines were taken back.
+    /// Number of reclaimed instances.
     #[must_use]
     pub fn interrupted(&self) -> usize {
         self.entries().filter(|entry| entry.interrupted.is_some()).count()
     }
 
-    /// What the machines that have not ended cost per hour.
+    /// Hourly cost of the instances that are not terminated.
     #[must_use]
     pub fn hourly_cost(&self) -> MicroUsd {
-        MicroUsd(self.alive().filter_map(|entry| entry.price).map(|price| price.0).sum())
+        MicroUsd(self.active().filter_map(|entry| entry.price).map(|price| price.0).sum())
     }
 
-    /// What all machines have cost until `now`, by the millisecond, rounded down per machine.
+    /// Total cost until `now`, by the millisecond, rounded down per instance.
     #[must_use]
     pub fn spent(&self, now: Timestamp) -> MicroUsd {
         let cost = |entry: &LedgerEntry| {
@@ -93,9 +93,9 @@ impl Ledger {
         MicroUsd(self.entries().map(cost).sum())
     }
 
-    /// NodeClaims (cluster, claim) for which more than one machine was sold.
+    /// NodeClaims (cluster, claim) with more than one launched instance.
     #[must_use]
-    pub fn doubles(&self) -> Vec<(Text, Text)> {
+    pub fn duplicate_launches(&self) -> Vec<(Text, Text)> {
         let mut counts: BTreeMap<(Text, Text), usize> = BTreeMap::new();
         for entry in self.entries() {
             *counts.entry((entry.instance.cluster.clone(), entry.instance.claim.clone())).or_default() += 1;

@@ -1,35 +1,36 @@
-//! Chance by seed. SeededRng form a tree: each question has its own die, so that one more question changes no other answer.
+//! Seeded random numbers as a tree: each decision has its own node, so that an added decision
+//! changes no other.
 
-/// One die of the tree.
+/// One node of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeededRng(u64);
 
 impl SeededRng {
-    /// The root of a seed's tree.
+    /// Root of a seed's tree.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(mix(seed ^ 0x6a09_e667_f3bc_c908))
     }
 
-    /// The die of a question.
+    /// Child node of a named decision.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
         Self(name.bytes().fold(self.0, |state, byte| mix(state ^ u64::from(byte))))
     }
 
-    /// The die of the `number`th question of its kind.
+    /// Child node of the `number`th decision.
     #[must_use]
     pub fn child_number(self, number: u64) -> Self {
         Self(mix(self.0 ^ mix(number)))
     }
 
-    /// What the die shows.
+    /// Random value of the node.
     #[must_use]
     pub fn value(self) -> u64 {
         mix(self.0)
     }
 
-    /// True in `percent` of all cases.
+    /// True with a probability of `percent`.
     #[must_use]
     pub fn percent(self, percent: u32) -> bool {
         self.value() % 100 < u64::from(percent)

@@ -18,26 +18,26 @@ fn request(token: &str, types: &[&str]) -> LaunchRequest {
     }
 }
 
-fn cloud(weather: FaultProfile) -> SimulatedCloud {
-    SimulatedCloud::new(weather, None)
+fn cloud(faults: FaultProfile) -> SimulatedCloud {
+    SimulatedCloud::new(faults, None)
 }
 
 #[test]
-fn one_token_buys_one_machine_however_often_it_is_sent() {
+fn one_token_launches_one_instance_however_often_it_is_sent() {
     let mut cloud = cloud(FaultProfile::default());
     let first = cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
     let again = cloud.launch(&request("t", &["m5.large"]), Timestamp(9)).unwrap();
     assert_eq!(first.instance.id, again.instance.id);
-    assert_eq!(cloud.book().sold(), 1);
+    assert_eq!(cloud.ledger().launched_count(), 1);
 }
 
 #[test]
-fn a_cloud_that_ignores_tokens_sells_twice() {
+fn a_cloud_that_ignores_tokens_launches_twice() {
     let mut cloud = cloud(FaultProfile { ignore_tokens: true, ..FaultProfile::default() });
     for _ in 0..2 {
         cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
     }
-    assert_eq!(cloud.book().doubles(), [(Text::from("c1"), Text::from("pool-abcde"))]);
+    assert_eq!(cloud.ledger().duplicate_launches(), [(Text::from("c1"), Text::from("pool-abcde"))]);
 }
 
 #[test]
@@ -46,29 +46,32 @@ fn a_token_with_other_parameters_is_refused() {
     cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
     let other = cloud.launch(&request("t", &["c5.large"]), Timestamp(1));
     assert_eq!(other, Err(CloudError::IdempotentParameterMismatch { token: Text::from("t") }));
-    assert_eq!(cloud.book().sold(), 1);
+    assert_eq!(cloud.ledger().launched_count(), 1);
 }
 
 #[test]
-fn the_first_option_with_capacity_is_sold_and_those_before_it_are_told() {
+fn the_first_option_with_capacity_is_launched_and_earlier_ones_are_reported() {
     let short = CapacityShortage { instance_type: Some(Text::from("m5.large")), ..CapacityShortage::default() };
     let mut cloud = cloud(FaultProfile { shortages: vec![short], ..FaultProfile::default() });
     let outcome = cloud.launch(&request("t", &["m5.large", "c5.large"]), Timestamp(0)).unwrap();
     assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
-    assert_eq!(outcome.sold_out, request("t", &["m5.large"]).overrides);
+    assert_eq!(outcome.unavailable, request("t", &["m5.large"]).overrides);
 }
 
 #[test]
-fn without_any_capacity_nothing_is_sold() {
+fn without_capacity_nothing_is_launched() {
     let mut cloud = cloud(FaultProfile { no_capacity: true, ..FaultProfile::default() });
-    let wish = request("t", &["m5.large"]);
-    assert_eq!(cloud.launch(&wish, Timestamp(0)), Err(CloudError::NoCapacity { sold_out: wish.overrides.clone() }));
-    assert_eq!((cloud.book().sold(), cloud.book().refused), (0, 1));
+    let wanted = request("t", &["m5.large"]);
+    assert_eq!(
+        cloud.launch(&wanted, Timestamp(0)),
+        Err(CloudError::InsufficientCapacity { unavailable: wanted.overrides.clone() })
+    );
+    assert_eq!((cloud.ledger().launched_count(), cloud.ledger().refused), (0, 1));
 }
 
 #[test]
-fn calls_beyond_the_bucket_are_told_when_to_come_back() {
-    let mut cloud = cloud(FaultProfile { calls: Bucket::new(2, 500), ..FaultProfile::default() });
+fn calls_beyond_the_rate_limit_get_a_retry_delay() {
+    let mut cloud = cloud(FaultProfile { calls: TokenBucket::new(2, 500), ..FaultProfile::default() });
     assert!(cloud.launch(&request("a", &["x"]), Timestamp(0)).is_ok());
     assert!(cloud.launch(&request("b", &["x"]), Timestamp(0)).is_ok());
     let third = cloud.launch(&request("c", &["x"]), Timestamp(0));
@@ -78,9 +81,9 @@ fn calls_beyond_the_bucket_are_told_when_to_come_back() {
 }
 
 #[test]
-fn a_spot_machine_is_warned_two_minutes_before_its_end() {
-    let weather = FaultProfile { boot_ms: (10, 10), shutdown_ms: 5, ..FaultProfile::default() };
-    let mut cloud = cloud(weather);
+fn a_spot_instance_gets_a_notice_two_minutes_before_its_end() {
+    let faults = FaultProfile { boot_ms: (10, 10), shutdown_ms: 5, ..FaultProfile::default() };
+    let mut cloud = cloud(faults);
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
     assert!(matches!(cloud.tick(Timestamp(10)).as_slice(), [CloudEvent::Running(_)]));
     assert!(cloud.interrupt(&id, Timestamp(1_000)));
@@ -88,62 +91,62 @@ fn a_spot_machine_is_warned_two_minutes_before_its_end() {
     assert!(matches!(warned.as_slice(), [CloudEvent::Interrupted { at: Timestamp(121_000), .. }]), "{warned:?}");
     assert!(cloud.tick(Timestamp(121_004)).is_empty());
     assert!(matches!(cloud.tick(Timestamp(121_005)).as_slice(), [CloudEvent::Terminated(_)]));
-    assert_eq!(cloud.book().alive().count(), 0);
+    assert_eq!(cloud.ledger().active().count(), 0);
 }
 
 #[test]
-fn a_lost_answer_may_hide_a_machine_and_the_same_request_finds_it() {
+fn a_repeated_request_finds_the_instance_of_a_lost_response() {
     let mut cloud = cloud(FaultProfile { lost_answers_percent: 100, ..FaultProfile::default() });
     let mut tries = 0;
-    while cloud.book().sold() == 0 {
+    while cloud.ledger().launched_count() == 0 {
         tries += 1;
-        assert!(tries < 100, "half of the lost answers come after the purchase");
+        assert!(tries < 100, "half of the lost responses come after the launch");
         assert!(matches!(cloud.launch(&request("t", &["x"]), Timestamp(0)), Err(CloudError::Unknown { .. })));
     }
-    cloud.weather_mut().lost_answers_percent = 0;
+    cloud.faults_mut().lost_answers_percent = 0;
     let found = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap();
-    assert_eq!(cloud.book().entries().map(|entry| &entry.instance.id).collect::<Vec<_>>(), [&found.instance.id]);
+    assert_eq!(cloud.ledger().entries().map(|entry| &entry.instance.id).collect::<Vec<_>>(), [&found.instance.id]);
 }
 
 #[test]
-fn a_machine_is_given_back_for_its_own_cluster_only() {
+fn an_instance_is_terminated_for_its_own_cluster_only() {
     let mut cloud = cloud(FaultProfile::default());
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
     let anew = Owner { cluster: "c1", uid: "uid-2" };
     for stranger in [Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "", uid: "uid-1" }, anew] {
-        let refused = cloud.terminate_of(stranger, &id, Timestamp(10)).unwrap_err();
+        let refused = cloud.terminate_owned(stranger, &id, Timestamp(10)).unwrap_err();
         assert!(matches!(&refused, CloudError::Foreign { id: of, .. } if *of == id), "{refused}");
         assert!(refused.to_string().contains("belongs to cluster \"c1"), "{refused}");
         assert_eq!(cloud.list("c1", Timestamp(10)).count(), 1);
     }
-    let told = cloud.terminate_of(anew, &id, Timestamp(10)).unwrap_err().to_string();
-    assert!(told.contains("cluster \"c1 (UID uid-1)\", not to cluster \"c1 (UID uid-2)\""), "{told}");
-    cloud.terminate_of(Owner { cluster: "c1", uid: "uid-1" }, &id, Timestamp(10)).unwrap();
+    let message = cloud.terminate_owned(anew, &id, Timestamp(10)).unwrap_err().to_string();
+    assert!(message.contains("cluster \"c1 (UID uid-1)\", not to cluster \"c1 (UID uid-2)\""), "{message}");
+    cloud.terminate_owned(Owner { cluster: "c1", uid: "uid-1" }, &id, Timestamp(10)).unwrap();
     assert_eq!(cloud.describe(&id).unwrap().state, InstanceState::ShuttingDown);
 }
 
 #[test]
-fn a_machine_or_a_caller_without_a_uid_is_nobodys_whatever_the_clusters_name() {
+fn an_instance_or_a_caller_without_a_uid_is_foreign() {
     let mut cloud = cloud(FaultProfile::default());
     for (tagged, asked, ours) in [("", "uid-1", false), ("uid-1", "", false), ("", "", false), ("uid-1", "uid-1", true)]
     {
         let token = format!("t-{tagged}-{asked}");
         let order = LaunchRequest { cluster_uid: Text::from(tagged), ..request(&token, &["x"]) };
         let id = cloud.launch(&order, Timestamp(0)).unwrap().instance.id;
-        assert!(cloud.terminate_of(Owner { cluster: "c2", uid: asked }, &id, Timestamp(10)).is_err());
-        let ended = cloud.terminate_of(Owner { cluster: "c1", uid: asked }, &id, Timestamp(10));
+        assert!(cloud.terminate_owned(Owner { cluster: "c2", uid: asked }, &id, Timestamp(10)).is_err());
+        let ended = cloud.terminate_owned(Owner { cluster: "c1", uid: asked }, &id, Timestamp(10));
         assert_eq!(ended.is_ok(), ours, "{tagged:?} {asked:?}");
     }
 }
 
 #[test]
-fn terminating_is_told_once_it_is_over() {
+fn a_termination_is_reported_once_at_its_end() {
     let mut cloud = cloud(FaultProfile { shutdown_ms: 100, boot_ms: (60, 60), ..FaultProfile::default() });
     let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
     cloud.terminate(&id, Timestamp(10)).unwrap();
     cloud.terminate(&id, Timestamp(50)).unwrap();
     let events = cloud.tick(Timestamp(110));
-    // It would have booted at 60, but it was going down since 10; it is gone at 10 + 100.
+    // It would have booted at 60, but was shutting down since 10; it is terminated at 10 + 100.
     assert!(matches!(events.as_slice(), [CloudEvent::Terminated(_)]), "{events:?}");
     assert!(matches!(cloud.terminate(&id, Timestamp(200)), Err(CloudError::NotFound { .. })));
     assert_eq!(cloud.list("c1", Timestamp(200)).count(), 0);

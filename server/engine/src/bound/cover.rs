@@ -1,21 +1,23 @@
-//! The resource cover: weights for each group's resources under which no machine is worth more than it costs.
+//! The resource cover: weights for each group's resources under which no machine is value more than
+//! its price.
 //!
-//! With such weights, all pods together are worth at most what their machines cost, so their worth is a lower bound. On a
-//! machine, a unit of a resource can go to one group only, so it is worth at most the highest weight among the groups that
-//! may use the machine. The linear program finds good weights; [`Cover::of`] then shrinks them until integers prove them.
+//! With such weights, the value of all pods is at most the cost of their machines, hence a lower
+//! bound. On a machine, a unit of a resource can serve one group only, so it is value at most the
+//! highest weight among the groups that may use the machine. The linear program finds good weights;
+//! [`Cover::of`] then shrinks them until integer arithmetic proves them.
 
 use rustc_hash::FxHashMap;
 
 use super::demand::Demand;
 use super::simplex::Simplex;
-use super::stock::{Column, Stock};
+use super::supply::{Column, Supply};
 
-/// Steps after which the weights are good enough.
-const MOST_STEPS: usize = 400;
+/// Maximum number of simplex steps.
+const MAX_STEPS: usize = 400;
 /// Weights are integers in units of 2^-60 micro-dollars.
 const SCALE_BITS: u32 = 60;
 
-/// Proven weights.
+/// Weights proven in integer arithmetic.
 pub(super) struct Cover {
     /// By group and resource, in 2^-60 micro-dollars per unit.
     weights: Vec<Vec<i128>>,
@@ -23,18 +25,18 @@ pub(super) struct Cover {
 
 impl Cover {
     /// Finds weights for a demand.
-    pub(super) fn of(demand: &Demand<'_>, stock: &Stock) -> Self {
+    pub(super) fn of(demand: &Demand<'_>, supply: &Supply) -> Self {
         let totals: Vec<f64> = (0..demand.resources.len())
             .map(|r| demand.amounts.iter().map(|group| group[r] as f64).sum::<f64>().max(1.0))
             .collect();
-        let prices = solve(demand, stock, &totals);
+        let prices = solve(demand, supply, &totals);
         let mut shrink = 1.0;
         loop {
             let scale = 2_f64.powi(SCALE_BITS.cast_signed()) * shrink;
             let exact = |(price, total): (&f64, &f64)| (price.max(0.0) / total * scale) as i128;
             let weights: Vec<Vec<i128>> =
                 prices.iter().map(|group| group.iter().zip(&totals).map(exact).collect()).collect();
-            match worst_ratio(&weights, &stock.columns) {
+            match worst_ratio(&weights, &supply.columns) {
                 Some(ratio) => shrink = shrink * ratio * (1.0 - 1e-12),
                 None => return Self { weights },
             }
@@ -44,22 +46,22 @@ impl Cover {
         }
     }
 
-    /// What the demand is worth beyond what free room can take, rounded down to micro-dollars. Free room takes what is
-    /// worth most, resource by resource, from groups that may use any of it.
-    pub(super) fn bound(&self, demand: &Demand<'_>, stock: &Stock) -> i64 {
-        let mut worth: i128 = 0;
+    /// The value of the demand beyond free capacity, rounded down to micro-dollars. Resource by
+    /// resource, free capacity serves the highest weights among the groups that may use any of it.
+    pub(super) fn bound(&self, demand: &Demand<'_>, supply: &Supply) -> i64 {
+        let mut value: i128 = 0;
         for resource in 0..demand.resources.len() {
-            let (mut room, allowed) = free_room(stock, resource);
+            let (mut room, allowed) = free_amount(supply, resource);
             let mut groups: Vec<usize> = (0..demand.groups.len()).collect();
             groups.sort_by_key(|group| (std::cmp::Reverse(self.weights[*group][resource]), *group));
             for group in groups {
                 let needed = demand.amounts[group][resource];
                 let taken = if allowed >> group & 1 == 1 { needed.min(room) } else { 0 };
                 room -= taken;
-                worth += (needed - taken) * self.weights[group][resource];
+                value += (needed - taken) * self.weights[group][resource];
             }
         }
-        i64::try_from(worth >> SCALE_BITS).unwrap_or(i64::MAX)
+        i64::try_from(value >> SCALE_BITS).unwrap_or(i64::MAX)
     }
 
     /// The highest weight of each resource, in micro-dollars per unit.
@@ -71,28 +73,28 @@ impl Cover {
 }
 
 /// Free amounts of one resource, and the groups that may use some of it.
-fn free_room(stock: &Stock, resource: usize) -> (i128, u16) {
+fn free_amount(supply: &Supply, resource: usize) -> (i128, u16) {
     let mut sum = (0, 0);
-    for free in stock.free.iter().filter(|free| free.groups != 0) {
-        sum.0 += i128::from(free.room[resource]) * i128::from(free.count.max(0));
+    for free in supply.free.iter().filter(|free| free.groups != 0) {
+        sum.0 += i128::from(free.amounts[resource]) * i128::from(free.count.max(0));
         sum.1 |= free.groups;
     }
     sum
 }
 
-/// Price through worth of the column whose worth exceeds its price most; `None` when none does.
+/// Price over value of the column whose value exceeds its price most; `None` when none does.
 fn worst_ratio(weights: &[Vec<i128>], columns: &[Column]) -> Option<f64> {
     let mut highest: FxHashMap<u16, Vec<i128>> = FxHashMap::default();
     let mut worst: Option<f64> = None;
     for column in columns {
         let weights = highest.entry(column.groups).or_insert_with(|| {
-            let resources = 0..column.room.len();
+            let resources = 0..column.amounts.len();
             resources.map(|r| members(column.groups).map(|group| weights[group][r]).max().unwrap_or(0)).collect()
         });
-        let worth: i128 = weights.iter().zip(&column.room).map(|(weight, room)| weight * i128::from(*room)).sum();
+        let value: i128 = weights.iter().zip(&column.amounts).map(|(weight, room)| weight * i128::from(*room)).sum();
         let price = i128::from(column.price) << SCALE_BITS;
-        if worth > price {
-            let ratio = price as f64 / worth as f64;
+        if value > price {
+            let ratio = price as f64 / value as f64;
             worst = Some(worst.map_or(ratio, |least: f64| least.min(ratio)));
         }
     }
@@ -103,17 +105,17 @@ fn members(groups: u16) -> impl Iterator<Item = usize> {
     (0..16).filter(move |group| groups >> group & 1 == 1)
 }
 
-/// Prices of each group's share of each resource's total, as the linear program leaves them.
-fn solve(demand: &Demand<'_>, stock: &Stock, totals: &[f64]) -> Vec<Vec<f64>> {
+/// Dual prices of each group's share of each resource's total, from the linear program.
+fn solve(demand: &Demand<'_>, supply: &Supply, totals: &[f64]) -> Vec<Vec<f64>> {
     let mut rows: Vec<(usize, usize)> = Vec::new();
     let (mut need, mut cost) = (Vec::new(), Vec::new());
     for (resource, total) in totals.iter().enumerate() {
-        let left = 1.0 - free_room(stock, resource).0 as f64 / total;
+        let left = 1.0 - free_amount(supply, resource).0 as f64 / total;
         for group in 0..demand.groups.len() {
             let share = demand.amounts[group][resource] as f64 / total * left.max(0.0);
             let useful =
-                stock.columns.iter().filter(|column| column.groups >> group & 1 == 1 && column.room[resource] > 0);
-            let unit = useful.map(|column| column.price as f64 / (column.room[resource] as f64 / total));
+                supply.columns.iter().filter(|column| column.groups >> group & 1 == 1 && column.amounts[resource] > 0);
+            let unit = useful.map(|column| column.price as f64 / (column.amounts[resource] as f64 / total));
             if let (true, Some(unit)) = (share > 0.0, unit.min_by(f64::total_cmp)) {
                 rows.push((group, resource));
                 need.push(share);
@@ -123,16 +125,18 @@ fn solve(demand: &Demand<'_>, stock: &Stock, totals: &[f64]) -> Vec<Vec<f64>> {
     }
     let mut simplex = Simplex::new(need, cost);
     let mut prices = vec![vec![0.0; totals.len()]; demand.groups.len()];
-    for _ in 0..MOST_STEPS {
+    // Column generation: the column with the largest gain at the present prices enters.
+    for _ in 0..MAX_STEPS {
         let row_prices = simplex.row_prices();
         for ((group, resource), price) in rows.iter().zip(&row_prices) {
             prices[*group][*resource] = *price;
         }
-        let found = dearest(&prices, stock, totals);
+        let found = most_profitable(&prices, supply, totals);
         let entered = match found {
-            Some(column) => {
-                simplex.enter(&fill(&stock.columns[column], &prices, totals, &rows), stock.columns[column].price as f64)
-            }
+            Some(column) => simplex.enter(
+                &fill_rows(&supply.columns[column], &prices, totals, &rows),
+                supply.columns[column].price as f64,
+            ),
             None => match surplus(&row_prices) {
                 Some(row) => simplex.enter(&[(row, -1.0)], 0.0),
                 None => break,
@@ -145,17 +149,17 @@ fn solve(demand: &Demand<'_>, stock: &Stock, totals: &[f64]) -> Vec<Vec<f64>> {
     prices
 }
 
-/// The column that is worth most beyond its price.
-fn dearest(prices: &[Vec<f64>], stock: &Stock, totals: &[f64]) -> Option<usize> {
+/// The column whose value exceeds its price most.
+fn most_profitable(prices: &[Vec<f64>], supply: &Supply, totals: &[f64]) -> Option<usize> {
     let mut highest: FxHashMap<u16, Vec<f64>> = FxHashMap::default();
     let mut best: Option<(f64, usize)> = None;
-    for (at, column) in stock.columns.iter().enumerate() {
-        let worth = highest.entry(column.groups).or_insert_with(|| {
+    for (at, column) in supply.columns.iter().enumerate() {
+        let value = highest.entry(column.groups).or_insert_with(|| {
             let of = |r: usize| members(column.groups).map(|group| prices[group][r]).fold(0.0, f64::max) / totals[r];
             (0..totals.len()).map(of).collect()
         });
-        let worth: f64 = worth.iter().zip(&column.room).map(|(worth, room)| worth * *room as f64).sum();
-        let gain = worth - column.price as f64;
+        let value: f64 = value.iter().zip(&column.amounts).map(|(value, room)| value * *room as f64).sum();
+        let gain = value - column.price as f64;
         if gain > 1e-7 * (1.0 + column.price as f64) && best.is_none_or(|(most, _)| gain > most) {
             best = Some((gain, at));
         }
@@ -163,20 +167,21 @@ fn dearest(prices: &[Vec<f64>], stock: &Stock, totals: &[f64]) -> Option<usize> 
     best.map(|(_, at)| at)
 }
 
-/// What a machine gives to each row when every resource goes to the group that prices it highest.
-fn fill(column: &Column, prices: &[Vec<f64>], totals: &[f64], rows: &[(usize, usize)]) -> Vec<(usize, f64)> {
+/// What a machine contributes to each row when every resource serves the group that prices it
+/// highest.
+fn fill_rows(column: &Column, prices: &[Vec<f64>], totals: &[f64], rows: &[(usize, usize)]) -> Vec<(usize, f64)> {
     let mut filled = Vec::new();
     for (resource, total) in totals.iter().enumerate() {
         let best = members(column.groups)
             .filter(|group| prices[*group][resource] > 0.0)
             .max_by(|a, b| prices[*a][resource].total_cmp(&prices[*b][resource]).then(b.cmp(a)));
         let row = best.and_then(|group| rows.iter().position(|row| *row == (group, resource)));
-        filled.extend(row.map(|row| (row, column.room[resource] as f64 / total)));
+        filled.extend(row.map(|row| (row, column.amounts[resource] as f64 / total)));
     }
     filled
 }
 
-/// A row whose price is negative: giving it more than it needs pays.
+/// A row with a negative price: covering it beyond its need lowers the cost.
 fn surplus(row_prices: &[f64]) -> Option<usize> {
     let negative = row_prices.iter().enumerate().filter(|(_, price)| **price < -1e-9);
     negative.min_by(|a, b| a.1.total_cmp(b.1)).map(|(row, _)| row)

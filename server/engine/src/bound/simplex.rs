@@ -1,13 +1,14 @@
-//! A small linear program: cover every row at least cost, columns made when they are wanted.
+//! A small linear program solver: covers every row at least cost, with column generation.
 //!
-//! Minimise the cost of columns so that every row reaches its need. The basis is kept as a dense inverse; a caller finds
-//! columns by their worth at the present row prices. Plain IEEE arithmetic in a fixed order, so the same on every machine;
-//! its result is a guess that the caller makes exact.
+//! Minimises the cost of columns such that every row reaches its need. The basis is kept as a dense
+//! inverse; the caller finds columns by their value at the present row prices. IEEE arithmetic in a
+//! fixed order gives equal results on every machine; the result is approximate, and the caller
+//! makes it exact.
 
-/// Smaller pivots would drown in rounding.
-const LEAST_PIVOT: f64 = 1e-11;
+/// Smaller pivots are lost in rounding.
+const MIN_PIVOT: f64 = 1e-11;
 
-/// A basis and its inverse. It starts with one column for each row.
+/// A basis and its inverse. It starts with one column per row.
 pub(super) struct Simplex {
     rows: usize,
     inverse: Vec<Vec<f64>>,
@@ -16,14 +17,14 @@ pub(super) struct Simplex {
 }
 
 impl Simplex {
-    /// Rows that need `need`, each covered by a column of its own that gives one unit at `unit_cost`.
+    /// Rows with `need`, each covered by a column of its own that gives one unit at `unit_cost`.
     pub(super) fn new(need: Vec<f64>, unit_cost: Vec<f64>) -> Self {
         let rows = need.len();
         let unit = |at: usize| (0..rows).map(|column| if column == at { 1.0 } else { 0.0 }).collect();
         Self { rows, inverse: (0..rows).map(unit).collect(), level: need, cost: unit_cost }
     }
 
-    /// What one unit of each row costs at present.
+    /// Dual price of one unit of each row.
     pub(super) fn row_prices(&self) -> Vec<f64> {
         let mut prices = vec![0.0; self.rows];
         for (cost, row) in self.cost.iter().zip(&self.inverse) {
@@ -34,12 +35,13 @@ impl Simplex {
         prices
     }
 
-    /// Takes a column into the basis. False when nothing limits it, which cannot happen while costs are not negative.
+    /// Enters a column into the basis. False when nothing limits it, which cannot happen while
+    /// costs are not negative.
     pub(super) fn enter(&mut self, column: &[(usize, f64)], cost: f64) -> bool {
         let step: Vec<f64> =
             self.inverse.iter().map(|row| column.iter().map(|(at, amount)| row[*at] * amount).sum()).collect();
         let mut leaving: Option<(f64, usize)> = None;
-        for (row, step) in step.iter().enumerate().filter(|(_, step)| **step > LEAST_PIVOT) {
+        for (row, step) in step.iter().enumerate().filter(|(_, step)| **step > MIN_PIVOT) {
             let ratio = self.level[row] / step;
             if leaving.is_none_or(|(least, _)| ratio < least) {
                 leaving = Some((ratio, row));

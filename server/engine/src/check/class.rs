@@ -1,18 +1,18 @@
-//! Pods that no rule between pods can tell apart: same namespace, same shape, same labels.
+//! Equivalence classes of pods for the topology rules: same namespace, same shape, same labels.
 
 use rustc_hash::FxHashMap;
 
 use crate::input::PlanningInput;
 use crate::model::Text;
 
-/// What pods of one class have in common.
+/// The attributes that the pods of one class share.
 pub(super) struct Class<'a> {
     pub(super) namespace: &'a Text,
     pub(super) shape: u32,
     pub(super) labels: u32,
 }
 
-/// Classes, numbered in the order in which their first pods were shown.
+/// All classes, numbered in order of first appearance.
 #[derive(Default)]
 pub(super) struct Classes<'a> {
     pub(super) list: Vec<Class<'a>>,
@@ -22,14 +22,14 @@ pub(super) struct Classes<'a> {
 }
 
 impl<'a> Classes<'a> {
-    /// Classes of the pods to place, and of each its class.
+    /// The classes of the pods to place, and the class of each pod.
     pub(super) fn of_pods(input: &'a PlanningInput) -> (Self, Vec<u32>) {
         let mut classes = Self::default();
         let of = input.pods.iter().map(|pod| classes.id(&pod.namespace, pod.shape, pod.labels)).collect();
         (classes, of)
     }
 
-    /// The class of a pod with these parts.
+    /// Class number for these attributes; new if not seen before.
     pub(super) fn id(&mut self, namespace: &'a Text, shape: u32, labels: u32) -> u32 {
         let space = self.namespace(namespace);
         let next = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
@@ -40,7 +40,7 @@ impl<'a> Classes<'a> {
         id
     }
 
-    /// Pods come sorted by namespace, so the latest one is nearly always the right one.
+    /// Pods are sorted by namespace, so the latest namespace is nearly always a hit.
     fn namespace(&mut self, namespace: &'a Text) -> u32 {
         if let Some((text, id)) = self.latest
             && text == namespace

@@ -1,7 +1,7 @@
-//! What a machine may turn out to be: every option in every zone that the launch may use.
+//! The possible outcomes of a launch: every option in every zone that the launch may use.
 //!
-//! Machines that a plan describes with equal values are one [`Launch`]; whatever holds for one of them holds for all, so
-//! the work here grows with distinct launches, not with machines.
+//! Planned nodes with equal values share one [`Launch`], so the work grows with distinct launches,
+//! not with nodes.
 
 use rustc_hash::FxHashMap;
 
@@ -13,10 +13,11 @@ use crate::model::labels::{
 use crate::model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Taint, Text};
 use crate::plan::{Plan, PlannedNode};
 
-/// A value that no label has and no selector can name: the hostname of a machine that does not exist yet.
+/// A value that no label has and no selector can name: the hostname of a node that does not exist
+/// yet.
 const UNNAMEABLE: &str = "\0";
 
-/// One way in which a launch may end.
+/// One possible outcome of a launch.
 #[derive(Clone, Copy)]
 pub(super) struct Outcome<'a> {
     /// Index of the type in the pool's catalogue.
@@ -25,56 +26,56 @@ pub(super) struct Outcome<'a> {
     pub(super) offering: &'a Offering,
 }
 
-/// Machines that a plan describes with equal values.
+/// Planned nodes with equal values.
 pub(super) struct Launch<'a> {
-    /// One of them; their names and pods differ.
+    /// One of these nodes; names and pods differ.
     pub(super) node: &'a PlannedNode,
     pub(super) pool: &'a NodePool,
     pub(super) pool_index: usize,
-    /// Options that the catalogue has, in the plan's order.
+    /// Options found in the catalogue, in the order of the plan.
     pub(super) options: Vec<u32>,
-    /// All ways in which the launch may end, by option.
+    /// All possible outcomes, by option.
     pub(super) outcomes: Vec<Outcome<'a>>,
     policy: &'a Policy,
 }
 
-/// What is known about one label of one outcome.
-enum Known<'a> {
+/// The value of one label on one outcome, as far as it is decided.
+enum LabelValue<'a> {
     Value(&'a str),
-    /// One of these values, nobody has settled which.
+    /// One of these values, undecided.
     OneOf(Vec<&'a str>),
     Absent,
-    /// Neither pool nor catalogue define the label, and a machine may turn out to have it.
-    Untold,
+    /// Neither pool nor catalogue define the label, and the node may have it.
+    Unknown,
 }
 
-/// How sure an answer about an unsettled label must be.
+/// Required certainty of an answer about an undecided label.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sure {
-    /// It holds whatever the label turns out to be.
-    Certainly,
-    /// It may hold.
-    Possibly,
+pub(super) enum Certainty {
+    /// The requirement holds for every possible value.
+    Certain,
+    /// The requirement holds for some possible value.
+    Possible,
 }
 
 impl<'a> Launch<'a> {
-    /// Name, for messages.
+    /// Name of the representative node, for messages.
     pub(super) fn name(&self) -> &'a Text {
         &self.node.name
     }
 
-    /// The machine types of the options, in the plan's order.
+    /// The instance types of the options, in the order of the plan.
     pub(super) fn machines(&self) -> impl Iterator<Item = &'a InstanceType> {
         let types = &self.pool.catalogue.types;
         self.options.iter().map(move |option| &types[*option as usize])
     }
 
-    /// Whether the label `key` depends on where and how the machine is bought.
+    /// Whether the label `key` depends on the offering.
     fn depends_on_offering(&self, key: &str) -> bool {
         key == ZONE || self.pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
     }
 
-    fn label(&self, outcome: &Outcome<'a>, key: &str) -> Known<'a> {
+    fn label(&self, outcome: &Outcome<'a>, key: &str) -> LabelValue<'a> {
         let fixed: Option<&'a str> = match key {
             ZONE => Some(&outcome.offering.zone),
             CAPACITY_TYPE => Some(outcome.offering.capacity_type.as_str()),
@@ -85,21 +86,21 @@ impl<'a> Launch<'a> {
             _ => outcome.offering.labels.get(key).map(AsRef::as_ref),
         };
         if let Some(value) = fixed {
-            return Known::Value(value);
+            return LabelValue::Value(value);
         }
         match outcome.machine.labels.get(key) {
-            Some(requirement) => self.settled(key, requirement),
-            None => self.promised(key),
+            Some(requirement) => self.type_label(key, requirement),
+            None => self.pool_label(key),
         }
     }
 
-    /// A label that the type defines: its value, or what pool and plan narrow its values to.
-    fn settled(&self, key: &str, defined: &'a Requirement) -> Known<'a> {
-        let Some(values) = defined.finite_values() else { return self.promised(key) };
+    /// A label defined by the instance type: its value, or the values that pool and plan leave.
+    fn type_label(&self, key: &str, defined: &'a Requirement) -> LabelValue<'a> {
+        let Some(values) = defined.finite_values() else { return self.pool_label(key) };
         if let (Some(pinned), true) = (self.node.labels.get(key), values.len() > 1)
             && values.contains(pinned)
         {
-            return Known::Value(pinned);
+            return LabelValue::Value(pinned);
         }
         let pool = self.pool.requirements.get(key);
         one_of(
@@ -107,68 +108,70 @@ impl<'a> Launch<'a> {
         )
     }
 
-    /// A label that comes from the pool, if it comes at all.
-    fn promised(&self, key: &str) -> Known<'a> {
+    /// A label defined by the pool, if any.
+    fn pool_label(&self, key: &str) -> LabelValue<'a> {
         if let Some(value) = self.pool.labels.get(key).or_else(|| self.node.labels.get(key)) {
-            return Known::Value(value);
+            return LabelValue::Value(value);
         }
         if let Some(requirement) = self.pool.requirements.get(key) {
             return match requirement.finite_values() {
                 Some(values) => one_of(values.iter().map(AsRef::as_ref).collect()),
-                None if requirement.allows_absence() => self.undefined(key),
-                None => Known::Value(UNNAMEABLE),
+                None if requirement.allows_absence() => self.undefined_label(key),
+                None => LabelValue::Value(UNNAMEABLE),
             };
         }
-        self.undefined(key)
+        self.undefined_label(key)
     }
 
-    fn undefined(&self, key: &str) -> Known<'a> {
-        if self.is_untold(key) { Known::Untold } else { Known::Absent }
+    fn undefined_label(&self, key: &str) -> LabelValue<'a> {
+        if self.is_unknown(key) { LabelValue::Unknown } else { LabelValue::Absent }
     }
 
-    /// Whether a machine may turn out to have a label that neither catalogue nor pool can tell.
-    pub(super) fn is_untold(&self, key: &str) -> bool {
+    /// Whether a node may have a label that neither catalogue nor pool defines.
+    pub(super) fn is_unknown(&self, key: &str) -> bool {
         let types = &self.pool.catalogue.types;
-        let told = || self.depends_on_offering(key) || types.iter().any(|machine| machine.labels.get(key).is_some());
-        self.policy.is_well_known(key) && !told()
+        let defined = || self.depends_on_offering(key) || types.iter().any(|machine| machine.labels.get(key).is_some());
+        self.policy.is_well_known(key) && !defined()
     }
 
     /// Whether `requirement` holds on one outcome.
-    pub(super) fn holds(&self, outcome: &Outcome<'a>, requirement: &Requirement, sure: Sure) -> bool {
+    pub(super) fn holds(&self, outcome: &Outcome<'a>, requirement: &Requirement, certainty: Certainty) -> bool {
         let key = requirement.key().as_ref();
-        if sure == Sure::Possibly && matches!(key, REGISTERED | INITIALIZED) {
+        if certainty == Certainty::Possible && matches!(key, REGISTERED | INITIALIZED) {
             return requirement.has("true");
         }
         match self.label(outcome, key) {
-            Known::Value(value) => requirement.has(value),
-            Known::OneOf(values) if sure == Sure::Certainly => values.iter().all(|value| requirement.has(value)),
-            Known::OneOf(values) => values.iter().any(|value| requirement.has(value)),
-            Known::Absent => requirement.allows_absence(),
-            Known::Untold => true,
+            LabelValue::Value(value) => requirement.has(value),
+            LabelValue::OneOf(values) if certainty == Certainty::Certain => {
+                values.iter().all(|value| requirement.has(value))
+            }
+            LabelValue::OneOf(values) => values.iter().any(|value| requirement.has(value)),
+            LabelValue::Absent => requirement.allows_absence(),
+            LabelValue::Unknown => true,
         }
     }
 
-    /// Whether `requirement` holds whatever the launch ends in.
+    /// Whether `requirement` holds on every outcome.
     pub(super) fn always(&self, requirement: &Requirement) -> bool {
-        let mut looked_at = None;
+        let mut last_option = None;
         let varies = self.depends_on_offering(requirement.key());
         self.outcomes.iter().all(|outcome| {
-            if !varies && looked_at == Some(outcome.option) {
+            if !varies && last_option == Some(outcome.option) {
                 return true;
             }
-            looked_at = Some(outcome.option);
-            self.holds(outcome, requirement, Sure::Certainly)
+            last_option = Some(outcome.option);
+            self.holds(outcome, requirement, Certainty::Certain)
         })
     }
 
-    /// The values that the label may have on those outcomes that `keep` keeps, without doubles.
+    /// The possible values of the label on the outcomes selected by `keep`, without duplicates.
     pub(super) fn values_where(&self, key: &str, keep: impl Fn(&Outcome<'a>) -> bool) -> Vec<&'a str> {
         let mut values = Vec::new();
         for outcome in self.outcomes.iter().filter(|outcome| keep(outcome)) {
             let known = match self.label(outcome, key) {
-                Known::Value(value) => vec![value],
-                Known::OneOf(several) => several,
-                Known::Absent | Known::Untold => Vec::new(),
+                LabelValue::Value(value) => vec![value],
+                LabelValue::OneOf(several) => several,
+                LabelValue::Absent | LabelValue::Unknown => Vec::new(),
             };
             for value in known {
                 if !values.contains(&value) {
@@ -179,51 +182,52 @@ impl<'a> Launch<'a> {
         values
     }
 
-    /// All values that the label may have, without doubles; `None` among them when it may be absent or is untold.
+    /// All possible values of the label, without duplicates; includes `None` if the label may be
+    /// absent or is unknown.
     pub(super) fn values(&self, key: &str) -> Vec<Option<&'a str>> {
         let mut values = Vec::new();
-        let mut note = |value| {
+        let mut add = |value| {
             if !values.contains(&value) {
                 values.push(value)
             }
         };
-        let mut looked_at = None;
+        let mut last_option = None;
         let varies = self.depends_on_offering(key);
         for outcome in &self.outcomes {
-            if !varies && looked_at == Some(outcome.option) {
+            if !varies && last_option == Some(outcome.option) {
                 continue;
             }
-            looked_at = Some(outcome.option);
+            last_option = Some(outcome.option);
             match self.label(outcome, key) {
-                Known::Value(value) => note(Some(value)),
-                Known::OneOf(several) => several.into_iter().for_each(|value| note(Some(value))),
-                Known::Absent | Known::Untold => note(None),
+                LabelValue::Value(value) => add(Some(value)),
+                LabelValue::OneOf(several) => several.into_iter().for_each(|value| add(Some(value))),
+                LabelValue::Absent | LabelValue::Unknown => add(None),
             }
         }
         values
     }
 }
 
-fn one_of<'a>(values: Vec<&'a str>) -> Known<'a> {
+fn one_of<'a>(values: Vec<&'a str>) -> LabelValue<'a> {
     match values.as_slice() {
-        [] => Known::Absent,
-        [value] => Known::Value(value),
-        _ => Known::OneOf(values),
+        [] => LabelValue::Absent,
+        [value] => LabelValue::Value(value),
+        _ => LabelValue::OneOf(values),
     }
 }
 
-/// Everything that the plan launches, machines for pods and machines of static pools.
+/// All launches of the plan, for pods and for static pools.
 pub(super) struct Launches<'a> {
     pub(super) list: Vec<Launch<'a>>,
-    /// The launch of each of the plan's nodes; `None` where the plan names no pool that exists.
+    /// Launch number of each planned node; `None` if the pool of the node does not exist.
     pub(super) of_node: Vec<Option<u32>>,
-    /// The same for static nodes.
+    /// Launch number of each static node.
     pub(super) of_static: Vec<Option<u32>>,
 }
 
 type Parts = (u32, CapacityType, u32, u32, u32, u32, MicroUsd, Option<Text>);
 
-/// Numbers for values that are shared by pointer more often than not.
+/// Interned values, most of which are shared by pointer.
 struct Interned<'a, T: ?Sized> {
     by_address: FxHashMap<(usize, usize), u32>,
     by_value: FxHashMap<&'a T, u32>,
@@ -242,19 +246,20 @@ impl<'a, T: ?Sized + std::hash::Hash + Eq> Interned<'a, T> {
 }
 
 impl<'a> Launches<'a> {
-    /// Groups the plan's machines and works out what each group may turn out to be.
-    pub(super) fn of(input: &'a PlanningInput, plan: &'a Plan, found: &mut Findings<'_>) -> Self {
+    /// Groups the planned nodes and computes the outcomes of each group.
+    pub(super) fn of(input: &'a PlanningInput, plan: &'a Plan, findings: &mut Findings<'_>) -> Self {
         let mut zones: Interned<'a, [Text]> = Interned::new();
         let mut types: Interned<'a, [u32]> = Interned::new();
         let mut labels: Interned<'a, Labels> = Interned::new();
         let mut taints: Interned<'a, [Taint]> = Interned::new();
         let mut ids: FxHashMap<(Parts, bool), u32> = FxHashMap::default();
-        let mut shelves: Vec<Shelf<'a>> = input.pools.iter().map(|pool| Shelf::new(input, pool)).collect();
+        let mut admitted: Vec<AdmittedOfferings<'a>> =
+            input.pools.iter().map(|pool| AdmittedOfferings::new(input, pool)).collect();
         let mut list: Vec<Launch<'a>> = Vec::new();
-        let mut group = |node: &'a PlannedNode, fixed: bool, found: &mut Findings<'_>| {
+        let mut group = |node: &'a PlannedNode, fixed: bool, findings: &mut Findings<'_>| {
             let pool_index = node.pool as usize;
             let Some(pool) = input.pools.get(pool_index) else {
-                found.node(Rule::Pool, &node.name, format!("pool {pool_index} does not exist"));
+                findings.report_node(Rule::Pool, &node.name, format!("pool {pool_index} does not exist"));
                 return None;
             };
             let (z, t, l, s) =
@@ -263,44 +268,45 @@ impl<'a> Launches<'a> {
             let next = u32::try_from(list.len()).ok()?;
             let id = *ids.entry((parts, fixed)).or_insert(next);
             if id == next {
-                let (options, outcomes) = shelves[pool_index].outcomes(node);
+                let (options, outcomes) = admitted[pool_index].outcomes(node);
                 list.push(Launch { node, pool, pool_index, options, outcomes, policy: &input.policy });
             }
             Some(id)
         };
-        let of_node = plan.nodes.iter().map(|node| group(node, false, found)).collect();
-        let of_static = plan.static_nodes.iter().map(|node| group(node, true, found)).collect();
+        let of_node = plan.nodes.iter().map(|node| group(node, false, findings)).collect();
+        let of_static = plan.static_nodes.iter().map(|node| group(node, true, findings)).collect();
         Self { list, of_node, of_static }
     }
 
-    /// The launch of a host beyond the input's nodes.
+    /// The launch of a host numbered after the nodes of the input.
     pub(super) fn of_host(&self, existing: usize, host: u32) -> Option<&Launch<'a>> {
         self.number_of_host(existing, host).map(|id| &self.list[id as usize])
     }
 
-    /// The number of that launch.
+    /// The number of the launch of such a host.
     pub(super) fn number_of_host(&self, existing: usize, host: u32) -> Option<u32> {
         self.of_node.get((host as usize).checked_sub(existing)?).copied().flatten()
     }
 }
 
-/// What a pool can buy: per type the offerings that its requirements and price ceilings admit, looked up when asked for.
-struct Shelf<'a> {
+/// The offerings of a pool admitted by its requirements and price ceilings, per instance type,
+/// computed on first use.
+struct AdmittedOfferings<'a> {
     input: &'a PlanningInput,
     pool: &'a NodePool,
-    on_sale: Vec<Option<Vec<&'a Offering>>>,
+    by_type: Vec<Option<Vec<&'a Offering>>>,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> AdmittedOfferings<'a> {
     fn new(input: &'a PlanningInput, pool: &'a NodePool) -> Self {
-        Self { input, pool, on_sale: vec![None; pool.catalogue.types.len()] }
+        Self { input, pool, by_type: vec![None; pool.catalogue.types.len()] }
     }
 
-    fn on_sale(&mut self, option: usize) -> &[&'a Offering] {
+    fn of_type(&mut self, option: usize) -> &[&'a Offering] {
         let (pool, policy) = (self.pool, &self.input.policy);
         let machine = &pool.catalogue.types[option];
-        self.on_sale[option].get_or_insert_with(|| {
-            machine.offerings.iter().filter(|offering| sells(policy, pool, machine, offering)).collect()
+        self.by_type[option].get_or_insert_with(|| {
+            machine.offerings.iter().filter(|offering| admits_offering(policy, pool, machine, offering)).collect()
         })
     }
 
@@ -311,7 +317,7 @@ impl<'a> Shelf<'a> {
         let mut outcomes = Vec::with_capacity(options.len() * node.zones.len());
         for option in &options {
             let machine = &pool.catalogue.types[*option as usize];
-            for offering in self.on_sale(*option as usize) {
+            for offering in self.of_type(*option as usize) {
                 let drawn = offering.reservation.as_ref().map(|reservation| &reservation.id);
                 if offering.capacity_type == node.capacity_type
                     && drawn == node.reservation.as_ref()
@@ -325,7 +331,7 @@ impl<'a> Shelf<'a> {
     }
 }
 
-fn sells(policy: &Policy, pool: &NodePool, machine: &InstanceType, offering: &Offering) -> bool {
+fn admits_offering(policy: &Policy, pool: &NodePool, machine: &InstanceType, offering: &Offering) -> bool {
     offering.available
         && within_ceilings(pool, machine, offering)
         && pool.requirements.iter().all(|requirement| match requirement.key().as_ref() {
@@ -339,7 +345,8 @@ fn sells(policy: &Policy, pool: &NodePool, machine: &InstanceType, offering: &Of
         })
 }
 
-/// Whether the price ceilings of the pool's opt-in rules admit an offering. A ceiling per vCPU looks at what the machine has.
+/// Whether the price ceilings of the opt-in rules admit an offering. The ceiling per vCPU uses the
+/// capacity of the instance type.
 pub(super) fn within_ceilings(pool: &NodePool, machine: &InstanceType, offering: &Offering) -> bool {
     let price = i128::from(offering.price.0);
     let millicores = i128::from(machine.capacity.get(crate::model::resources::CPU));

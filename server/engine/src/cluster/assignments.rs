@@ -1,27 +1,28 @@
-//! Pods that a decision gave room to and that kube-scheduler has not bound yet. They are not planned again, and their
-//! room is taken, until they are bound, are gone, or the promise lapses. Who is evicted from a machine that goes comes back
-//! under another name: where it had room, somebody is expected for a while.
+//! Pods assigned to a node that kube-scheduler has not bound yet (kube-scheduler: assumed pods).
+//! They are not planned again, and their capacity is reserved, until they are bound, are deleted,
+//! or the assignment expires. An evicted pod is recreated under another name: its reserved capacity
+//! is kept for the successor for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PodKey;
 use crate::model::{Text, Timestamp};
 
-/// How long a pod is expected to take to be bound once its node is in service, in milliseconds: twice Karpenter's longest
-/// batch window (Karpenter: nomination).
+/// How long kube-scheduler may take to bind a pod once its node is initialized, in milliseconds:
+/// twice Karpenter's longest batch window (Karpenter: nomination).
 pub const NOMINATION_MS: i64 = 20_000;
 
-/// Where room was given.
+/// Target of an assignment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// On the machine of this NodeClaim, joined or not.
+    /// The machine of this NodeClaim, with or without Node.
     Claim(Text),
-    /// On this Node.
+    /// This Node.
     Node(Text),
 }
 
 impl Target {
-    /// The NodeClaim, if it is one.
+    /// The NodeClaim, if the target is one.
     #[must_use]
     pub fn claim(&self) -> Option<&Text> {
         match self {
@@ -31,50 +32,50 @@ impl Target {
     }
 }
 
-/// Room that was given to one pod.
+/// Assignment of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// Where.
+    /// Where its capacity is reserved.
     pub target: Target,
-    /// When it lapses; `None` while the machine is not in service.
+    /// When it expires; `None` while the machine is not initialized.
     pub until: Option<Timestamp>,
 }
 
-/// All promises of one cluster.
+/// All assignments of one cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Assignments {
     by_pod: BTreeMap<PodKey, Assignment>,
-    /// Who was promised room there; follows `by_pod`.
+    /// Index of `by_pod`.
     by_target: BTreeMap<Target, BTreeSet<PodKey>>,
-    /// Where somebody comes in the place of a pod that had a promise, and until when that is expected.
+    /// Targets reserved for successors of evicted pods, and until when.
     successors: BTreeMap<Target, Timestamp>,
 }
 
 impl Assignments {
-    /// Gives room to `pod`; an earlier promise is forgotten.
-    pub fn give(&mut self, pod: PodKey, target: Target, until: Option<Timestamp>) {
-        self.settle(&pod);
+    /// Assigns `pod`, replacing an earlier assignment.
+    pub fn assign(&mut self, pod: PodKey, target: Target, until: Option<Timestamp>) {
+        self.remove(&pod);
         self.by_target.entry(target.clone()).or_default().insert(pod.clone());
         self.by_pod.insert(pod, Assignment { target, until });
     }
 
-    /// Where pods are expected: those with a promise, and whoever comes in the place of one that was evicted.
+    /// Targets with reserved capacity: for assigned pods, and for successors of evicted pods.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.by_target.keys().chain(self.successors.keys())
     }
 
-    /// Whether anybody was promised room on `target`.
+    /// Whether any pod is assigned to `target`.
     #[must_use]
-    pub fn expected_by(&self, target: &Target) -> bool {
+    pub fn has_pods(&self, target: &Target) -> bool {
         self.by_target.contains_key(target)
     }
 
-    /// Pods that were promised room on `target`, by namespace and name.
-    pub fn on(&self, target: &Target) -> impl Iterator<Item = &PodKey> {
+    /// Pods assigned to `target`, by namespace and name.
+    pub fn pods_on(&self, target: &Target) -> impl Iterator<Item = &PodKey> {
         self.by_target.get(target).into_iter().flatten()
     }
 
-    fn release(by_target: &mut BTreeMap<Target, BTreeSet<PodKey>>, pod: &PodKey, target: &Target) {
+    fn unindex(by_target: &mut BTreeMap<Target, BTreeSet<PodKey>>, pod: &PodKey, target: &Target) {
         if let Some(pods) = by_target.get_mut(target) {
             pods.remove(pod);
             if pods.is_empty() {
@@ -83,95 +84,95 @@ impl Assignments {
         }
     }
 
-    /// Keeps the promises for which `keep` holds.
+    /// Keeps the assignments for which `keep` holds.
     fn retain(&mut self, mut keep: impl FnMut(&PodKey, &Assignment) -> bool) {
         let by_target = &mut self.by_target;
-        self.by_pod.retain(|pod, promise| {
-            let kept = keep(pod, promise);
+        self.by_pod.retain(|pod, assignment| {
+            let kept = keep(pod, assignment);
             if !kept {
-                Self::release(by_target, pod, &promise.target);
+                Self::unindex(by_target, pod, &assignment.target);
             }
             kept
         });
     }
 
-    /// The promise to `pod`.
+    /// The assignment of `pod`.
     #[must_use]
-    pub fn to(&self, pod: &PodKey) -> Option<&Assignment> {
+    pub fn get(&self, pod: &PodKey) -> Option<&Assignment> {
         self.by_pod.get(pod)
     }
 
-    /// The pod is bound or gone.
-    pub fn settle(&mut self, pod: &PodKey) {
-        if let Some(promise) = self.by_pod.remove(pod) {
-            Self::release(&mut self.by_target, pod, &promise.target);
+    /// Removes the assignment of a pod that is bound or deleted.
+    pub fn remove(&mut self, pod: &PodKey) {
+        if let Some(assignment) = self.by_pod.remove(pod) {
+            Self::unindex(&mut self.by_target, pod, &assignment.target);
         }
     }
 
-    /// The pod leaves a machine that goes: until `until` somebody is expected in its place.
-    pub fn pass_on(&mut self, pod: &PodKey, until: Timestamp) {
-        if let Some(target) = self.to(pod).map(|promise| promise.target.clone()) {
-            self.settle(pod);
+    /// Reserves the target of an evicted pod for its successor until `until`.
+    pub fn hand_to_successor(&mut self, pod: &PodKey, until: Timestamp) {
+        if let Some(target) = self.get(pod).map(|assignment| assignment.target.clone()) {
+            self.remove(pod);
             self.successors.insert(target, until);
         }
     }
 
-    /// Expects nobody in the place of pods that were evicted.
-    pub fn expect_no_successors(&mut self) {
+    /// Removes all reservations for successors.
+    pub fn clear_successors(&mut self) {
         self.successors.clear();
     }
 
-    /// Takes back everything promised on `target`.
-    pub fn withdraw(&mut self, target: &Target) {
+    /// Removes all assignments to `target`.
+    pub fn remove_target(&mut self, target: &Target) {
         self.successors.remove(target);
-        if self.expected_by(target) {
-            self.retain(|_, promise| promise.target != *target);
+        if self.has_pods(target) {
+            self.retain(|_, assignment| assignment.target != *target);
         }
     }
 
-    /// The machine of `claim` is in service: its promises lapse at `until`.
-    pub fn limit(&mut self, claim: &Text, until: Timestamp) {
+    /// Sets the expiry of the assignments to `claim`, whose machine is initialized.
+    pub fn expire_claim_at(&mut self, claim: &Text, until: Timestamp) {
         let target = Target::Claim(claim.clone());
-        for promise in self.by_pod.values_mut().filter(|promise| promise.target == target) {
-            promise.until.get_or_insert(until);
+        for assignment in self.by_pod.values_mut().filter(|assignment| assignment.target == target) {
+            assignment.until.get_or_insert(until);
         }
     }
 
-    /// Pods whose promises lapse by `now`, by namespace and name.
-    pub fn due(&self, now: Timestamp) -> impl Iterator<Item = &PodKey> {
-        let due = self.by_pod.iter().filter(move |(_, promise)| promise.until.is_some_and(|until| until <= now));
+    /// Pods whose assignments expire by `now`, by namespace and name.
+    pub fn expiring_by(&self, now: Timestamp) -> impl Iterator<Item = &PodKey> {
+        let due = self.by_pod.iter().filter(move |(_, assignment)| assignment.until.is_some_and(|until| until <= now));
         due.map(|(pod, _)| pod)
     }
 
-    /// The promise to `pod` lapses at `until` and not before.
-    pub fn extend(&mut self, pod: &PodKey, until: Timestamp) {
-        if let Some(promise) = self.by_pod.get_mut(pod) {
-            promise.until = Some(until);
+    /// Sets the expiry of the assignment of `pod`.
+    pub fn extend_until(&mut self, pod: &PodKey, until: Timestamp) {
+        if let Some(assignment) = self.by_pod.get_mut(pod) {
+            assignment.until = Some(until);
         }
     }
 
-    /// Drops what has lapsed by `now`; says whether there was anything.
-    pub fn lapse(&mut self, now: Timestamp) -> bool {
+    /// Removes what has expired by `now`; returns whether there was any.
+    pub fn expire(&mut self, now: Timestamp) -> bool {
         let before = self.by_pod.len() + self.successors.len();
-        self.retain(|_, promise| promise.until.is_none_or(|until| until > now));
+        self.retain(|_, assignment| assignment.until.is_none_or(|until| until > now));
         self.successors.retain(|_, until| *until > now);
         self.by_pod.len() + self.successors.len() < before
     }
 
-    /// When something lapses next.
+    /// When the next assignment or reservation expires.
     #[must_use]
-    pub fn next_lapse(&self) -> Option<Timestamp> {
-        let promises = self.by_pod.values().filter_map(|promise| promise.until);
-        promises.chain(self.successors.values().copied()).min()
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        let assignments = self.by_pod.values().filter_map(|assignment| assignment.until);
+        assignments.chain(self.successors.values().copied()).min()
     }
 
-    /// Pods and promises, by pod.
+    /// Assignments, by pod.
     pub fn iter(&self) -> impl Iterator<Item = (&PodKey, &Assignment)> {
         self.by_pod.iter()
     }
 
-    /// Keeps only promises to pods for which `keep` holds.
-    pub fn keep(&mut self, mut keep: impl FnMut(&PodKey) -> bool) {
+    /// Keeps only assignments of pods for which `keep` holds.
+    pub fn retain_pods(&mut self, mut keep: impl FnMut(&PodKey) -> bool) {
         self.retain(|pod, _| keep(pod));
     }
 }

@@ -1,32 +1,33 @@
-//! What stands in the status of a NodeClaim already. A process that takes a cluster over has said nothing yet, and what its
-//! predecessor has said of a hundred machines stands there: it is not said again.
+//! Digest of the conditions present in a NodeClaim's status. After a takeover it prevents rewriting
+//! conditions that the previous owner wrote.
 
 use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-/// Conditions that are ours to write, but `Ready`, which follows from the others. What else stands there is somebody else's.
+/// Conditions written by this server, without `Ready`, which follows from them. Others belong to
+/// other writers.
 const OURS: [&str; 7] =
     ["Consolidatable", "DisruptionReason", "Drained", "Initialized", "InstanceTerminating", "Launched", "Registered"];
 
-/// The condition of a machine in service whose NodePool would let it go if it were empty.
+/// Condition of an initialized machine that may be removed when empty.
 pub const CONSOLIDATABLE: &str = "Consolidatable";
 
-/// The condition of a machine whose Node has joined.
+/// Condition of a machine whose Node is registered.
 const REGISTERED: &str = "Registered";
 
-/// The conditions of a NodeClaim in short. Two that say the same are equal, in whichever order they say it; two that do not are
-/// all but certainly not.
+/// Digest of conditions. Equal conditions in any order have equal digests; different ones collide
+/// with negligible probability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConditionDigest {
-    /// Of the hashes of the conditions.
+    /// Sum of the conditions' hashes.
     sum: u64,
     consolidatable: bool,
     registered: bool,
 }
 
 impl ConditionDigest {
-    /// With one condition more, as Kubernetes writes its `type`, `status`, `reason` and `message`.
+    /// Adds one condition, by its `type`, `status`, `reason` and `message`.
     #[must_use]
     pub fn with(self, kind: &str, status: &str, reason: &str, message: &str) -> Self {
         if !OURS.contains(&kind) {
@@ -46,13 +47,13 @@ impl ConditionDigest {
         }
     }
 
-    /// Whether its Node is said to have joined.
+    /// Whether the condition `Registered` is True.
     #[must_use]
     pub fn is_registered(self) -> bool {
         self.registered
     }
 
-    /// Whether the machine is said to be one that may go when it is empty.
+    /// Whether the condition `Consolidatable` is True.
     #[must_use]
     pub fn is_consolidatable(self) -> bool {
         self.consolidatable

@@ -1,7 +1,8 @@
-//! When a schedule fires: five fields in UTC, or a macro.
+//! Cron schedules in UTC: five fields or a macro.
 //!
-//! The dialect is that of Karpenter's parser: `*`, `?`, numbers, names of months and weekdays, ranges, steps and lists;
-//! Sunday is 0. When day of month and day of week are both restricted, either suffices.
+//! The dialect is that of Karpenter's parser: `*`, `?`, numbers, names of months and weekdays,
+//! ranges, steps and lists; Sunday is 0. When both day of month and day of week are restricted,
+//! either suffices.
 
 use crate::model::Timestamp;
 
@@ -20,17 +21,17 @@ pub struct Cron {
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// Days that [`Cron::next_after`] looks ahead: a date that does not come within eight years and a bit never does (29 February
-/// is eight years away around a century that is no leap year).
+/// Days that [`Cron::next_after`] searches: a date that does not occur within them never occurs (29
+/// February can be eight years away, around a century that is no leap year).
 const HORIZON_DAYS: i64 = 9 * 366;
 const MINUTE_MS: i64 = 60_000;
 const DAY_MINUTES: i64 = 24 * 60;
 
 impl Cron {
-    /// Reads `text`.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// What is invalid, and what is allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let expanded = match text.to_ascii_lowercase().as_str() {
@@ -59,7 +60,7 @@ impl Cron {
         })
     }
 
-    /// The first moment after `after` at which the schedule fires; `None` when it never does.
+    /// The first time after `after` at which the schedule fires; `None` when it never does.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let first = after.0.div_euclid(MINUTE_MS).checked_add(1)?;
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_hit_lies_strictly_after() {
+    fn the_next_time_is_strictly_later() {
         assert_eq!(next("0 9 * * *", 9 * HOUR - 1), Some(9 * HOUR));
         assert_eq!(next("0 9 * * *", 9 * HOUR), Some(DAY + 9 * HOUR));
         assert_eq!(next("@daily", 0), Some(DAY));
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_refused() {
+    fn invalid_schedules_are_rejected() {
         for text in [
             "",
             "0 9 * *",

@@ -1,33 +1,35 @@
-//! What a NodePool says about the end of its nodes: when they may go, how many at once, how old they may become.
+//! Disruption settings of a NodePool: when nodes may be removed, how many at once, and their
+//! maximum age.
 
 use super::cron::Cron;
 use crate::model::Timestamp;
 
-/// Which nodes consolidation may touch (`spec.disruption.consolidationPolicy`). Empty nodes go under either.
+/// Which nodes consolidation may remove (`spec.disruption.consolidationPolicy`). Empty nodes are
+/// removed under each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ConsolidationPolicy {
-    /// Only nodes without pods of their own.
+    /// Only nodes without pods other than DaemonSet pods.
     WhenEmpty,
-    /// Empty nodes, and nodes whose pods would fit elsewhere for less.
+    /// Empty nodes, and nodes whose pods fit elsewhere at a lower price.
     #[default]
     WhenEmptyOrUnderutilized,
-    /// The same where the saving outweighs the disturbance.
+    /// The same, where the saving outweighs the disruption.
     Balanced,
 }
 
-/// Why a node is removed on our own initiative; budgets may name it.
+/// Why this server removes a node voluntarily; budgets may name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DisruptionReason {
-    /// Nothing but DaemonSet pods.
+    /// It has only DaemonSet pods.
     Empty,
-    /// The node no longer is what its NodePool describes.
+    /// It does not match its NodePool any more.
     Drifted,
-    /// Its pods would fit elsewhere for less.
+    /// Its pods fit elsewhere at a lower price.
     Underutilized,
 }
 
 impl DisruptionReason {
-    /// The reason as manifests spell it.
+    /// The spelling in manifests.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -38,39 +40,40 @@ impl DisruptionReason {
     }
 }
 
-/// How many nodes a budget lets go at once.
+/// How many nodes a budget allows to be removed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BudgetLimit {
-    /// This many.
+    /// This number of nodes.
     Nodes(u32),
-    /// This share of the pool's nodes in percent, rounded up; 0 lets none go.
+    /// This percentage of the pool's nodes, rounded up; 0 allows none.
     Percent(u32),
-    /// The text in the manifest could not be read: nothing goes, whatever the reason (Karpenter: disruption budgets).
+    /// The value in the manifest is invalid: no node is removed, for any reason (Karpenter:
+    /// disruption budgets).
     Unreadable,
 }
 
 /// One entry of `spec.disruption.budgets`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// How many nodes may go at once.
+    /// Maximum number of nodes removed at once.
     pub limit: BudgetLimit,
-    /// The reasons that it applies to; `None` means all of them.
+    /// Reasons that it applies to; `None` for all.
     pub reasons: Option<Vec<DisruptionReason>>,
-    /// When it applies; `None` is always.
+    /// When it applies; `None` for always.
     pub window: Option<BudgetWindow>,
 }
 
-/// Times at which a budget applies: from each hit of the schedule for so long.
+/// Time windows of a budget: from each time of the schedule, for a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BudgetWindow {
-    /// When it begins, in UTC.
+    /// When a window begins, in UTC.
     pub schedule: Cron,
-    /// How long it lasts, in milliseconds.
+    /// Duration of a window, in milliseconds.
     pub duration_ms: i64,
 }
 
 impl BudgetWindow {
-    /// Whether `now` lies within it (Karpenter: budgets). The end of a window is outside.
+    /// Whether `now` is within a window (Karpenter: budgets). The end of a window is excluded.
     #[must_use]
     pub fn contains(&self, now: Timestamp) -> bool {
         let since = Timestamp(now.0.saturating_sub(self.duration_ms));
@@ -79,8 +82,8 @@ impl BudgetWindow {
 }
 
 impl Budget {
-    /// The most nodes out of `total` that may be gone at once at `now`; `None` when this budget does not speak of `reason`, or
-    /// not at that time.
+    /// Maximum number of nodes out of `total` that may be unavailable at `now`; `None` when this
+    /// budget does not apply to `reason`, or not at that time.
     #[must_use]
     pub fn allowed(&self, reason: DisruptionReason, total: usize, now: Timestamp) -> Option<usize> {
         match self.limit {
@@ -97,15 +100,16 @@ impl Budget {
 /// Durations are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisruptionPolicy {
-    /// How long a node must have been without pod events before consolidation looks at it; `None` is `Never`.
+    /// Minimum time without pod events before a node is consolidated; `None` is `Never`.
     pub consolidate_after_ms: Option<i64>,
-    /// What consolidation may touch.
+    /// Which nodes consolidation may remove.
     pub policy: ConsolidationPolicy,
-    /// Bounds on nodes that are gone at once. No entry means no bound.
+    /// Limits on simultaneously removed nodes. Without an entry there is no limit.
     pub budgets: Vec<Budget>,
-    /// Age at which a node is replaced; `None` is `Never`.
+    /// Maximum age of a node; `None` is `Never`.
     pub expire_after_ms: Option<i64>,
-    /// How long a drain may take before pods are deleted regardless; `None` waits for ever.
+    /// Maximum duration of a drain before pods are deleted regardless of budgets; `None` has no
+    /// limit.
     pub termination_grace_period_ms: Option<i64>,
 }
 
@@ -123,15 +127,17 @@ impl Default for DisruptionPolicy {
 }
 
 impl DisruptionPolicy {
-    /// How many more of `total` nodes may go for `reason` at `now` when `gone` of them are going or not ready already.
+    /// How many further nodes out of `total` may be removed for `reason` at `now`, when `gone` of
+    /// them are terminating or not ready.
     #[must_use]
     pub fn allowance(&self, reason: DisruptionReason, total: usize, gone: usize, now: Timestamp) -> usize {
         let bounds = self.budgets.iter().filter_map(|budget| budget.allowed(reason, total, now));
         bounds.min().map_or(usize::MAX, |allowed| allowed.saturating_sub(gone))
     }
 
-    /// How many more of `total` nodes may begin to leave at `now` after they were deleted by hand, when `gone` of them are going or
-    /// not ready already. Budgets that name reasons say nothing about it; where no other one applies, it is a tenth.
+    /// How many further nodes out of `total` may begin termination at `now` after their deletion by
+    /// a user, when `gone` of them are terminating or not ready. Budgets that name reasons do not
+    /// apply; without any other budget it is a tenth.
     #[must_use]
     pub fn allowance_by_hand(&self, total: usize, gone: usize, now: Timestamp) -> usize {
         let all = self.budgets.iter().filter(|budget| budget.reasons.is_none());
@@ -139,7 +145,7 @@ impl DisruptionPolicy {
         bounds.min().unwrap_or(total.div_ceil(10)).saturating_sub(gone)
     }
 
-    /// The moment from which a node that had its last pod event at `since` may be consolidated; `None` is never.
+    /// When a node with its last pod event at `since` becomes consolidatable; `None` is never.
     #[must_use]
     pub fn consolidatable_from(&self, since: Timestamp) -> Option<Timestamp> {
         self.consolidate_after_ms.map(|wait| Timestamp(since.0.saturating_add(wait)))
@@ -154,7 +160,7 @@ mod tests {
         Budget { limit, reasons: None, window: None }
     }
 
-    fn life(budgets: Vec<Budget>) -> DisruptionPolicy {
+    fn policy_of(budgets: Vec<Budget>) -> DisruptionPolicy {
         DisruptionPolicy { budgets, ..DisruptionPolicy::default() }
     }
 
@@ -162,38 +168,39 @@ mod tests {
     fn a_share_of_nodes_rounds_up() {
         // 10 % of 11 nodes is 1.1, rounded up 2; one of them is gone already.
         assert_eq!(
-            life(vec![budget(BudgetLimit::Percent(10))]).allowance(DisruptionReason::Empty, 11, 1, Timestamp(0)),
+            policy_of(vec![budget(BudgetLimit::Percent(10))]).allowance(DisruptionReason::Empty, 11, 1, Timestamp(0)),
             1
         );
         assert_eq!(
-            life(vec![budget(BudgetLimit::Percent(0))]).allowance(DisruptionReason::Empty, 11, 0, Timestamp(0)),
+            policy_of(vec![budget(BudgetLimit::Percent(0))]).allowance(DisruptionReason::Empty, 11, 0, Timestamp(0)),
             0
         );
     }
 
     #[test]
-    fn the_tightest_budget_that_speaks_of_the_reason_holds() {
+    fn the_tightest_budget_for_the_reason_applies() {
         let drift = Budget { reasons: Some(vec![DisruptionReason::Drifted]), ..budget(BudgetLimit::Nodes(0)) };
-        let both = life(vec![budget(BudgetLimit::Nodes(3)), drift]);
+        let both = policy_of(vec![budget(BudgetLimit::Nodes(3)), drift]);
         assert_eq!(both.allowance(DisruptionReason::Empty, 100, 0, Timestamp(0)), 3);
         assert_eq!(both.allowance(DisruptionReason::Drifted, 100, 0, Timestamp(0)), 0);
     }
 
     #[test]
-    fn no_budget_means_no_bound_and_an_unreadable_one_lets_nothing_go() {
-        assert_eq!(life(vec![]).allowance(DisruptionReason::Empty, 5, 5, Timestamp(0)), usize::MAX);
+    fn without_a_budget_there_is_no_limit_and_an_unreadable_one_allows_none() {
+        assert_eq!(policy_of(vec![]).allowance(DisruptionReason::Empty, 5, 5, Timestamp(0)), usize::MAX);
         let odd = Budget { reasons: Some(vec![DisruptionReason::Drifted]), ..budget(BudgetLimit::Unreadable) };
-        assert_eq!(life(vec![odd]).allowance(DisruptionReason::Empty, 5, 0, Timestamp(0)), 0);
+        assert_eq!(policy_of(vec![odd]).allowance(DisruptionReason::Empty, 5, 0, Timestamp(0)), 0);
     }
 
     #[test]
-    fn a_scheduled_budget_holds_in_its_hours_and_not_outside() {
+    fn a_scheduled_budget_applies_only_within_its_window() {
         // 5 January 2026 is a Monday; 09:00 UTC is 1,767,603,600 s after the epoch. From Monday to Friday, 9:00 to 17:00.
         let monday_nine = 1_767_603_600_000;
         let schedule = Cron::parse("0 9 * * mon-fri").unwrap();
         let window = Some(BudgetWindow { schedule, duration_ms: 8 * 3_600_000 });
-        let life = life(vec![Budget { window, ..budget(BudgetLimit::Nodes(0)) }, budget(BudgetLimit::Nodes(2))]);
-        let at = |millis: i64| life.allowance(DisruptionReason::Empty, 10, 0, Timestamp(monday_nine + millis));
+        let policy_of =
+            policy_of(vec![Budget { window, ..budget(BudgetLimit::Nodes(0)) }, budget(BudgetLimit::Nodes(2))]);
+        let at = |millis: i64| policy_of.allowance(DisruptionReason::Empty, 10, 0, Timestamp(monday_nine + millis));
         assert_eq!([at(-1), at(0), at(8 * 3_600_000 - 1), at(8 * 3_600_000)], [2, 0, 0, 2]);
         // Saturday, five days later.
         assert_eq!(at(5 * 86_400_000), 2);

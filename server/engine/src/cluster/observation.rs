@@ -1,29 +1,32 @@
-//! How facts arrive: one whole snapshot, then one object at a time.
+//! Observations of a cluster: one complete snapshot, then changes of single objects.
 
+use super::auxiliary::{AttachRecord, ProblemRecord};
+use super::external_autoscalers::AutoscalerRecord;
+use super::node_class::ClassRecord;
+use super::pdb::PodBudgetRecord;
 use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
-use super::surroundings::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, ProblemRecord};
 use crate::model::Text;
 
-/// A fact from a cluster's agent, already decoded.
+/// A decoded fact from the cluster's agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observation {
-    /// Everything there is. What is not in it does not exist.
+    /// All objects. An object that is missing here does not exist.
     Snapshot(Box<ClusterSnapshot>),
-    /// This object is so.
+    /// An object was created or changed.
     Upsert(Box<Object>),
-    /// This object is no more.
+    /// An object was deleted.
     Delete(Key),
 }
 
 impl Observation {
-    /// This object is so.
+    /// An observation of a created or changed object.
     #[must_use]
     pub fn upsert(object: Object) -> Self {
         Self::Upsert(Box::new(object))
     }
 }
 
-/// Everything there is in a cluster, in any order.
+/// All objects of a cluster, in any order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClusterSnapshot {
     /// Pods.
@@ -46,11 +49,11 @@ pub struct ClusterSnapshot {
     pub attach: Vec<AttachRecord>,
     /// Other autoscalers.
     pub autoscalers: Vec<AutoscalerRecord>,
-    /// What cannot be read or seen.
+    /// Objects that cannot be read or watched.
     pub problems: Vec<ProblemRecord>,
 }
 
-/// One object.
+/// One observed object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object {
     /// A pod.
@@ -73,11 +76,11 @@ pub enum Object {
     Attach(AttachRecord),
     /// Another autoscaler.
     Autoscaler(AutoscalerRecord),
-    /// Something that cannot be read or seen.
+    /// An object that cannot be read or watched.
     Problem(ProblemRecord),
 }
 
-/// The name of one object.
+/// Identity of one observed object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// A pod.
@@ -100,6 +103,6 @@ pub enum Key {
     Attach(Text),
     /// Another autoscaler.
     Autoscaler(Text),
-    /// Something that could not be read or seen, by what it is about.
+    /// A problem, by its object.
     Problem(Text),
 }

@@ -1,8 +1,8 @@
-//! The belief as one complete input to planning.
+//! The observed state as one complete planning input.
 //!
-//! Pods that already have a promise are not planned again; they stand on the machine that was promised to them. Pods of
-//! machines that are about to go are planned before they are evicted, so that their new machine is on its way when they
-//! come (Karpenter: pods of nodes marked for deletion).
+//! Assigned pods are not planned again; they count as pods of their target. Pods of machines marked
+//! for deletion are planned before they are evicted, so that their new machine launches in time
+//! (Karpenter: pods of nodes marked for deletion).
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -20,10 +20,11 @@ use crate::model::{
     Timestamp, VolumeAlternatives,
 };
 
-/// Taint of a Node that no controller has taken in yet.
+/// Taint of a Node that is not registered yet.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 
-/// Whether `taint` goes away by itself while a node comes up (Karpenter: known ephemeral taints).
+/// Whether `taint` is removed without this server while a node initializes (Karpenter: known
+/// ephemeral taints).
 #[must_use]
 pub fn is_ephemeral(taint: &Taint) -> bool {
     let hard = taint.effect != Effect::PreferNoSchedule;
@@ -37,32 +38,32 @@ pub fn is_ephemeral(taint: &Taint) -> bool {
     }
 }
 
-fn says_true(labels: &Labels, key: &str) -> bool {
+fn is_label_true(labels: &Labels, key: &str) -> bool {
     labels.get(key).is_some_and(|value| value.as_ref() == "true")
 }
 
 impl NodeRecord {
-    /// Whether the Node was taken in: `karpenter.sh/registered`.
+    /// Whether the Node is registered: `karpenter.sh/registered`.
     #[must_use]
     pub fn is_registered(&self) -> bool {
-        says_true(&self.labels, REGISTERED)
+        is_label_true(&self.labels, REGISTERED)
     }
 
-    /// Whether the Node is in service: `karpenter.sh/initialized`.
+    /// Whether the Node is initialized: `karpenter.sh/initialized`.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
-        says_true(&self.labels, INITIALIZED)
+        is_label_true(&self.labels, INITIALIZED)
     }
 }
 
 impl ClusterState {
-    /// Everything that planning looks at. Catalogues are those of the pools as observed.
+    /// The planning input for all demand. Catalogues are those of the observed NodePools.
     #[must_use]
     pub fn planning_input(&self, policy: &Policy, now: Timestamp) -> PlanningInput {
         self.planning_input_for(self.demand(now), policy, now)
     }
 
-    /// Everything that planning looks at for these of the pods that need a place, by namespace and name.
+    /// The planning input for these pods of the demand, by namespace and name.
     #[must_use]
     pub fn planning_input_for(&self, demand: Vec<&PodRecord>, policy: &Policy, now: Timestamp) -> PlanningInput {
         let mut tables = Tables::default();
@@ -90,60 +91,62 @@ impl ClusterState {
         }
     }
 
-    /// Whether `pod` needs a place that nobody has promised it.
+    /// Whether `pod` needs a node and has no assignment.
     #[must_use]
     pub fn is_demand(&self, pod: &PodRecord, now: Timestamp) -> bool {
         let leaves = || {
-            pod.node.as_ref().is_some_and(|node| self.is_going_node(node))
+            pod.node.as_ref().is_some_and(|node| self.is_node_terminating(node))
                 && pod.is_reschedulable()
-                && !pod.refuses_disruption(now)
+                && !pod.blocks_disruption(now)
         };
-        let waits =
-            || pod.is_unschedulable() && self.nominated_node(pod).is_none() && self.held_until(pod, now).is_none();
-        self.promises.to(&pod.key).is_none() && (waits() || leaves())
+        let waits = || {
+            pod.is_unschedulable() && self.nominated_node(pod).is_none() && self.external_hold_until(pod, now).is_none()
+        };
+        self.assignments.get(&pod.key).is_none() && (waits() || leaves())
     }
 
-    /// A pool that is left to others takes no part, and says why.
+    /// An unmanaged NodePool is marked as not ready, with the reason.
     fn planning_pool(&self, record: &PoolRecord) -> NodePool {
         let mut pool = record.pool.clone();
-        if let Some(why) = self.left_to_others(record) {
+        if let Some(why) = self.unmanaged_reason(record) {
             pool.not_ready = Some(NotReady::NodePool(why));
         }
         pool
     }
 
     fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
-        let mut promised: BTreeMap<Text, Vec<&PodRecord>> = BTreeMap::new();
-        for (key, promise) in self.promises.iter() {
-            let name = match &promise.target {
+        let mut assigned: BTreeMap<Text, Vec<&PodRecord>> = BTreeMap::new();
+        for (key, assignment) in self.assignments.iter() {
+            let name = match &assignment.target {
                 Target::Claim(claim) => self.node_of_claim(claim).map_or(claim, |node| &node.name),
                 Target::Node(node) => node,
             };
             if let Some(pod) = self.pod(key) {
-                promised.entry(name.clone()).or_default().push(pod);
+                assigned.entry(name.clone()).or_default().push(pod);
             }
         }
-        for pod in self.nominated_pods().filter(|pod| self.promises.to(&pod.key).is_none()) {
+        for pod in self.nominated_pods().filter(|pod| self.assignments.get(&pod.key).is_none()) {
             if let Some(node) = self.nominated_node(pod) {
-                promised.entry(node.clone()).or_default().push(pod);
+                assigned.entry(node.clone()).or_default().push(pod);
             }
         }
-        let joined = self.nodes().map(|node| self.joined(node));
-        let coming = self.claims().filter(|claim| self.node_of_claim(&claim.name).is_none());
-        let mut nodes: Vec<Node> = joined.chain(coming.map(|claim| self.coming(claim))).collect();
+        let node_of_record = self.nodes().map(|node| self.node_of_record(node));
+        let in_flight = self.claims().filter(|claim| self.node_of_claim(&claim.name).is_none());
+        let mut nodes: Vec<Node> =
+            node_of_record.chain(in_flight.map(|claim| self.node_of_claim_in_flight(claim))).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let bound = self.bound_pods(&nodes);
         for (node, bound) in nodes.iter_mut().zip(bound) {
             let leaving = node.stage == NodeStage::Deleting;
             let bound = bound.into_iter().map(|pod| (pod, leaving && pod.is_reschedulable()));
-            let due = promised.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
+            let due = assigned.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
             node.pods = bound.chain(due).map(|(pod, leaving)| tables.bound(pod, leaving)).collect();
         }
         nodes
     }
 
-    /// The pods that take room on each of these nodes, by namespace and name: one pass over all pods is much less than a search
-    /// for each of them.
+    /// Non-terminal pods on each of these nodes, by namespace and name: one pass over all pods
+    /// costs far less than a lookup for each node.
     fn bound_pods(&self, nodes: &[Node]) -> Vec<Vec<&PodRecord>> {
         let places: FxHashMap<&Text, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.name, at)).collect();
         let mut bound = vec![Vec::new(); nodes.len()];
@@ -155,12 +158,13 @@ impl ClusterState {
         bound
     }
 
-    fn joined(&self, node: &NodeRecord) -> Node {
+    fn node_of_record(&self, node: &NodeRecord) -> Node {
         let claim = self.claim_of_node(node);
         let pool = node.labels.get(NODEPOOL).or(claim.map(|claim| &claim.pool)).cloned();
         let initialized = pool.is_none() || node.is_initialized();
         let mut labels = node.labels.clone();
         labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.clone());
+        // Until a node is initialized, it is planned as it will be: with the taints and resources of its NodeClaim.
         let mut taints = node.taints.clone();
         if !initialized {
             let startup: &[Taint] = claim.map_or(&[], |claim| &claim.startup_taints);
@@ -171,31 +175,31 @@ impl ClusterState {
                 }
             }
         }
-        let going = self.is_going_node(&node.name);
-        let promise = claim.filter(|_| !initialized);
+        let terminating = self.is_node_terminating(&node.name);
+        let expected = claim.filter(|_| !initialized);
         Node {
             name: node.name.clone(),
             pool,
             labels,
             taints,
             unschedulable: node.unschedulable,
-            allocatable: completed(&node.allocatable, promise.map(|claim| &claim.allocatable)),
-            capacity: completed(&node.capacity, promise.map(|claim| &claim.capacity)),
-            stage: match (going, initialized) {
+            allocatable: fill_missing(&node.allocatable, expected.map(|claim| &claim.allocatable)),
+            capacity: fill_missing(&node.capacity, expected.map(|claim| &claim.capacity)),
+            stage: match (terminating, initialized) {
                 (true, _) => NodeStage::Deleting,
                 (false, true) => NodeStage::Initialized,
                 (false, false) => NodeStage::Registered,
             },
             pods: Vec::new(),
-            attach_limits: self.around.attach.get(&node.name).cloned().unwrap_or_default(),
+            attach_limits: self.auxiliary.attach.get(&node.name).cloned().unwrap_or_default(),
             created: node.created,
         }
     }
 
-    fn coming(&self, claim: &ClaimRecord) -> Node {
+    fn node_of_claim_in_flight(&self, claim: &ClaimRecord) -> Node {
         let mut labels = claim.labels.clone();
         labels.insert(Text::from(HOSTNAME), claim.name.clone());
-        let going = claim.deleting || self.is_going(&claim.name);
+        let terminating = claim.deleting || self.is_marked_for_deletion(&claim.name);
         Node {
             name: claim.name.clone(),
             pool: Some(claim.pool.clone()),
@@ -204,7 +208,7 @@ impl ClusterState {
             unschedulable: false,
             allocatable: claim.allocatable.clone(),
             capacity: claim.capacity.clone(),
-            stage: if going { NodeStage::Deleting } else { NodeStage::InFlight },
+            stage: if terminating { NodeStage::Deleting } else { NodeStage::InFlight },
             pods: Vec::new(),
             attach_limits: Vec::new(),
             created: claim.created,
@@ -212,10 +216,11 @@ impl ClusterState {
     }
 }
 
-/// A node that is coming up reports some resources late (devices above all): what it lacks is taken from its promise.
-fn completed(reported: &Resources, promised: Option<&Resources>) -> Resources {
+/// A node that initializes reports some resources late (devices above all): missing ones are taken
+/// from the NodeClaim.
+fn fill_missing(reported: &Resources, assigned: Option<&Resources>) -> Resources {
     let mut whole = reported.clone();
-    for (name, amount) in promised.into_iter().flat_map(Resources::iter) {
+    for (name, amount) in assigned.into_iter().flat_map(Resources::iter) {
         if whole.get(name) == 0 {
             whole.set(name.clone(), amount);
         }
@@ -223,18 +228,18 @@ fn completed(reported: &Resources, promised: Option<&Resources>) -> Resources {
     whole
 }
 
-/// The tables that pods are indices into.
+/// The tables that pods refer to by index.
 #[derive(Default)]
 struct Tables {
     shapes: Table<PodShape>,
     labels: Table<Labels>,
     volumes: Table<VolumeAlternatives>,
-    /// What is attached for pods that have a node, by the address of what they ask for.
+    /// Index of the attachments of bound pods, by the address of their volumes.
     attached: FxHashMap<usize, u32>,
 }
 
 impl Tables {
-    /// Where a bound pod's volumes can be mounted is settled; what they take of the node's attachments is not.
+    /// Attachments of a bound pod's volumes. Their topology does not matter any more.
     fn attached(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
         let address = Arc::as_ptr(volumes) as usize;
         if let Some(known) = self.attached.get(&address) {
@@ -255,7 +260,7 @@ impl Tables {
             volumes: pod.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
             created: pod.created,
             workload: pod.workload.clone(),
-            leaves: pod.node.clone(),
+            moved_from: pod.node.clone(),
             invalid: pod.invalid.clone(),
         }
     }
@@ -274,7 +279,8 @@ impl Tables {
     }
 }
 
-/// Distinct values in the order in which they were first seen. The address is asked first: most pods share their parts.
+/// Distinct values in the order of insertion. The address is looked up first, because most pods
+/// share their parts.
 struct Table<T> {
     values: Vec<T>,
     by_address: FxHashMap<usize, u32>,

@@ -1,4 +1,4 @@
-//! The facts about single objects, as light as scheduling and node life allow.
+//! Facts of single objects, reduced to what scheduling and the node lifecycle need.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::model::{Labels, NodePool, PodShape, Requirements, Resources, Taint, T
 /// Namespace and name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodKey {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
 }
 
@@ -28,30 +28,30 @@ pub enum PodPhase {
     /// Not all containers run yet.
     #[default]
     Pending,
-    /// It runs.
+    /// At least one container runs.
     Running,
-    /// It has ended well and takes no room.
+    /// All containers succeeded; it uses no capacity.
     Succeeded,
-    /// It has ended badly and takes no room.
+    /// A container failed; it uses no capacity.
     Failed,
 }
 
-/// What kube-scheduler has said about a pod (condition `PodScheduled`).
+/// What kube-scheduler reported about a pod (condition `PodScheduled`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Scheduling {
-    /// Nothing yet, or that it is bound.
+    /// No report yet, or the pod is bound.
     #[default]
     Unseen,
-    /// Reason `Unschedulable`: no node that exists will do.
+    /// Reason `Unschedulable`: no existing node fits.
     Unschedulable,
-    /// Reason `SchedulingGated`: nobody may schedule it yet.
+    /// Reason `SchedulingGated`: it must not be scheduled yet.
     Gated,
 }
 
 /// `karpenter.sh/do-not-disrupt` on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DoNotDisrupt {
-    /// As long as it runs.
+    /// While it runs.
     Always,
     /// For this many milliseconds from its start; a pod that has not started is protected.
     ForMillis(i64),
@@ -62,48 +62,49 @@ pub enum DoNotDisrupt {
 pub struct PodRecord {
     /// Namespace and name.
     pub key: PodKey,
-    /// Identity of this incarnation.
+    /// UID, which differs between pods of the same name.
     pub uid: Text,
-    /// What scheduling looks at.
+    /// The part of its specification that scheduling reads.
     pub shape: Arc<PodShape>,
-    /// Its labels.
+    /// `metadata.labels`.
     pub labels: Arc<Labels>,
-    /// What its volumes ask of the node.
+    /// What its volumes require of the node.
     pub volumes: Option<Arc<VolumeAlternatives>>,
     /// `spec.nodeName`.
     pub node: Option<Text>,
-    /// `status.nominatedNodeName` where we did not set it: kube-scheduler, or somebody else, has promised that node.
+    /// `status.nominatedNodeName` set by kube-scheduler or another component: it reserved that
+    /// node.
     pub nominated: Option<Text>,
-    /// `status.nominatedNodeName` where it is our own hint.
-    pub hinted: Option<Text>,
-    /// Phase.
+    /// `status.nominatedNodeName` set by this server.
+    pub own_nomination: Option<Text>,
+    /// `status.phase`.
     pub phase: PodPhase,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// What kube-scheduler has said.
+    /// Condition `PodScheduled`.
     pub scheduling: Scheduling,
-    /// When it was created.
+    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// `status.startTime`.
     pub started: Option<Timestamp>,
-    /// `Kind/name` of what owns it, or `Pod/name`.
+    /// `Kind/name` of its owner, or `Pod/name`.
     pub workload: Text,
     /// `namespace/name` of the DaemonSet that owns it.
     pub daemon: Option<Text>,
-    /// It is the kubelet's own (a mirror of a static pod).
+    /// It is the mirror of a static pod.
     pub mirror: bool,
-    /// It must not be moved.
+    /// It must not be evicted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
-    /// Why nobody can schedule it.
+    /// Why it cannot be scheduled at all.
     pub invalid: Option<Text>,
     /// `status.conditions[Ready]` is True.
     pub ready: bool,
-    /// When Cluster Autoscaler last said that it buys a node for this pod.
-    pub foreign_scale_up: Option<Timestamp>,
+    /// When Cluster Autoscaler last triggered a scale-up for this pod.
+    pub external_scale_up: Option<Timestamp>,
 }
 
 impl PodRecord {
-    /// A pending pod with nothing special about it.
+    /// A pending pod without special properties.
     #[must_use]
     pub fn pending(
         namespace: impl Into<Text>,
@@ -121,7 +122,7 @@ impl PodRecord {
             volumes: None,
             node: None,
             nominated: None,
-            hinted: None,
+            own_nomination: None,
             phase: PodPhase::Pending,
             terminating: false,
             scheduling: Scheduling::Unschedulable,
@@ -132,7 +133,7 @@ impl PodRecord {
             do_not_disrupt: None,
             invalid: None,
             ready: false,
-            foreign_scale_up: None,
+            external_scale_up: None,
         }
     }
 
@@ -142,13 +143,14 @@ impl PodRecord {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
     }
 
-    /// Whether a machine may be bought for it (Karpenter: provisionable pods).
+    /// Whether an instance may be launched for it (Karpenter: provisionable pods).
     #[must_use]
     pub fn is_provisionable(&self) -> bool {
         self.is_unschedulable() && self.nominated.is_none()
     }
 
-    /// Whether kube-scheduler finds no node for it and a new one could help, whatever it is nominated for.
+    /// Whether kube-scheduler finds no node for it and a new one could help, regardless of
+    /// nominations.
     #[must_use]
     pub fn is_unschedulable(&self) -> bool {
         self.scheduling == Scheduling::Unschedulable
@@ -159,34 +161,35 @@ impl PodRecord {
             && !self.mirror
     }
 
-    /// Whether it is there for its own sake and has not ended: pods of DaemonSets and static pods come and go with their Nodes.
+    /// Whether it belongs to a workload and has not ended: pods of DaemonSets and static pods
+    /// depend on their Nodes.
     #[must_use]
     pub fn is_workload(&self) -> bool {
         !self.is_terminal() && self.daemon.is_none() && !self.mirror
     }
 
-    /// Whether it is [such a pod](Self::is_workload), has a Node and is not on its way out.
+    /// Whether it is [such a pod](Self::is_workload), bound and not terminating.
     #[must_use]
     pub fn is_bound_workload(&self) -> bool {
         self.node.is_some() && !self.terminating && self.is_workload()
     }
 
-    /// Whether it is [such a pod](Self::is_workload) and has no Node yet.
+    /// Whether it is [such a pod](Self::is_workload), not bound and not terminating.
     #[must_use]
     pub fn is_pending_workload(&self) -> bool {
         self.node.is_none() && !self.terminating && self.is_workload()
     }
 
-    /// Whether it comes back somewhere else when its node goes.
+    /// Whether it is recreated elsewhere when its node is removed.
     #[must_use]
     pub fn is_reschedulable(&self) -> bool {
         let returns = !self.terminating || self.workload.starts_with("StatefulSet/");
         !self.is_terminal() && returns && self.daemon.is_none() && !self.mirror
     }
 
-    /// Whether it must not be moved at `now`. DaemonSet and mirror pods count as well.
+    /// Whether it must not be evicted at `now`. Applies to DaemonSet and mirror pods as well.
     #[must_use]
-    pub fn refuses_disruption(&self, now: Timestamp) -> bool {
+    pub fn blocks_disruption(&self, now: Timestamp) -> bool {
         if self.is_terminal() || self.terminating {
             return false;
         }
@@ -205,11 +208,11 @@ pub struct NodeRecord {
     pub name: Text,
     /// `spec.providerID`, empty when unset.
     pub provider_id: Text,
-    /// Labels.
+    /// `metadata.labels`.
     pub labels: Labels,
-    /// Taints, all of them.
+    /// `spec.taints`.
     pub taints: Vec<Taint>,
-    /// `spec.unschedulable`, or part of the Node cannot be read: what is not known of it may be what a pod needs.
+    /// `spec.unschedulable`, or part of the Node is unreadable, which might matter to a pod.
     pub unschedulable: bool,
     /// Condition `Ready` is True.
     pub ready: bool,
@@ -217,14 +220,14 @@ pub struct NodeRecord {
     pub deleting: bool,
     /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be read.
     pub do_not_disrupt: bool,
-    /// What pods can use.
+    /// `status.allocatable`.
     pub allocatable: Resources,
-    /// What the machine has.
+    /// `status.capacity`.
     pub capacity: Resources,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// When its pods go regardless, by the order to drain that stands on it; `None` without an order, or without such a moment.
-    pub drain_by: Option<Timestamp>,
+    /// Deadline in its drain annotation; `None` without a drain, or without a deadline.
+    pub drain_deadline: Option<Timestamp>,
 }
 
 /// A NodeClaim.
@@ -232,19 +235,19 @@ pub struct NodeRecord {
 pub struct ClaimRecord {
     /// Name.
     pub name: Text,
-    /// NodePool.
+    /// NodePool of the NodeClaim.
     pub pool: Text,
-    /// EC2NodeClass.
+    /// EC2NodeClass of the NodePool.
     pub node_class: Text,
-    /// Labels that the node will carry.
+    /// Labels that its Node will have.
     pub labels: Labels,
-    /// Taints of the running node.
+    /// Taints of the initialized node.
     pub taints: Vec<Taint>,
-    /// Taints that go away before pods come.
+    /// Taints that are removed before the node is initialized.
     pub startup_taints: Vec<Taint>,
-    /// Requirements that the launch had to meet.
+    /// Requirements of the launch.
     pub requirements: Requirements,
-    /// What its pods and daemons were thought to ask for.
+    /// Sum of the requests of its planned pods and daemons.
     pub requests: Resources,
     /// `status.providerID`, empty until it is launched.
     pub provider_id: Text,
@@ -254,47 +257,50 @@ pub struct ClaimRecord {
     pub allocatable: Resources,
     /// It has a deletion timestamp.
     pub deleting: bool,
-    /// It was created by this product (or handed over to it); others are counted and never touched.
+    /// It was created by this product, or handed over to it; others are counted and never changed.
     pub ours: bool,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// `status.lastPodEventTime`.
     pub last_pod_event: Option<Timestamp>,
-    /// Since when the condition `Initialized` is True.
-    pub in_service_since: Option<Timestamp>,
-    /// `status.conditions`.
-    pub standing: ConditionDigest,
+    /// `lastTransitionTime` of the condition `Initialized` while True.
+    pub initialized_at: Option<Timestamp>,
+    /// Digest of `status.conditions`.
+    pub condition_digest: ConditionDigest,
     /// `spec.terminationGracePeriod` in milliseconds.
     pub termination_grace_period_ms: Option<i64>,
 }
 
-/// What was launched, for the NodeClaim.
+/// Facts of a launched instance, for its NodeClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedFacts {
-    /// Provider id.
+    /// Provider id of the instance.
     pub provider_id: Text,
-    /// Labels that the launch decided: type, zone, capacity type, and what the catalogue knows of the type.
+    /// Labels that the launch determined: type, zone, capacity type, and those of the type in the
+    /// catalogue.
     pub labels: Labels,
-    /// What the machine has.
+    /// Resources of the instance.
     pub capacity: Resources,
-    /// What pods will be able to use.
+    /// Resources that pods can use.
     pub allocatable: Resources,
 }
 
-/// A NodePool: what scheduling looks at, and what it says about the end of its nodes.
+/// A NodePool: its scheduling part and its disruption settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRecord {
-    /// What scheduling looks at. The catalogue is that of its NodeClass; offerings that ran out lately are marked later.
+    /// The scheduling part. The catalogue is that of its NodeClass; unavailable offerings are
+    /// marked later.
     pub pool: NodePool,
-    /// What it says about the end of its nodes.
-    pub life: DisruptionPolicy,
-    /// `metadata.generation` of pool and NodeClass together, or any other text that changes when what either asks for does.
+    /// Its disruption settings.
+    pub disruption: DisruptionPolicy,
+    /// `metadata.generation` of NodePool and NodeClass, or any other text that changes with their
+    /// specifications.
     pub revision: Text,
-    /// The object itself.
+    /// Its metadata.
     pub meta: PoolMeta,
 }
 
-/// What the metadata of a NodePool say.
+/// Metadata of a NodePool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolMeta {
     /// UID.
@@ -303,13 +309,13 @@ pub struct PoolMeta {
     pub generation: i64,
     /// It has a deletion timestamp.
     pub deleting: bool,
-    /// The annotation `fleetwright.dev/managed`, when it is `true` or `false`.
+    /// The annotation `fleetwright.dev/managed`, if `true` or `false`.
     pub managed: Option<bool>,
-    /// Why its specification is refused, when it is (condition `ValidationSucceeded`).
+    /// Why its specification is rejected (condition `ValidationSucceeded`).
     pub invalid: Option<Text>,
 }
 
-/// A DaemonSet, as the pod that it puts on nodes.
+/// A DaemonSet, as the pod that it creates on nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonRecord {
     /// Namespace.

@@ -1,22 +1,24 @@
-//! The belief about one cluster, with the indices that decisions need.
+//! Observed state of one cluster, with the indices that decisions need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
 use super::assignments::{Assignments, Target};
+use super::auxiliary::{AttachRecord, AuxiliaryRecords};
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord,
 };
-use super::surroundings::{AttachRecord, Surroundings};
+
 use crate::model::{Labels, Text, Timestamp};
 
-/// Everything that is believed about one cluster. What is in hash tables is looked up and never iterated.
+/// Observed state of one cluster. Hash tables are used for lookups only and never iterated, so that
+/// iteration order is deterministic.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterState {
     version: u64,
-    /// Since when, if a snapshot was seen since the agent connected.
+    /// When a snapshot was accepted since the agent connected.
     synced: Option<Timestamp>,
     pods: BTreeMap<PodKey, PodRecord>,
     nodes: BTreeMap<Text, NodeRecord>,
@@ -24,67 +26,68 @@ pub struct ClusterState {
     pools: BTreeMap<Text, PoolRecord>,
     daemons: BTreeMap<(Text, Text), DaemonRecord>,
     namespaces: BTreeMap<Text, Labels>,
-    /// Pods that have a node and have not ended; follows `pods`.
+    /// Non-terminal pods of each node; index of `pods`.
     pods_by_node: FxHashMap<Text, BTreeSet<PodKey>>,
-    /// Pods that no node was found for; follows `pods`. With those of nodes that go they are all that planning may have to
-    /// place, however many run.
+    /// Unschedulable pods; index of `pods`. With the pods of terminating nodes they are all that
+    /// planning may have to place, however many pods run.
     unplaced: BTreeSet<PodKey>,
-    /// Pods that somebody else has promised a node; follows `pods`.
+    /// Pods that another component nominated for a node; index of `pods`.
     nominated: BTreeSet<PodKey>,
-    /// Pods that have ended; follows `pods`.
+    /// Number of terminal pods; derived from `pods`.
     ended: usize,
-    /// Pods of workloads that have a Node and stay; follows `pods`.
+    /// Number of workload pods that are bound and not terminating; derived from `pods`.
     bound_pods: usize,
-    /// Pods of workloads that have no Node yet; follows `pods`.
+    /// Number of workload pods that are not bound; derived from `pods`.
     pending_pods: usize,
-    /// How many pods that are not a DaemonSet's take room on each node; follows `pods`.
-    guests: FxHashMap<Text, usize>,
-    /// Nodes and NodeClaims with a deletion timestamp; follow `nodes` and `claims`.
+    /// Number of non-terminal pods on each node, without DaemonSet pods; derived from `pods`.
+    non_daemon_pods: FxHashMap<Text, usize>,
+    /// Nodes and NodeClaims with a deletion timestamp; indices of `nodes` and `claims`.
     deleting_nodes: BTreeSet<Text>,
     deleting_claims: BTreeSet<Text>,
-    /// NodeClaims by provider id; follows `claims` and `expected`.
+    /// NodeClaims by provider id; index of `claims` and `assumed_claims`.
     claim_by_provider: FxHashMap<Text, Text>,
-    /// Nodes by provider id; follows `nodes`.
+    /// Nodes by provider id; index of `nodes`.
     node_by_provider: FxHashMap<Text, Text>,
-    /// When a pod that is not a DaemonSet's last came, ended or left, or the node came into service; by node.
-    quiet_since: FxHashMap<Text, Timestamp>,
-    /// Nodes with a pod event since they were last asked for ([`ClusterState::take_pod_events`]).
+    /// When a pod other than a DaemonSet's was last bound, ended or deleted, or the node was
+    /// initialized; by node.
+    last_pod_event: FxHashMap<Text, Timestamp>,
+    /// Nodes with a pod event since the last [`ClusterState::take_pod_events`].
     pod_events: BTreeSet<Text>,
-    /// NodeClaims that were decided and that the cluster has not shown yet; written by the controller.
-    expected: BTreeMap<Text, ClaimRecord>,
-    /// NodeClaims whose machines are about to go; written by the controller.
-    going: BTreeSet<Text>,
-    /// Budgets, classes, attach limits, other autoscalers.
-    pub(super) around: Surroundings,
-    /// Room given to pods; written by the controller, settled by observations.
-    pub promises: Assignments,
+    /// Decided NodeClaims that the cluster does not show yet; written by the controller.
+    assumed_claims: BTreeMap<Text, ClaimRecord>,
+    /// NodeClaims whose termination has begun; written by the controller.
+    marked_for_deletion: BTreeSet<Text>,
+    /// Budgets, node classes, attach limits, other autoscalers.
+    pub(super) auxiliary: AuxiliaryRecords,
+    /// Assignments of pods; written by the controller, removed by observations.
+    pub assignments: Assignments,
 }
 
 impl ClusterState {
-    /// Changes with everything that changes a decision.
+    /// Version; changes with everything that may change a decision.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether a snapshot was seen since the agent connected.
+    /// Whether a snapshot was accepted since the agent connected.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced.is_some()
     }
 
-    /// When the last snapshot came, if one did since the agent connected.
+    /// When the last snapshot was accepted, if one was since the agent connected.
     #[must_use]
     pub fn synced_since(&self) -> Option<Timestamp> {
         self.synced
     }
 
-    /// The agent is gone: what is believed grows stale until the next snapshot.
-    pub fn lose_sync(&mut self) {
+    /// Marks the state as outdated until the next snapshot: the agent disconnected.
+    pub fn mark_unsynced(&mut self) {
         self.synced = None;
     }
 
-    /// Takes a fact in. Pod events are dated `now`.
+    /// Applies an observation. Pod events are dated `now`.
     pub fn apply(&mut self, observation: Observation, now: Timestamp) {
         self.version += 1;
         match observation {
@@ -95,25 +98,26 @@ impl ClusterState {
     }
 
     fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
+        // Missing objects are deleted first, and pods inserted last: their indices refer to Nodes and NodeClaims.
         let known: BTreeSet<Text> = self.nodes.keys().cloned().collect();
         let gone: Vec<Key> = self.keys_missing_from(&snapshot);
         for key in &gone {
             self.delete(key, now);
         }
-        self.around = Surroundings {
-            hold_ms: self.around.hold_ms,
-            shadow: self.around.shadow,
-            foreign: std::mem::take(&mut self.around.foreign),
-            ..Surroundings::default()
+        self.auxiliary = AuxiliaryRecords {
+            hold_ms: self.auxiliary.hold_ms,
+            shadow: self.auxiliary.shadow,
+            external_scale_ups: std::mem::take(&mut self.auxiliary.external_scale_ups),
+            ..AuxiliaryRecords::default()
         };
         let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces, .. } = snapshot;
-        let around = (snapshot.budgets.into_iter().map(Object::PodBudget))
+        let auxiliary = (snapshot.budgets.into_iter().map(Object::PodBudget))
             .chain(snapshot.classes.into_iter().map(Object::Class))
             .chain(snapshot.attach.into_iter().map(Object::Attach))
             .chain(snapshot.autoscalers.into_iter().map(Object::Autoscaler))
             .chain(snapshot.problems.into_iter().map(Object::Problem));
         let objects = (namespaces.into_iter().map(Object::Namespace))
-            .chain(around)
+            .chain(auxiliary)
             .chain(pools.into_iter().map(Object::Pool))
             .chain(daemons.into_iter().map(Object::Daemon))
             .chain(claims.into_iter().map(Object::Claim))
@@ -122,31 +126,32 @@ impl ClusterState {
         for object in objects {
             self.upsert(object, now);
         }
-        self.date_first_looks(&known, now);
-        self.compact();
+        self.restore_pod_event_times(&known, now);
+        self.compact_maps();
         self.synced = Some(now);
     }
 
-    /// That a node outside of `known` is seen for the first time is no pod event: what stands in its NodeClaim says when the last
-    /// one was, or when the node came into service, unless a pod on it started later. A process that has just begun would
-    /// otherwise let every node wait for `consolidateAfter` anew.
-    fn date_first_looks(&mut self, known: &BTreeSet<Text>, now: Timestamp) {
+    /// The first observation of a node outside of `known` is no pod event: its last one is taken
+    /// from the NodeClaim's status (or the time of its initialization), unless a pod on it started
+    /// later. Otherwise a restarted process would make every node wait for `consolidateAfter`
+    /// again.
+    fn restore_pod_event_times(&mut self, known: &BTreeSet<Text>, now: Timestamp) {
         let first = self.nodes.values().filter(|node| !known.contains(&node.name));
         let dates = first.filter_map(|node| {
             let claim = self.claim_of_node(node)?;
-            let stands = claim.last_pod_event.or(claim.in_service_since)?;
+            let recorded = claim.last_pod_event.or(claim.initialized_at)?;
             let started =
                 self.pods_on(&node.name).filter(|pod| pod.daemon.is_none()).filter_map(|pod| pod.started).max();
-            Some((node.name.clone(), started.map_or(stands, |started| started.max(stands)).min(now)))
+            Some((node.name.clone(), started.map_or(recorded, |started| started.max(recorded)).min(now)))
         });
         let dates: Vec<(Text, Timestamp)> = dates.collect();
-        self.quiet_since.extend(dates);
+        self.last_pod_event.extend(dates);
         self.pod_events.retain(|node| known.contains(node));
     }
 
-    /// Tables that have grown one by one, in their order, are half empty; made in one piece they are full. Most of what a snapshot
-    /// brings stays for long.
-    fn compact(&mut self) {
+    /// Rebuilds the maps: a B-tree grown in key order is half empty, one built at once is full, and
+    /// most objects of a snapshot are long-lived.
+    fn compact_maps(&mut self) {
         self.pods = std::mem::take(&mut self.pods).into_iter().collect();
         self.nodes = std::mem::take(&mut self.nodes).into_iter().collect();
         self.claims = std::mem::take(&mut self.claims).into_iter().collect();
@@ -155,10 +160,10 @@ impl ClusterState {
         }
     }
 
-    /// Everything that the cluster has shown, as one snapshot.
+    /// All observed objects as one snapshot.
     #[must_use]
     pub fn to_snapshot(&self) -> ClusterSnapshot {
-        let (namespaces, attach) = (self.namespaces.iter(), self.around.attach.iter());
+        let (namespaces, attach) = (self.namespaces.iter(), self.auxiliary.attach.iter());
         ClusterSnapshot {
             pods: self.pods.values().cloned().collect(),
             nodes: self.nodes.values().cloned().collect(),
@@ -168,10 +173,10 @@ impl ClusterState {
             namespaces: namespaces
                 .map(|(name, labels)| NamespaceRecord { name: name.clone(), labels: labels.clone() })
                 .collect(),
-            budgets: self.around.budgets.values().cloned().collect(),
-            classes: self.around.classes.values().cloned().collect(),
+            budgets: self.auxiliary.budgets.values().cloned().collect(),
+            classes: self.auxiliary.classes.values().cloned().collect(),
             attach: attach.map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() }).collect(),
-            autoscalers: self.around.autoscalers.values().cloned().collect(),
+            autoscalers: self.auxiliary.autoscalers.values().cloned().collect(),
             problems: self.problems().collect(),
         }
     }
@@ -210,41 +215,42 @@ impl ClusterState {
                 self.namespaces.insert(namespace.name, namespace.labels);
             }
             Object::PodBudget(budget) => {
-                self.around.budgets.insert((budget.namespace.clone(), budget.name.clone()), budget);
+                self.auxiliary.budgets.insert((budget.namespace.clone(), budget.name.clone()), budget);
             }
             Object::Class(class) => {
-                self.around.classes.insert(class.name.clone(), class);
+                self.auxiliary.classes.insert(class.name.clone(), class);
             }
             Object::Attach(attach) => {
-                self.around.attach.insert(attach.node, attach.limits);
+                self.auxiliary.attach.insert(attach.node, attach.limits);
             }
             Object::Autoscaler(other) => {
-                self.around.autoscalers.insert(other.name.clone(), other);
+                self.auxiliary.autoscalers.insert(other.name.clone(), other);
             }
             Object::Problem(problem) => {
-                self.around.problems.insert(problem.about, problem.reason);
+                self.auxiliary.problems.insert(problem.about, problem.reason);
             }
         }
     }
 
     fn upsert_pod(&mut self, pod: PodRecord, now: Timestamp) {
-        let before = self.pods.get(&pod.key).map(|known| self.presence(known));
-        let after = self.presence(&pod);
+        let before = self.pods.get(&pod.key).map(|known| self.placement_of(known));
+        let after = self.placement_of(&pod);
         if before.as_ref() != Some(&after) {
-            self.move_pod(&pod.key, before.as_ref(), Some(&after), pod.daemon.is_some(), now);
+            self.index_pod_node(&pod.key, before.as_ref(), Some(&after), pod.daemon.is_some(), now);
         }
-        let settled = after.node.as_ref().is_some_and(|node| !self.is_going_node(node)) || !pod.is_reschedulable();
-        if settled {
-            let stood_on = before.and_then(|before| before.node);
-            self.settle_promise(&pod.key, stood_on.as_ref(), now);
+        let is_placed =
+            after.node.as_ref().is_some_and(|node| !self.is_node_terminating(node)) || !pod.is_reschedulable();
+        if is_placed {
+            let former_node = before.and_then(|before| before.node);
+            self.release_assignment(&pod.key, former_node.as_ref(), now);
         }
         let known = self.pods.remove(&pod.key);
-        self.around.note_foreign(known.as_ref(), Some(&pod));
+        self.auxiliary.index_external_scale_up(known.as_ref(), Some(&pod));
         self.index_pod(known.as_ref(), Some(&pod));
         self.pods.insert(pod.key.clone(), pod);
     }
 
-    /// `known` is in the place of a pod, and `pod` takes it.
+    /// Updates the indices when a pod changes from `known` to `pod`.
     fn index_pod(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
         let ended = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_terminal));
         self.ended = self.ended + ended(pod) - ended(known);
@@ -252,39 +258,39 @@ impl ClusterState {
         let pending = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_pending_workload));
         self.bound_pods = self.bound_pods + bound(pod) - bound(known);
         self.pending_pods = self.pending_pods + pending(pod) - pending(known);
-        self.count_guest(known, -1);
-        self.count_guest(pod, 1);
-        follow(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
-        follow(&mut self.nominated, |pod| pod.nominated.is_some(), known, pod);
+        self.count_non_daemon_pod(known, -1);
+        self.count_non_daemon_pod(pod, 1);
+        update_index(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
+        update_index(&mut self.nominated, |pod| pod.nominated.is_some(), known, pod);
     }
 
-    fn count_guest(&mut self, pod: Option<&PodRecord>, by: isize) {
-        let guest = pod.filter(|pod| pod.daemon.is_none() && !pod.is_terminal());
-        let Some(node) = guest.and_then(|pod| pod.node.as_ref()) else { return };
-        let count = self.guests.get(node).copied().unwrap_or(0).saturating_add_signed(by);
+    fn count_non_daemon_pod(&mut self, pod: Option<&PodRecord>, by: isize) {
+        let counted = pod.filter(|pod| pod.daemon.is_none() && !pod.is_terminal());
+        let Some(node) = counted.and_then(|pod| pod.node.as_ref()) else { return };
+        let count = self.non_daemon_pods.get(node).copied().unwrap_or(0).saturating_add_signed(by);
         if count == 0 {
-            self.guests.remove(node);
-        } else if let Some(known) = self.guests.get_mut(node) {
+            self.non_daemon_pods.remove(node);
+        } else if let Some(known) = self.non_daemon_pods.get_mut(node) {
             *known = count;
         } else {
-            self.guests.insert(node.clone(), count);
+            self.non_daemon_pods.insert(node.clone(), count);
         }
     }
 
-    fn presence(&self, pod: &PodRecord) -> Presence {
+    fn placement_of(&self, pod: &PodRecord) -> PodPlacement {
         let node = pod.node.clone().filter(|_| !pod.is_terminal());
-        Presence { node, terminating: pod.terminating, uid: pod.uid.clone() }
+        PodPlacement { node, terminating: pod.terminating, uid: pod.uid.clone() }
     }
 
-    fn move_pod(
+    fn index_pod_node(
         &mut self,
         key: &PodKey,
-        before: Option<&Presence>,
-        after: Option<&Presence>,
+        before: Option<&PodPlacement>,
+        after: Option<&PodPlacement>,
         daemon: bool,
         now: Timestamp,
     ) {
-        let node_of = |presence: Option<&Presence>| presence.and_then(|presence| presence.node.clone());
+        let node_of = |placement: Option<&PodPlacement>| placement.and_then(|placement| placement.node.clone());
         let (old, new) = (node_of(before), node_of(after));
         if let Some(old) = old.as_ref().filter(|_| old != new)
             && let Some(pods) = self.pods_by_node.get_mut(old)
@@ -300,14 +306,15 @@ impl ClusterState {
         if !daemon {
             for node in old.into_iter().chain(new) {
                 self.pod_events.insert(node.clone());
-                self.quiet_since.insert(node, now);
+                self.last_pod_event.insert(node, now);
             }
         }
     }
 
-    /// What the controller knows of a launch may be ahead of what the cluster shows: it is kept until the cluster has it.
+    /// The controller's knowledge of a launch may be ahead of the cluster: it is kept until the
+    /// NodeClaim has it.
     fn upsert_claim(&mut self, mut claim: ClaimRecord) {
-        let known = self.claims.remove(&claim.name).or_else(|| self.expected.remove(&claim.name));
+        let known = self.claims.remove(&claim.name).or_else(|| self.assumed_claims.remove(&claim.name));
         if let Some(known) = known.filter(|_| claim.provider_id.is_empty()) {
             let ClaimRecord { provider_id, labels, capacity, allocatable, .. } = known;
             claim = ClaimRecord { provider_id, labels, capacity, allocatable, ..claim };
@@ -315,14 +322,14 @@ impl ClusterState {
         if !claim.provider_id.is_empty() {
             self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
         }
-        mark(&mut self.deleting_claims, &claim.name, claim.deleting);
+        set_membership(&mut self.deleting_claims, &claim.name, claim.deleting);
         self.claims.insert(claim.name.clone(), claim);
     }
 
     fn upsert_node(&mut self, node: NodeRecord, now: Timestamp) {
         let known = self.nodes.get(&node.name);
         if node.is_initialized() && !known.is_some_and(NodeRecord::is_initialized) {
-            self.quiet_since.insert(node.name.clone(), now);
+            self.last_pod_event.insert(node.name.clone(), now);
         }
         if let Some(known) = known {
             self.node_by_provider.remove(&known.provider_id);
@@ -330,39 +337,40 @@ impl ClusterState {
         if !node.provider_id.is_empty() {
             self.node_by_provider.insert(node.provider_id.clone(), node.name.clone());
         }
-        mark(&mut self.deleting_nodes, &node.name, node.deleting);
+        set_membership(&mut self.deleting_nodes, &node.name, node.deleting);
         self.nodes.insert(node.name.clone(), node);
     }
 
     fn delete(&mut self, key: &Key, now: Timestamp) {
+        // Indices and assignments of the object are removed with it.
         match key {
             Key::Pod(key) => {
-                let mut stood_on = None;
+                let mut former_node = None;
                 if let Some(pod) = self.pods.remove(key) {
-                    let before = self.presence(&pod);
-                    self.move_pod(key, Some(&before), None, pod.daemon.is_some(), now);
-                    self.around.note_foreign(Some(&pod), None);
+                    let before = self.placement_of(&pod);
+                    self.index_pod_node(key, Some(&before), None, pod.daemon.is_some(), now);
+                    self.auxiliary.index_external_scale_up(Some(&pod), None);
                     self.index_pod(Some(&pod), None);
-                    stood_on = before.node;
+                    former_node = before.node;
                 }
-                self.settle_promise(key, stood_on.as_ref(), now);
+                self.release_assignment(key, former_node.as_ref(), now);
             }
             Key::Node(name) => {
                 if let Some(node) = self.nodes.remove(name) {
                     self.node_by_provider.remove(&node.provider_id);
                 }
                 self.deleting_nodes.remove(name);
-                self.quiet_since.remove(name);
+                self.last_pod_event.remove(name);
                 self.pod_events.remove(name);
-                self.promises.withdraw(&Target::Node(name.clone()));
+                self.assignments.remove_target(&Target::Node(name.clone()));
             }
             Key::Claim(name) => {
                 if let Some(claim) = self.claims.remove(name) {
                     self.claim_by_provider.remove(&claim.provider_id);
                 }
                 self.deleting_claims.remove(name);
-                self.going.remove(name);
-                self.promises.withdraw(&Target::Claim(name.clone()));
+                self.marked_for_deletion.remove(name);
+                self.assignments.remove_target(&Target::Claim(name.clone()));
             }
             Key::Pool(name) => {
                 self.pools.remove(name);
@@ -374,34 +382,35 @@ impl ClusterState {
                 self.namespaces.remove(name);
             }
             Key::PodBudget(namespace, name) => {
-                self.around.budgets.remove(&(namespace.clone(), name.clone()));
+                self.auxiliary.budgets.remove(&(namespace.clone(), name.clone()));
             }
             Key::Class(name) => {
-                self.around.classes.remove(name);
+                self.auxiliary.classes.remove(name);
             }
             Key::Attach(node) => {
-                self.around.attach.remove(node);
+                self.auxiliary.attach.remove(node);
             }
             Key::Autoscaler(name) => {
-                self.around.autoscalers.remove(name);
+                self.auxiliary.autoscalers.remove(name);
             }
             Key::Problem(about) => {
-                self.around.problems.remove(about);
+                self.auxiliary.problems.remove(about);
             }
         }
     }
 
-    /// A NodeClaim was decided; it counts as capacity on its way until the cluster shows it or it is forgotten.
-    pub fn expect_claim(&mut self, claim: ClaimRecord) {
+    /// Adds a decided NodeClaim. It counts as launching capacity until the cluster shows it or it
+    /// is removed.
+    pub fn assume_claim(&mut self, claim: ClaimRecord) {
         self.version += 1;
         if !claim.provider_id.is_empty() {
             self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
         }
-        self.expected.insert(claim.name.clone(), claim);
+        self.assumed_claims.insert(claim.name.clone(), claim);
     }
 
-    /// What may be expected of the machine of a NodeClaim that the cluster shows and that is not launched yet.
-    pub fn foresee(&mut self, claim: &Text, expected: &ClaimRecord) {
+    /// Sets the expected resources of an observed NodeClaim that is not launched yet.
+    pub fn set_expected_resources(&mut self, claim: &Text, expected: &ClaimRecord) {
         self.version += 1;
         if let Some(claim) = self.claims.get_mut(claim).filter(|claim| claim.provider_id.is_empty()) {
             claim.capacity = expected.capacity.clone();
@@ -409,10 +418,10 @@ impl ClusterState {
         }
     }
 
-    /// The machine of a NodeClaim is there: what is known of it, ahead of the cluster's own word.
-    pub fn note_launch(&mut self, claim: &Text, facts: &LaunchedFacts) {
+    /// Records the facts of a launched instance, ahead of the NodeClaim's status.
+    pub fn record_launch(&mut self, claim: &Text, facts: &LaunchedFacts) {
         self.version += 1;
-        let found = self.claims.get_mut(claim).or_else(|| self.expected.get_mut(claim));
+        let found = self.claims.get_mut(claim).or_else(|| self.assumed_claims.get_mut(claim));
         let Some(claim) = found else { return };
         claim.provider_id = facts.provider_id.clone();
         claim.labels.extend(facts.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -421,72 +430,76 @@ impl ClusterState {
         self.claim_by_provider.insert(facts.provider_id.clone(), claim.name.clone());
     }
 
-    /// Takes back what was expected of a NodeClaim and promised on it. One that the cluster shows stays as it is.
+    /// Removes an assumed NodeClaim and its assignments. An observed one is kept.
     pub fn forget_claim(&mut self, name: &Text) {
         self.version += 1;
-        if let Some(claim) = self.expected.remove(name) {
+        if let Some(claim) = self.assumed_claims.remove(name) {
             self.claim_by_provider.remove(&claim.provider_id);
-            self.going.remove(name);
+            self.marked_for_deletion.remove(name);
         }
-        self.promises.withdraw(&Target::Claim(name.clone()));
+        self.assignments.remove_target(&Target::Claim(name.clone()));
     }
 
-    /// The machine of this NodeClaim is about to go: its room is no room any more, its pods move.
-    pub fn mark_going(&mut self, claim: &Text) {
+    /// Marks a NodeClaim for deletion: its capacity does not count any more, and its pods are
+    /// planned again.
+    pub fn mark_for_deletion(&mut self, claim: &Text) {
         self.version += 1;
-        self.going.insert(claim.clone());
-        self.promises.withdraw(&Target::Claim(claim.clone()));
+        self.marked_for_deletion.insert(claim.clone());
+        self.assignments.remove_target(&Target::Claim(claim.clone()));
         if let Some(node) = self.node_of_claim(claim).map(|node| node.name.clone()) {
-            self.promises.withdraw(&Target::Node(node));
+            self.assignments.remove_target(&Target::Node(node));
         }
     }
 
-    /// The machine of this NodeClaim stays after all: its room counts again.
-    pub fn unmark_going(&mut self, claim: &Text) {
+    /// Cancels the deletion of a NodeClaim: its capacity counts again.
+    pub fn unmark_for_deletion(&mut self, claim: &Text) {
         self.version += 1;
-        self.going.remove(claim);
+        self.marked_for_deletion.remove(claim);
     }
 
-    /// Whether the machine of this NodeClaim is about to go.
+    /// Whether the NodeClaim is marked for deletion.
     #[must_use]
-    pub fn is_going(&self, claim: &Text) -> bool {
-        self.going.contains(claim)
+    pub fn is_marked_for_deletion(&self, claim: &Text) -> bool {
+        self.marked_for_deletion.contains(claim)
     }
 
-    /// Whether the machine of this Node is about to go.
+    /// Whether the Node or its NodeClaim has a deletion timestamp or is marked for deletion.
     #[must_use]
-    pub fn is_going_node(&self, node: &Text) -> bool {
+    pub fn is_node_terminating(&self, node: &Text) -> bool {
         let Some(record) = self.nodes.get(node) else { return false };
-        record.deleting || self.claim_of_node(record).is_some_and(|claim| claim.deleting || self.is_going(&claim.name))
+        record.deleting
+            || self
+                .claim_of_node(record)
+                .is_some_and(|claim| claim.deleting || self.is_marked_for_deletion(&claim.name))
     }
 
-    /// The NodeClaim of that name, as the cluster shows it or as it was decided.
+    /// The NodeClaim of that name, observed or assumed.
     #[must_use]
     pub fn claim(&self, name: &Text) -> Option<&ClaimRecord> {
-        self.claims.get(name).or_else(|| self.expected.get(name))
+        self.claims.get(name).or_else(|| self.assumed_claims.get(name))
     }
 
-    /// Whether the cluster itself has shown this NodeClaim.
+    /// Whether the cluster shows this NodeClaim.
     #[must_use]
-    pub fn has_seen_claim(&self, name: &Text) -> bool {
+    pub fn is_claim_observed(&self, name: &Text) -> bool {
         self.claims.contains_key(name)
     }
 
-    /// Whether the cluster has shown neither a Node nor a pod nor a NodeClaim.
+    /// Whether the cluster shows neither a Node nor a pod nor a NodeClaim.
     #[must_use]
-    pub fn shows_nothing(&self) -> bool {
+    pub fn has_no_objects(&self) -> bool {
         self.nodes.is_empty() && self.pods.is_empty() && self.claims.is_empty()
     }
 
-    /// Whether the cluster has shown no Node. The agent itself runs on one.
+    /// Whether the cluster shows no Node, although the agent itself runs on one.
     #[must_use]
-    pub fn shows_no_node(&self) -> bool {
+    pub fn has_no_nodes(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// NodeClaims, those of the cluster first, then those only decided, each by name.
+    /// Observed NodeClaims, then assumed ones, each by name.
     pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
-        self.claims.values().chain(self.expected.values())
+        self.claims.values().chain(self.assumed_claims.values())
     }
 
     /// The Node of a NodeClaim.
@@ -495,7 +508,7 @@ impl ClusterState {
         self.node_of_machine(&self.claim(claim)?.provider_id)
     }
 
-    /// The Node of a machine.
+    /// The Node with this provider id.
     #[must_use]
     pub fn node_of_machine(&self, provider_id: &Text) -> Option<&NodeRecord> {
         self.nodes.get(self.node_by_provider.get(provider_id)?)
@@ -507,7 +520,7 @@ impl ClusterState {
         self.claim(self.claim_by_provider.get(&node.provider_id)?)
     }
 
-    /// The pod of that name.
+    /// The pod with this key.
     #[must_use]
     pub fn pod(&self, key: &PodKey) -> Option<&PodRecord> {
         self.pods.get(key)
@@ -518,39 +531,44 @@ impl ClusterState {
         self.pods.values()
     }
 
-    /// Pods that no node was found for (`PodRecord::is_unschedulable`), by namespace and name.
+    /// Unschedulable pods (`PodRecord::is_unschedulable`), by namespace and name.
     pub fn unplaced_pods(&self) -> impl Iterator<Item = &PodRecord> {
         self.unplaced.iter().filter_map(|key| self.pods.get(key))
     }
 
-    /// Pods that somebody else has promised a node, by namespace and name.
+    /// Pods that another component nominated for a node, by namespace and name.
     pub fn nominated_pods(&self) -> impl Iterator<Item = &PodRecord> {
         self.nominated.iter().filter_map(|key| self.pods.get(key))
     }
 
-    /// Pods that need a place that nobody has promised them ([`ClusterState::is_demand`]), by namespace and name.
+    /// Pods that need a node and have no assignment ([`ClusterState::is_demand`]), by namespace and
+    /// name.
     #[must_use]
     pub fn demand(&self, now: Timestamp) -> Vec<&PodRecord> {
-        let going = self.nodes.keys().filter(|node| self.is_going_node(node));
-        let leaving = going.flat_map(|node| self.pods_by_node.get(node)).flatten();
+        let terminating = self.nodes.keys().filter(|node| self.is_node_terminating(node));
+        let leaving = terminating.flat_map(|node| self.pods_by_node.get(node)).flatten();
         let keys: BTreeSet<&PodKey> = self.unplaced.iter().chain(leaving).collect();
         let pods = keys.into_iter().filter_map(|key| self.pods.get(key));
         pods.filter(|pod| self.is_demand(pod, now)).collect()
     }
 
-    /// How many pods that are not a DaemonSet's take room on `node`.
+    /// Number of non-terminal pods on `node`, without DaemonSet pods.
     #[must_use]
-    pub fn guests_on(&self, node: &Text) -> usize {
-        self.guests.get(node).copied().unwrap_or(0)
+    pub fn non_daemon_pods_on(&self, node: &Text) -> usize {
+        self.non_daemon_pods.get(node).copied().unwrap_or(0)
     }
 
-    /// How many pods that are not a DaemonSet's are bound to Nodes that are not shown.
+    /// Number of such pods bound to Nodes that the cluster does not show.
     #[must_use]
-    pub fn guests_of_unshown_nodes(&self) -> usize {
-        self.guests.iter().filter(|(node, _)| !self.nodes.contains_key(*node)).map(|(_, guests)| guests).sum()
+    pub fn non_daemon_pods_on_missing_nodes(&self) -> usize {
+        self.non_daemon_pods
+            .iter()
+            .filter(|(node, _)| !self.nodes.contains_key(*node))
+            .map(|(_, non_daemon_pods)| non_daemon_pods)
+            .sum()
     }
 
-    /// NodeClaims that have a deletion timestamp, or whose Node has one.
+    /// NodeClaims with a deletion timestamp, or whose Node has one.
     #[must_use]
     pub fn claims_being_deleted(&self) -> BTreeSet<&Text> {
         let nodes = self.deleting_nodes.iter().filter_map(|name| self.nodes.get(name));
@@ -558,31 +576,32 @@ impl ClusterState {
         self.deleting_claims.iter().chain(of_nodes).collect()
     }
 
-    /// How many pods have not ended.
+    /// Number of pods that have not ended.
     #[must_use]
     pub fn live_pods(&self) -> usize {
         self.pods.len() - self.ended
     }
 
-    /// How many [pods of workloads](PodRecord::is_workload) have a Node and stay, and how many have none yet.
+    /// Number of [workload pods](PodRecord::is_workload) that are bound and not terminating, and of
+    /// those not bound.
     #[must_use]
     pub fn workload_pods(&self) -> (usize, usize) {
         (self.bound_pods, self.pending_pods)
     }
 
-    /// How many pods there are.
+    /// Number of pods.
     #[must_use]
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }
 
-    /// How many Nodes, NodeClaims and NodePools the cluster has shown.
+    /// Number of observed Nodes, NodeClaims and NodePools.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.nodes.len(), self.claims.len(), self.pools.len())
     }
 
-    /// Pods that take room on `node`, by namespace and name.
+    /// Non-terminal pods on `node`, by namespace and name.
     pub fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
     }
@@ -592,7 +611,7 @@ impl ClusterState {
         self.nodes.values()
     }
 
-    /// The node of that name.
+    /// The Node of that name.
     #[must_use]
     pub fn node(&self, name: &Text) -> Option<&NodeRecord> {
         self.nodes.get(name)
@@ -620,21 +639,21 @@ impl ClusterState {
         &self.namespaces
     }
 
-    /// Nodes with a pod event since this was last asked.
+    /// Nodes with a pod event since the last call.
     pub fn take_pod_events(&mut self) -> BTreeSet<Text> {
         std::mem::take(&mut self.pod_events)
     }
 
-    /// When a pod that is not a DaemonSet's last came to `node`, ended there or left it, or the node came into service:
-    /// what this process has seen, and before that what its NodeClaim says.
+    /// When a pod other than a DaemonSet's was last bound to `node`, ended or was deleted there, or
+    /// the node was initialized; before this process, the time in its NodeClaim.
     #[must_use]
-    pub fn quiet_since(&self, node: &Text) -> Option<Timestamp> {
-        self.quiet_since.get(node).copied()
+    pub fn last_pod_event(&self, node: &Text) -> Option<Timestamp> {
+        self.last_pod_event.get(node).copied()
     }
 }
 
-/// Keeps `name` in `names` while it is `wanted` there.
-fn mark(names: &mut BTreeSet<Text>, name: &Text, wanted: bool) {
+/// Adds `name` to `names` if `wanted`, and removes it otherwise.
+fn set_membership(names: &mut BTreeSet<Text>, name: &Text, wanted: bool) {
     if wanted {
         names.insert(name.clone());
     } else {
@@ -642,8 +661,9 @@ fn mark(names: &mut BTreeSet<Text>, name: &Text, wanted: bool) {
     }
 }
 
-/// Keeps in `index` the pods that are `listed`: `known` goes, `pod` comes.
-fn follow(
+/// Updates `index`, the keys of pods for which `listed` holds, when a pod changes from `known` to
+/// `pod`.
+fn update_index(
     index: &mut BTreeSet<PodKey>,
     listed: impl Fn(&PodRecord) -> bool,
     known: Option<&PodRecord>,
@@ -661,9 +681,9 @@ fn follow(
     }
 }
 
-/// What of a pod concerns its node.
+/// The parts of a pod that concern its node.
 #[derive(PartialEq, Eq)]
-struct Presence {
+struct PodPlacement {
     node: Option<Text>,
     terminating: bool,
     uid: Text,

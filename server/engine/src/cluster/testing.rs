@@ -19,7 +19,7 @@ pub(crate) fn cpu(millis: i64) -> Resources {
     Resources::from_iter([("cpu", millis), ("pods", 1)])
 }
 
-fn kind(vcpu: i64) -> InstanceType {
+fn instance_type(vcpu: i64) -> InstanceType {
     let amounts = Resources::from_iter([("cpu", vcpu * 1000), ("pods", 20)]);
     let offering = Offering {
         zone: text("z"),
@@ -40,7 +40,7 @@ fn kind(vcpu: i64) -> InstanceType {
     }
 }
 
-/// The pool `p`: empty nodes go after 30 s, all at once if need be.
+/// The pool `p`: empty nodes are removed after 30 s, without budgets.
 pub(crate) fn pool() -> PoolRecord {
     let pool = NodePool {
         name: text("p"),
@@ -54,17 +54,17 @@ pub(crate) fn pool() -> PoolRecord {
         replicas: None,
         not_ready: None,
         unhealthy: false,
-        catalogue: Arc::new(Catalogue { types: vec![kind(2), kind(4)], offering_keys: Vec::new() }),
+        catalogue: Arc::new(Catalogue { types: vec![instance_type(2), instance_type(4)], offering_keys: Vec::new() }),
         rules: OptInRules::default(),
     };
-    let life =
+    let disruption =
         DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: Vec::new(), ..DisruptionPolicy::default() };
-    PoolRecord { pool, life, revision: text("1"), meta: PoolMeta::default() }
+    PoolRecord { pool, disruption, revision: text("1"), meta: PoolMeta::default() }
 }
 
 pub(crate) fn pool_with(limit: BudgetLimit) -> PoolRecord {
     let mut pool = pool();
-    pool.life.budgets = vec![Budget { limit, reasons: None, window: None }];
+    pool.disruption.budgets = vec![Budget { limit, reasons: None, window: None }];
     pool
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn claim(name: &str) -> ClaimRecord {
     }
 }
 
-/// The Node of [`claim`], in service.
+/// The initialized Node of [`claim`].
 pub(crate) fn node(name: &str) -> NodeRecord {
     let claim = claim(name);
     let mut all = claim.labels.clone();
@@ -104,28 +104,28 @@ pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| (text(key), text(value))).collect()
 }
 
-/// A pod that asks for `millis` of CPU and fits nowhere yet.
+/// An unschedulable pod that requests `millis` of CPU.
 pub(crate) fn pod(name: &str, millis: i64) -> PodRecord {
     let shape = Arc::new(PodShape { requests: cpu(millis), ..PodShape::default() });
     PodRecord::pending("default", name, shape, Arc::new(Labels::new()))
 }
 
 /// The pod, running on the node of `machine`.
-pub(crate) fn on(machine: &str, pod: PodRecord) -> PodRecord {
+pub(crate) fn bound_to(machine: &str, pod: PodRecord) -> PodRecord {
     let node = Some(Text::from(format!("n-{machine}")));
     PodRecord { node, phase: PodPhase::Running, scheduling: Scheduling::Unseen, started: Some(Timestamp(0)), ..pod }
 }
 
-pub(crate) fn see(state: &mut ClusterState, at: i64, objects: impl IntoIterator<Item = Object>) {
+pub(crate) fn observe(state: &mut ClusterState, at: i64, objects: impl IntoIterator<Item = Object>) {
     for object in objects {
         state.apply(Observation::upsert(object), Timestamp(at));
     }
 }
 
-/// The pool and machines of these names in service since moment 0.
-pub(crate) fn in_service(pool: PoolRecord, machines: &[&str]) -> ClusterState {
+/// The pool and machines of these names, initialized at time 0.
+pub(crate) fn initialized_cluster(pool: PoolRecord, machines: &[&str]) -> ClusterState {
     let mut state = ClusterState::default();
     let pair = |name: &&str| [Object::Claim(claim(name)), Object::Node(node(name))];
-    see(&mut state, 0, [Object::Pool(pool)].into_iter().chain(machines.iter().flat_map(pair)));
+    observe(&mut state, 0, [Object::Pool(pool)].into_iter().chain(machines.iter().flat_map(pair)));
     state
 }

@@ -1,48 +1,49 @@
-//! One cluster in the controller's care: what is believed of it, its machines, and what is under way.
+//! Controller of one cluster: its observed state, its machines, and the operations in progress.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::batch::Window;
-use super::gc::GarbageCollection;
+use super::batch::BatchWindow;
+use super::gc::GarbageCollector;
 use super::guardrails::{ClusterGuardrails, Guardrails, GuardrailsView};
 use super::machine::{Machine, Stage};
 use super::nomination::{NominationRetries, RegistrationGate};
 use super::planning::PlanNumber;
-use super::planning::portion::Portion;
-use super::planning::under_way::UnderWay;
+use super::planning::demand_cursor::DemandCursor;
+use super::planning::pending_plan::PendingPlan;
 use super::recovery::{Finding, Recovery};
-use super::status_reporter::{StatusReporter, barred};
+use super::status_reporter::{StatusReporter, drain_blocked_message};
 use super::unavailable_offerings::UnavailableOfferings;
-use super::view::{Astray, ClusterView, EXPECTED_SHOWN, MachineView, PlanningView};
+use super::view::{ClusterView, InstanceAnomalies, MAX_ASSUMED_SHOWN, MachineView, PlanningView};
 use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings};
 use crate::cluster::{ClusterState, PodKey, Target};
 use crate::model::{MicroUsd, Text, Timestamp};
 
-/// Decisions that are kept for people to look at.
+/// Number of recent decisions kept for the view.
 const RECENT_DECISIONS: usize = 20;
 
-/// What the whole controller shares with the cluster at hand.
+/// What all clusters of the region share, and the output of the current event.
 pub(super) struct Context<'c> {
     pub settings: &'c Settings,
     pub offerings: &'c mut UnavailableOfferings,
-    pub rails: &'c mut Guardrails,
+    pub guardrails: &'c mut Guardrails,
     pub next_number: &'c mut u64,
     pub next_plan: &'c mut u64,
     pub effects: &'c mut Vec<Effect>,
-    /// A plan was asked for: everything about the cluster was looked at, which takes far longer than anything else.
+    /// A plan was requested in this step: building its input covers the whole cluster and takes far
+    /// longer than anything else.
     pub planned: bool,
     pub now: Timestamp,
 }
 
 impl Context<'_> {
-    pub fn number(&mut self) -> u64 {
+    pub fn next_id(&mut self) -> u64 {
         let number = *self.next_number;
         *self.next_number += 1;
         number
     }
 
-    pub fn plan_number(&mut self) -> PlanNumber {
+    pub fn next_plan_number(&mut self) -> PlanNumber {
         let number = *self.next_plan;
         *self.next_plan += 1;
         PlanNumber(number)
@@ -53,60 +54,60 @@ impl Context<'_> {
     }
 }
 
-/// One cluster in our care.
+/// Controller of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterController {
     pub cluster: ClusterId,
-    /// What makes the cluster this one; empty until its lease is taken.
+    /// UID of the cluster; empty until its lease is acquired.
     pub uid: Text,
     pub connected: bool,
-    /// What is taken up when the cluster shows itself.
-    pub legacy: Recovery,
-    /// Until when a person vouches for what the agent shows.
-    pub vouched_until: Option<Timestamp>,
-    /// What was last said against believing that machines are gone.
-    pub doubt: Option<Finding>,
-    /// What was odd in listings of the cloud.
-    pub collection: GarbageCollection,
+    /// Unfinished launches of the previous owner, until the first accepted snapshot.
+    pub recovery: Recovery,
+    /// Until when an operator's confirmation of the agent's snapshot is valid.
+    pub operator_confirmed_until: Option<Timestamp>,
+    /// Last reported finding about missing NodeClaims.
+    pub last_absence_finding: Option<Finding>,
+    /// Garbage collection state.
+    pub gc: GarbageCollector,
     pub state: ClusterState,
-    pub window: Window,
-    /// What the rails know of it.
-    pub rails: ClusterGuardrails,
-    /// Machines of ours, by NodeClaim.
+    pub window: BatchWindow,
+    /// Guardrail state of this cluster.
+    pub guardrails: ClusterGuardrails,
+    /// Machines of this server, by NodeClaim.
     pub machines: BTreeMap<Text, Machine>,
-    /// Nodes that wait for others before they are let in.
-    pub doors: RegistrationGate,
-    /// Hints apart from letting Nodes in.
-    pub nudges: NominationRetries,
+    /// Nodes whose registration waits for the other Nodes of their decision.
+    pub registration_gate: RegistrationGate,
+    /// Retries of pod nominations outside Node registration.
+    pub nomination_retries: NominationRetries,
     /// Decisions that are not durable yet.
-    pub undecided: BTreeMap<DecisionId, Arc<Decision>>,
-    /// Instructions that are not answered yet, with their NodeClaim.
-    pub asked: BTreeMap<InstructionId, Text>,
-    /// The last decisions, latest first.
-    pub recent: VecDeque<Arc<Decision>>,
-    /// Pods that the last plans found no place for, and why, one text for each plan of a round; a plan that says the same is not
+    pub unrecorded_decisions: BTreeMap<DecisionId, Arc<Decision>>,
+    /// Unanswered instructions with their NodeClaim.
+    pub pending_instructions: BTreeMap<InstructionId, Text>,
+    /// Last decisions, latest first.
+    pub recent_decisions: VecDeque<Arc<Decision>>,
+    /// Summary of unplaced pods, one for each plan of a planning round; an unchanged summary is not
     /// recorded again.
     pub last_unplaced: Vec<String>,
-    /// The plan that is being made.
-    pub under_way: Option<UnderWay>,
-    /// Which pods the next plan takes.
-    pub portion: Portion,
-    /// Why the last plan was refused.
-    pub refused: Option<String>,
-    /// When pods without a place are planned again.
-    pub retry: Option<Timestamp>,
-    /// When empty nodes are looked for next.
+    /// The plan in progress.
+    pub pending_plan: Option<PendingPlan>,
+    /// Position in the demand: which pods the next plan takes.
+    pub demand_cursor: DemandCursor,
+    /// Why the last plan, NodeClaim creation or launch failed.
+    pub last_error: Option<String>,
+    /// When unplaced pods are planned again.
+    pub retry_at: Option<Timestamp>,
+    /// When the next pass for empty nodes is due.
     pub next_pass: Option<Timestamp>,
-    /// When they were looked for last.
+    /// When the last pass for empty nodes ran.
     pub last_pass: Option<Timestamp>,
-    /// Whether the next pass may find something: set by every change of the state.
-    pub changed: bool,
-    /// What has been said about objects.
-    pub clerk: StatusReporter,
-    /// When the next pod that was left to Cluster Autoscaler is planned.
-    pub held_until: Option<Timestamp>,
-    /// When this cluster needs attention although nothing happens.
-    pub wake: Option<Timestamp>,
+    /// Whether the state changed since the last pass for empty nodes.
+    pub changed_since_pass: bool,
+    /// Conditions and events already written.
+    pub status_reporter: StatusReporter,
+    /// When the next pod held for Cluster Autoscaler is planned.
+    pub next_hold_expiry: Option<Timestamp>,
+    /// When this cluster has to be advanced without an event.
+    pub next_wakeup: Option<Timestamp>,
 }
 
 impl ClusterController {
@@ -114,52 +115,53 @@ impl ClusterController {
         Self { cluster, ..Self::default() }
     }
 
-    /// Whether anything may be decided.
+    /// Whether decisions are allowed: the agent is connected and the state synced.
     pub fn is_ready(&self) -> bool {
         self.connected && self.state.is_synced()
     }
 
-    pub fn remember(&mut self, decision: &Arc<Decision>) {
-        self.recent.push_front(Arc::clone(decision));
-        self.recent.truncate(RECENT_DECISIONS);
+    pub fn push_recent_decision(&mut self, decision: &Arc<Decision>) {
+        self.recent_decisions.push_front(Arc::clone(decision));
+        self.recent_decisions.truncate(RECENT_DECISIONS);
     }
 
-    /// Gives an instruction about the machine of `claim`; its answer is awaited.
-    pub fn instruct(&mut self, instruction: Instruction, desk: &mut Context<'_>) {
-        let id = InstructionId(desk.number());
+    /// Sends an instruction to the agent; one for a NodeClaim blocks further instructions for it
+    /// until answered.
+    pub fn instruct(&mut self, instruction: Instruction, ctx: &mut Context<'_>) {
+        let id = InstructionId(ctx.next_id());
         if let Some(claim) = instruction.claim() {
             if let Some(machine) = self.machines.get_mut(claim) {
-                machine.waits_for = Some(id);
+                machine.pending_instruction = Some(id);
             }
-            self.asked.insert(id, claim.clone());
+            self.pending_instructions.insert(id, claim.clone());
         }
         let cluster = self.cluster.clone();
-        desk.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
+        ctx.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
     }
 
-    /// The machine with this provider id.
+    /// The NodeClaim of the machine with this provider id.
     pub fn claim_of_instance(&self, provider_id: &Text) -> Option<Text> {
         let mut machines = self.machines.values();
         machines.find(|machine| machine.provider_id == *provider_id).map(|machine| machine.claim.clone())
     }
 
-    pub fn enter(&mut self, claim: &Text, stage: Stage, now: Timestamp) {
+    pub fn enter_stage(&mut self, claim: &Text, stage: Stage, now: Timestamp) {
         if let Some(machine) = self.machines.get_mut(claim) {
-            machine.enter(stage, now);
+            machine.enter_stage(stage, now);
         }
     }
 
-    /// Changes whenever what people see does.
-    pub fn outline(&self) -> (u64, bool, usize, Option<DecisionId>, Option<PlanNumber>) {
-        let moves = self.machines.values().map(|machine| machine.stage as usize + 1).sum();
-        let plan = self.under_way.as_ref().map(|plan| plan.number);
-        (self.state.version(), self.connected, moves, self.recent.front().map(|decision| decision.id), plan)
+    /// Fingerprint of the view; changes whenever the view does.
+    pub fn view_version(&self) -> (u64, bool, usize, Option<DecisionId>, Option<PlanNumber>) {
+        let stages = self.machines.values().map(|machine| machine.stage as usize + 1).sum();
+        let plan = self.pending_plan.as_ref().map(|plan| plan.number);
+        (self.state.version(), self.connected, stages, self.recent_decisions.front().map(|decision| decision.id), plan)
     }
 
-    pub fn view(&self, sold_out: usize, rails: GuardrailsView, now: Timestamp) -> ClusterView {
+    pub fn view(&self, unavailable_offerings: usize, guardrails: GuardrailsView, now: Timestamp) -> ClusterView {
         let machines: Vec<MachineView> =
             self.machines.values().map(|machine| self.machine_view(machine, now)).collect();
-        let prices = machines.iter().filter_map(|machine| machine.bought.as_ref());
+        let prices = machines.iter().filter_map(|machine| machine.instance.as_ref());
         ClusterView {
             cluster: self.cluster.clone(),
             connected: self.connected,
@@ -168,60 +170,64 @@ impl ClusterController {
             version: self.state.version(),
             pods: self.state.live_pods(),
             pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
-            expected: self.expected(),
+            assumed: self.assumed(),
             nodes: self.state.nodes().count(),
-            cost: MicroUsd(prices.map(|bought| bought.price.0).sum()),
+            cost: MicroUsd(prices.map(|instance| instance.price.0).sum()),
             pools: Vec::new(),
             machines,
-            sold_out,
-            decisions: self.recent.iter().cloned().collect(),
-            refused: self.refused.clone(),
+            unavailable_offerings,
+            decisions: self.recent_decisions.iter().cloned().collect(),
+            last_error: self.last_error.clone(),
             planning: self.planning_view(),
-            rails,
-            astray: self.astray(),
-            autoscalers: self.state.live_autoscalers().cloned().collect(),
+            guardrails,
+            anomalies: self.anomalies(),
+            autoscalers: self.state.active_autoscalers().cloned().collect(),
             problems: self.state.problems().collect(),
-            left_pools: self.left_pools(),
+            unmanaged_pools: self.unmanaged_pools(),
         }
     }
 
-    fn astray(&self) -> Astray {
-        let (orphaned, foreign) = self.collection.counts();
-        Astray { orphaned, foreign, refused: self.machines.values().filter(|machine| machine.refused).count() }
+    fn anomalies(&self) -> InstanceAnomalies {
+        let (orphaned, foreign) = self.gc.counts();
+        InstanceAnomalies {
+            orphaned,
+            foreign,
+            termination_refused: self.machines.values().filter(|machine| machine.termination_refused).count(),
+        }
     }
 
-    /// What keeps the pods of a machine that goes.
-    fn blocked(&self, machine: &Machine, now: Timestamp) -> Option<Text> {
+    /// What blocks the drain of a machine.
+    fn drain_blocker(&self, machine: &Machine, now: Timestamp) -> Option<Text> {
         let node = self.state.node_of_claim(&machine.claim).filter(|_| machine.stage == Stage::Draining)?;
-        barred(&self.state.drain_barred(&node.name, now)).map(Text::from)
+        drain_blocked_message(&self.state.drain_blockers(&node.name, now)).map(Text::from)
     }
 
     fn planning_view(&self) -> Option<PlanningView> {
-        let plan = self.under_way.as_ref()?;
-        Some(PlanningView { since: plan.since, pods: plan.pods, left: self.portion.left() })
+        let plan = self.pending_plan.as_ref()?;
+        Some(PlanningView { since: plan.since, pods: plan.pods, left: self.demand_cursor.remaining() })
     }
 
-    fn expected(&self) -> Vec<(PodKey, Text)> {
-        let promises = self.state.promises.iter().take(EXPECTED_SHOWN);
-        let place = |target: &Target| match target {
+    fn assumed(&self) -> Vec<(PodKey, Text)> {
+        let assignments = self.state.assignments.iter().take(MAX_ASSUMED_SHOWN);
+        let name_of = |target: &Target| match target {
             Target::Claim(name) | Target::Node(name) => name.clone(),
         };
-        promises.map(|(pod, promise)| (pod.clone(), place(&promise.target))).collect()
+        assignments.map(|(pod, assignment)| (pod.clone(), name_of(&assignment.target))).collect()
     }
 
     fn machine_view(&self, machine: &Machine, now: Timestamp) -> MachineView {
         let node = self.state.node_of_claim(&machine.claim).map(|node| node.name.clone());
-        let pods = node.as_ref().map_or(0, |node| self.state.guests_on(node));
+        let pods = node.as_ref().map_or(0, |node| self.state.non_daemon_pods_on(node));
         MachineView {
             claim: machine.claim.clone(),
             pool: machine.pool.clone(),
             stage: machine.stage,
             since: machine.since,
-            bought: machine.bought.clone(),
+            instance: machine.instance.clone(),
             pods,
-            blocked: self.blocked(machine, now),
+            blocked: self.drain_blocker(machine, now),
             node,
-            leaves: machine.leaves.clone(),
+            termination_reason: machine.termination_reason.clone(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a plan was made from: enough for anybody to make it again and compare.
+//! The complete input of a plan, so that the plan can be replayed and compared.
 
 use std::fmt;
 
@@ -6,21 +6,22 @@ use crate::input::PlanningInput;
 use crate::model::Timestamp;
 use crate::plan::{Plan, PlanReport};
 
-/// An input and the planner's answer to it, as it was before any rail held part of it back.
+/// A planning input with the planner's answer, before guardrails hold back any part of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DecisionInput {
-    /// When the window was opened that its pods gathered in; `None` for a plan that nothing new asked for.
+    /// When the batch window of its pods was opened; `None` for a plan without new pods.
     pub opened: Option<Timestamp>,
-    /// What the planner looked at: whatever the rails took out beforehand is not in it, sold-out offerings are marked.
+    /// The planner's input, without pods and pools that guardrails held back, with unavailable
+    /// offerings marked.
     pub input: PlanningInput,
-    /// What it answered.
+    /// The plan.
     pub plan: Plan,
-    /// Why.
+    /// The report of the plan, with its reasons.
     pub report: PlanReport,
 }
 
 impl fmt::Debug for DecisionInput {
-    /// Sizes alone: the whole is as large as the cluster.
+    /// Prints sizes only: the value is as large as the cluster.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecisionInput")
             .field("pods", &self.input.pods.len())

@@ -1,194 +1,203 @@
-//! What is to be done. Effects are exact: whoever carries one out has nothing left to choose.
+//! Effects of the controller. Every effect is exact: its executor has no choices left.
 
 use std::sync::Arc;
 
-use super::guardrails::quarantine::Extent;
+use super::guardrails::quarantine::ObjectCounts;
 use super::status::{EventOrder, StatusOrder};
 use super::{ClusterId, DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
 use crate::cluster::{LaunchedFacts, PodKey};
 use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
 
-/// Something to be done, answered by an [`Event`](super::Event).
+/// An operation to execute, answered by [`Event`](super::Event)s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Make a plan, which may take long; answered by `Planned`.
+    /// Compute a plan, which may take seconds; answered by `Planned`.
     Plan(Box<PlanRequest>),
     /// Make the decision durable; answered by `Recorded`.
-    Record(Box<Decision>),
-    /// Have the agent do something; answered by `InstructionAcked` or `InstructionFailed`.
+    RecordDecision(Box<Decision>),
+    /// Send an instruction to the agent; answered by `InstructionAcked` or `InstructionFailed`.
     Instruct {
-        /// Where.
+        /// The target cluster.
         cluster: ClusterId,
-        /// Names the instruction for its answer; sending it twice is harmless.
+        /// Correlates the answer; sending the instruction twice is harmless.
         id: InstructionId,
-        /// What.
+        /// The instruction.
         instruction: Box<Instruction>,
     },
-    /// Buy a machine; answered by `Launched` or `LaunchFailed`.
+    /// Launch an instance; answered by `Launched` or `LaunchFailed`.
     Launch(Box<LaunchOrder>),
-    /// Give a machine back; answered by `InstanceGone` when it has ended, by `TerminateRefused` when it is not the cluster's, and by
-    /// `Inspected` when the cloud knows no such machine.
+    /// Terminate an instance; answered by `InstanceGone` when it has ended, by `TerminateRefused`
+    /// when its tags name another cluster, and by `Inspected` when the cloud does not know it.
     Terminate {
-        /// Where.
+        /// The target cluster.
         cluster: ClusterId,
-        /// UID of the cluster, whose machines alone are given back; empty when it is not known.
+        /// UID of the cluster, the only one whose instances are terminated; empty when unknown.
         cluster_uid: Text,
-        /// The NodeClaim that it was launched for.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Have the agent send a snapshot; answered by observations.
+    /// Request a snapshot from the agent; answered by observations.
     Resync {
-        /// Where.
+        /// The target cluster.
         cluster: ClusterId,
-        /// Why, for people.
+        /// Why, for logs.
         reason: Text,
     },
-    /// Buy a machine in a further attempt, which is written down first; answered as [`Effect::Launch`].
+    /// Launch an instance in a further attempt, which is recorded first; answered as
+    /// [`Effect::Launch`].
     Relaunch(Box<DecidedLaunch>),
-    /// Look at a machine that was bought; answered by `Launched`, by `InstanceGone` when it has ended, or by `Inspected` when the
-    /// cloud knows no such machine.
+    /// Describe a launched instance; answered by `Launched`, by `InstanceGone` when it has ended,
+    /// or by `Inspected` when the cloud does not know it.
     Describe {
-        /// Where.
+        /// The target cluster.
         cluster: ClusterId,
-        /// The NodeClaim that it was launched for.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// In which attempt.
+        /// Launch attempt, from 1.
         attempt: u32,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Ask the cloud about one machine by its id; answered by `Inspected`. Waits for nothing else that is under way.
+    /// Ask the cloud about one instance by its id; answered by `Inspected`. Not ordered after other
+    /// calls in progress.
     Inspect {
-        /// Where.
+        /// The target cluster.
         cluster: ClusterId,
-        /// UID of the cluster; empty when it is not known.
+        /// UID of the cluster; empty when unknown.
         cluster_uid: Text,
-        /// The NodeClaim that it was launched for.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Nothing is under way for a NodeClaim any more: close what was written down. Not answered.
-    Close {
-        /// Where.
+    /// Close the launch record of a NodeClaim: no operation is in progress for it. Not answered.
+    CloseLaunch {
+        /// The target cluster.
         cluster: ClusterId,
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
     },
-    /// A launch whose end was not written down has given this machine: write it down. Not answered.
-    Settle {
-        /// Where.
+    /// Record the instance of a launch whose outcome was not recorded. Not answered.
+    RecordLaunched {
+        /// The target cluster.
         cluster: ClusterId,
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// The attempt.
+        /// Launch attempt, from 1.
         attempt: u32,
-        /// Provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// Write down how much there is in a cluster, in place of what was written before. Not answered.
-    KeepExtent {
-        /// Where.
+    /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
+    PersistCounts {
+        /// The target cluster.
         cluster: ClusterId,
-        /// How much; of machines nothing is written.
-        extent: Extent,
+        /// The counts, without machines.
+        counts: ObjectCounts,
     },
-    /// Tell people. Not answered.
-    Report {
-        /// Where.
+    /// Report a finding to users. Not answered.
+    ReportFinding {
+        /// The target cluster.
         cluster: ClusterId,
-        /// What.
+        /// The finding.
         finding: Finding,
     },
-    /// What people see of this cluster has changed; read it with [`RegionController::view`](super::RegionController::view).
+    /// The view of this cluster has changed; read it with
+    /// [`RegionController::view`](super::RegionController::view).
     PublishView {
-        /// Which.
+        /// The target cluster.
         cluster: ClusterId,
     },
 }
 
-/// Number of an instruction, unique and increasing within one controller.
+/// Id of an instruction, unique and increasing within one controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstructionId(pub u64);
 
-/// What an agent can be told to do. All of them may be carried out twice.
+/// An instruction to the agent. All instructions are idempotent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instruction {
-    /// Create this NodeClaim. One of that name that exists already will do.
+    /// Create this NodeClaim; an existing one of that name is accepted.
     CreateClaim(ClaimOrder),
-    /// Write what was launched into the NodeClaim's labels and status.
+    /// Write the launched instance into the NodeClaim's labels and status.
     MarkLaunched {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// What was launched.
+        /// Facts of the launched instance.
         facts: LaunchedFacts,
     },
-    /// Copy labels and taints to the Node, then take `karpenter.sh/unregistered` off and set `karpenter.sh/registered`.
+    /// Copy labels and taints to the Node, then remove `karpenter.sh/unregistered` and set
+    /// `karpenter.sh/registered`.
     RegisterNode {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// Node.
+        /// Name of the Node.
         node: Text,
-        /// Labels to set; they overlay what is there.
+        /// Labels to set, overriding existing ones.
         labels: Labels,
-        /// Taints to add unless the Node has them (by key and effect): ordinary and startup taints.
+        /// Ordinary and startup taints to add unless the Node has them (by key and effect).
         taints: Vec<Taint>,
-        /// Pods that the plan puts on this Node and that still wait: kube-scheduler is told before it may bind anything here.
-        hints: Vec<PodNomination>,
+        /// Pending pods planned onto this Node, nominated before kube-scheduler can bind other pods
+        /// there.
+        nominations: Vec<PodNomination>,
     },
-    /// Tell kube-scheduler that these pods are to be bound to this Node, which is open already.
-    HintPods {
-        /// Node.
+    /// Nominate pods for this Node, which is registered already.
+    NominatePods {
+        /// Name of the Node.
         node: Text,
-        /// Pods that still wait.
-        hints: Vec<PodNomination>,
+        /// Pods that are still pending.
+        nominations: Vec<PodNomination>,
     },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
     InitializeNode {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// Node.
+        /// Name of the Node.
         node: Text,
     },
-    /// Taint the Node `karpenter.sh/disrupted`, evict its pods, and answer when none are left that need eviction.
+    /// Taint the Node `karpenter.sh/disrupted` and evict its pods; answered when no pod is left
+    /// that needs eviction.
     Drain {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// Node.
+        /// Name of the Node.
         node: Text,
-        /// Which machine is meant: a Node of that name on another one is left alone. Empty when it is not known.
+        /// Provider id of the instance: a Node of that name on another instance is not drained.
+        /// Empty when unknown.
         provider_id: Text,
-        /// When pods are deleted regardless of budgets; `None` waits for ever.
+        /// When pods are deleted regardless of budgets; `None` has no deadline.
         deadline: Option<Timestamp>,
-        /// The cloud takes the machine away.
+        /// The cloud reclaims the instance.
         interruption: bool,
-        /// The Node goes because it is empty: if the API server lists a pod on it that would have to move, nothing is begun.
+        /// The Node is removed because it is empty: if the API server lists a pod on it that would
+        /// need eviction, the drain does not begin.
         only_if_empty: bool,
-        /// Why, in a sentence.
+        /// The reason, one sentence.
         reason: Text,
     },
-    /// Remove finalizers of Node (if there is one) and NodeClaim and delete both. The machine is gone.
+    /// Remove the finalizers of Node (if any) and NodeClaim and delete both. The instance is gone.
     DeleteClaim {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// Node.
+        /// Name of the Node, if there is one.
         node: Option<Text>,
-        /// Which machine is meant: a Node of that name on another one is left alone. Empty when it is not known.
+        /// Provider id of the instance: a Node of that name on another instance is not deleted.
+        /// Empty when unknown.
         provider_id: Text,
-        /// Why, in a sentence.
+        /// The reason, one sentence.
         reason: Text,
     },
-    /// Write the status of an object, or its finalizers.
+    /// Patch the status or finalizers of an object.
     WriteStatus(StatusOrder),
-    /// Tell people what happened to an object.
+    /// Record a Kubernetes event.
     RecordEvent(EventOrder),
 }
 
 impl Instruction {
-    /// The NodeClaim whose machine it moves on; `None` for what only tells somebody something.
+    /// The NodeClaim whose lifecycle it advances; `None` for reports only.
     #[must_use]
     pub fn claim(&self) -> Option<&Text> {
         match self {
@@ -198,16 +207,17 @@ impl Instruction {
             | Self::InitializeNode { claim, .. }
             | Self::Drain { claim, .. }
             | Self::DeleteClaim { claim, .. } => Some(claim),
-            Self::HintPods { .. } | Self::WriteStatus(_) | Self::RecordEvent(_) => None,
+            Self::NominatePods { .. } | Self::WriteStatus(_) | Self::RecordEvent(_) => None,
         }
     }
 
-    /// What it is about, as `<kind>/<name>` in lower case: instructions with the same subject take turns, and a later one
-    /// makes an earlier one stale. What is told about a NodeClaim waits for no drain and outdates none.
+    /// Ordering key, `<kind>/<name>` in lower case: instructions with the same key are serialized,
+    /// and a later one supersedes an earlier one. Reports about a NodeClaim have their own key:
+    /// they neither wait for a drain nor supersede it.
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
-            Self::HintPods { node, .. } => format!("hints/{node}"),
+            Self::NominatePods { node, .. } => format!("hints/{node}"),
             Self::WriteStatus(order) => format!("status/{}", order.subject),
             Self::RecordEvent(order) => format!("event/{}/{}", order.subject, order.reason),
             other => format!("nodeclaim/{}", other.claim().map_or("", |claim| claim)),
@@ -215,33 +225,33 @@ impl Instruction {
     }
 }
 
-/// A pod that is to be bound to a certain Node.
+/// A pod to nominate for a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodNomination {
-    /// Namespace and name.
+    /// Namespace and name of the pod.
     pub pod: PodKey,
-    /// Identity; another pod of that name is left alone.
+    /// UID; another pod of that name is not nominated.
     pub uid: Text,
 }
 
-/// A NodeClaim to create.
+/// Specification of a NodeClaim to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimOrder {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// NodePool.
+    /// NodePool of the NodeClaim.
     pub pool: Text,
-    /// EC2NodeClass.
+    /// EC2NodeClass of the NodePool.
     pub node_class: Text,
-    /// Labels.
+    /// Labels of NodeClaim and Node.
     pub labels: Labels,
-    /// Taints of the running node.
+    /// Taints of the initialized node.
     pub taints: Vec<Taint>,
-    /// Taints that go away before pods come.
+    /// Taints that are removed before the node is initialized.
     pub startup_taints: Vec<Taint>,
-    /// Requirements, narrowed to the launch options.
+    /// Requirements, restricted to the launch options.
     pub requirements: Requirements,
-    /// What pods and daemons ask for.
+    /// Sum of the requests of pods and daemons.
     pub requests: Resources,
     /// `spec.expireAfter` in milliseconds; `None` is `Never`.
     pub expire_after_ms: Option<i64>,
@@ -249,92 +259,92 @@ pub struct ClaimOrder {
     pub termination_grace_period_ms: Option<i64>,
 }
 
-/// A machine to buy. The same order is sent again byte for byte when its outcome is unknown.
+/// An instance to launch. A retry with unknown outcome sends the identical order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchOrder {
-    /// For which cluster.
+    /// The cluster of the NodeClaim.
     pub cluster: ClusterId,
-    /// UID of that cluster, for the machine's tags; empty when it is not known.
+    /// UID of that cluster, for the instance's tags; empty when unknown.
     pub cluster_uid: Text,
-    /// For which NodeClaim.
+    /// The NodeClaim of the instance.
     pub claim: Text,
-    /// Counts from 1; a definitive failure makes the next one.
+    /// Attempt, from 1; a definitive failure begins the next one.
     pub attempt: u32,
-    /// `<claim>-<attempt>`: the cloud gives one machine per token.
+    /// Client token `<claim>-<attempt>`: the cloud launches one instance per token.
     pub token: Text,
-    /// NodePool.
+    /// NodePool of the NodeClaim.
     pub pool: Text,
-    /// EC2NodeClass.
+    /// EC2NodeClass of the NodePool.
     pub node_class: Text,
-    /// How it is paid for.
+    /// Capacity type of all options.
     pub capacity_type: CapacityType,
-    /// 1 to 60 ways to fill the order, best first.
+    /// 1 to 60 launch options, best first.
     pub options: Vec<LaunchOption>,
-    /// The reservation that it draws on.
+    /// Capacity reservation to use.
     pub reservation: Option<Text>,
-    /// What the cloud's own settings added when the order was written down (subnets, launch template, tags), in the cloud's words;
-    /// empty until then, and where the cloud adds nothing.
+    /// Settings that the cloud provider added when the order was recorded (subnets, launch
+    /// template, tags), in its own encoding; empty until then, and for providers without any.
     pub terms: Text,
-    /// An earlier call of this attempt may have been carried out, although its answer did not arrive. A refusal of this call
-    /// then does not say that there is no machine.
+    /// An earlier call of this attempt may have succeeded without its answer arriving. A failure of
+    /// this call then does not prove that no instance exists.
     pub repeats: bool,
 }
 
-/// One way to fill an order.
+/// One launch option of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchOption {
-    /// Instance type.
+    /// Name of the instance type.
     pub instance_type: Text,
-    /// Zone.
+    /// Name of the zone.
     pub zone: Text,
     /// Price per hour, for the record.
     pub price: MicroUsd,
 }
 
-/// What a decision is about.
+/// Purpose of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DecisionKind {
-    /// Machines for pending pods.
+    /// Launches for pending pods.
     Provision,
-    /// Machines that nobody needs.
+    /// Removal of empty nodes.
     Empty,
-    /// The cloud takes a machine back.
+    /// The cloud reclaims an instance.
     Interruption,
 }
 
 /// A decision as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Number.
+    /// Unique and increasing within one controller.
     pub id: DecisionId,
-    /// For which cluster.
+    /// The cluster of the decision.
     pub cluster: ClusterId,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
-    /// When it was due: the end of the batch window that led to it, or of a wait. What lies between this and `at` is how long
-    /// it waited for its turn.
+    /// When it was due: the end of its batch window or wait. The time from `due` to `at` was spent
+    /// in queues and planning.
     pub due: Timestamp,
-    /// What it is about.
+    /// Its purpose.
     pub kind: DecisionKind,
-    /// It is only written down; the notes say what would have been done.
+    /// It is recorded only; the notes say what would have been executed.
     pub shadow: bool,
-    /// Version of the state that it was made from.
+    /// Version of the cluster state that it was made from.
     pub state_version: u64,
-    /// Machines to buy.
+    /// Machines to launch.
     pub machines: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
-    /// Pods that were given room on capacity that exists or is on its way: (`namespace/name`, node).
+    /// Pods assigned to existing or launching capacity: (`namespace/name`, node).
     pub placed: Vec<(Text, Text)>,
-    /// Pods without a place.
+    /// Pods without a node.
     pub unplaced: Vec<UnplacedPod>,
-    /// What the machines to buy cost per hour.
+    /// Price per hour of the machines to launch.
     pub new_cost: MicroUsd,
-    /// No plan for the same pods costs less per hour.
+    /// Lower bound of the price per hour of any plan for the same pods.
     pub lower_bound: MicroUsd,
-    /// Surprises told before they happen.
+    /// Warnings about consequences that may surprise.
     pub notes: Vec<String>,
-    /// What its plan was made from, on the way to be written down; `None` for decisions without a plan.
+    /// Input of its plan, to be recorded with it; `None` for decisions without a plan.
     pub basis: Option<Arc<DecisionInput>>,
 }
 
@@ -343,30 +353,30 @@ pub struct Decision {
 pub struct PlannedMachine {
     /// The NodeClaim to create.
     pub claim: ClaimOrder,
-    /// The order for the machine.
+    /// The instance to launch.
     pub launch: LaunchOrder,
-    /// Pods that it is for, as `namespace/name`.
+    /// Pods assigned to it, as `namespace/name`.
     pub pods: Vec<Text>,
-    /// Why it is wanted, in a sentence.
+    /// The reason, one sentence.
     pub reason: Text,
 }
 
-/// A machine that goes.
+/// A machine to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// NodeClaim.
+    /// Name of the NodeClaim.
     pub claim: Text,
-    /// Node.
+    /// Name of the Node.
     pub node: Text,
-    /// Why, in a sentence.
+    /// The reason, one sentence.
     pub reason: Text,
 }
 
-/// A pod without a place, and why.
+/// A pod without a node, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnplacedPod {
     /// `namespace/name`.
     pub pod: Text,
-    /// One reason per pool that could be thought of.
+    /// One reason for each NodePool considered.
     pub reasons: Vec<Reason>,
 }

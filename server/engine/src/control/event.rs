@@ -1,223 +1,225 @@
-//! What can happen.
+//! Events that the controller handles.
 
 use super::guardrails::Freeze;
 use super::guardrails::fleet_counters::LocalCounters;
-use super::guardrails::quarantine::Extent;
+use super::guardrails::quarantine::ObjectCounts;
 use super::guardrails::restore::RecentLaunch;
 use super::unavailable_offerings::UnavailableOffering;
 use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
 use crate::model::{CapacityType, Text, Timestamp};
 
-/// Something that happened.
+/// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// An agent told a fact.
+    /// The agent sent an observation.
     Observed {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// What.
+        /// The observation.
         observation: Observation,
     },
-    /// An agent is there; its snapshot follows.
+    /// The agent connected; its snapshot follows.
     AgentConnected {
-        /// Whose agent.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
     },
-    /// An agent is gone. What is under way goes on; nothing is decided until it is back.
+    /// The agent disconnected. Operations in progress continue; no decision is made until it
+    /// reconnects.
     AgentDisconnected {
-        /// Whose agent.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
     },
-    /// A plan is there, or refused.
+    /// A plan was computed or rejected.
     Planned(Box<PlanAnswer>),
-    /// A decision is durable and may be carried out.
+    /// A decision is durable and may be executed.
     Recorded {
-        /// Which.
+        /// Id of the decision.
         decision: DecisionId,
     },
-    /// A machine is there.
+    /// An instance was launched.
     Launched(Box<Launched>),
-    /// A launch failed for good: no machine exists for this attempt.
+    /// A launch failed definitively: no instance exists for this attempt.
     LaunchFailed {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// For which NodeClaim.
+        /// The NodeClaim of the launch.
         claim: Text,
-        /// Which attempt.
+        /// The attempt that failed.
         attempt: u32,
-        /// Why.
+        /// The cause.
         failure: LaunchFailure,
     },
-    /// A machine does not exist (any more): it was terminated by us, by the cloud or by somebody else.
+    /// An instance does not exist (any more), regardless of what terminated it.
     InstanceGone {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// The cloud was asked about one machine by its id.
+    /// The cloud answered a question about one instance.
     Inspected {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
-        /// What the cloud said.
+        /// The answer.
         found: Inspection,
     },
-    /// The cloud will not give a machine back: its tags say that it is not this cluster's.
+    /// The cloud refused to terminate an instance: its tags name another cluster.
     TerminateRefused {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// The NodeClaim that it was to be given back for.
+        /// The NodeClaim whose instance was to be terminated.
         claim: Text,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// An agent carried an instruction out.
+    /// An agent executed an instruction.
     InstructionAcked {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// Which.
+        /// Id of the instruction.
         instruction: InstructionId,
     },
-    /// An agent, or its API server, refused an instruction for good.
+    /// An agent, or its API server, refused an instruction definitively.
     InstructionFailed {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// Which.
+        /// Id of the instruction.
         instruction: InstructionId,
-        /// Why.
+        /// Error of the agent or the API server.
         reason: String,
-        /// Nothing was begun, since the precondition that the instruction names does not hold.
+        /// The precondition of the instruction does not hold, and execution has not begun.
         unmet: bool,
     },
-    /// The cloud takes a machine back soon (spot interruption, scheduled maintenance).
+    /// The cloud announced that it reclaims an instance (spot interruption, scheduled maintenance).
     Interrupted {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
-        /// In a sentence, for the record.
+        /// The announcement, one sentence.
         reason: Text,
     },
-    /// These freezes are in force, and no others.
+    /// The complete list of active freezes.
     FreezesChanged {
-        /// All of them.
+        /// All active freezes.
         freezes: Vec<Freeze>,
     },
-    /// Another process that buys in the same place was refused these offerings.
-    OfferingsRefused {
-        /// Which, and until when they are left alone.
+    /// Another replica in the same account and region found offerings unavailable.
+    OfferingsUnavailable {
+        /// The offerings and their expiry.
         refusals: Vec<UnavailableOffering>,
     },
-    /// What all other processes of the fleet saw come and go lately, in place of what was heard of them before.
+    /// Launch and removal counters of all other replicas, replacing the previous ones.
     RemoteCounters {
-        /// Machines that nobody has decided to remove, in clusters that others decide for.
+        /// Machines in clusters of other replicas, without those whose removal is decided.
         machines: usize,
-        /// What was seen in each part of time, oldest first.
+        /// Counters of each time bucket, oldest first.
         parts: Vec<(Timestamp, LocalCounters)>,
     },
-    /// A person vouches for what the agent of a quarantined cluster tells.
+    /// An operator confirmed the snapshot of a quarantined cluster.
     QuarantineReleased {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
     },
-    /// A person confirms the removals that wait in a cluster at this moment.
+    /// An operator confirmed the waiting removals of a cluster.
     RemovalsConfirmed {
-        /// Where.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
     },
-    /// What was launched in a cluster lately, by whoever decided for it. Comes before it is taken over.
-    Recalled {
-        /// Where.
+    /// Recent launches in a cluster by any owner. Precedes `LeaseAcquired`.
+    LaunchHistoryLoaded {
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// LaunchBackoff of the last [`RECALLED_MS`](super::guardrails::restore::RECALLED_MS) milliseconds, and those that are not
-        /// closed.
+        /// Launches of the last [`RESTORE_WINDOW_MS`](super::guardrails::restore::RESTORE_WINDOW_MS)
+        /// milliseconds, and all that are not closed.
         past: Vec<RecentLaunch>,
     },
-    /// How much there was in a cluster, as its former keeper wrote it down. Comes before it is taken over.
-    Remembered {
-        /// Where.
+    /// Object counts of a cluster as its previous owner persisted them. Precedes `LeaseAcquired`.
+    CountsLoaded {
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// How much.
-        extent: Extent,
+        /// The counts.
+        counts: ObjectCounts,
     },
-    /// The cluster's lease was taken: it is in our care from here on. Comes before its agent is welcome.
-    Adopted {
-        /// Which.
+    /// The lease of the cluster was acquired. Precedes the acceptance of its agent.
+    LeaseAcquired {
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// What makes it this cluster; empty when nobody has said.
+        /// UID of the cluster; empty when unknown.
         uid: Text,
-        /// What its former keeper left under way.
+        /// Unfinished launches of the previous owner.
         launches: Vec<OpenLaunch>,
     },
-    /// The cluster's lease is lost or given back: everything about it is forgotten.
-    Released {
-        /// Which.
+    /// The lease of the cluster was lost or released: its state is discarded.
+    LeaseReleased {
+        /// The cluster that the event concerns.
         cluster: ClusterId,
     },
-    /// The cloud has listed the cluster's machines.
+    /// The cloud listed the instances of the cluster.
     Listed {
-        /// Whose.
+        /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// What.
+        /// The listing.
         listing: Box<Listing>,
     },
     /// Time passed.
     Tick,
 }
 
-/// What the cloud says of one machine, asked by its id.
+/// The cloud's answer about one instance, by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inspection {
     /// It has not ended.
     Runs,
-    /// It has ended: the cloud states so.
+    /// It has ended, as the cloud states.
     Ended,
-    /// The cloud knows no such machine.
+    /// The cloud does not know the id.
     Unknown,
-    /// It has not ended, and its tags say that it is not this cluster's.
+    /// It has not ended, and its tags name another cluster.
     Foreign,
 }
 
-/// A machine that was launched.
+/// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launched {
-    /// Where.
+    /// The cluster of the NodeClaim.
     pub cluster: ClusterId,
-    /// For which NodeClaim.
+    /// The NodeClaim of the launch.
     pub claim: Text,
-    /// Which attempt.
+    /// The attempt that succeeded.
     pub attempt: u32,
-    /// `aws:///<zone>/<instance id>` or what the cloud calls it.
+    /// Provider id, such as `aws:///<zone>/<instance id>`.
     pub provider_id: Text,
-    /// Instance type.
+    /// Name of the instance type.
     pub instance_type: Text,
-    /// Zone.
+    /// Name of the zone.
     pub zone: Text,
-    /// How it is paid for.
+    /// Capacity type of the instance.
     pub capacity_type: CapacityType,
-    /// (Instance type, zone) of options that were tried before it under the same capacity type and were not to be had.
-    pub sold_out: Vec<(Text, Text)>,
+    /// Options (instance type, zone) of the same capacity type that were tried first and had
+    /// insufficient capacity.
+    pub unavailable: Vec<(Text, Text)>,
 }
 
-/// Why a launch failed for good.
+/// Cause of a definitive launch failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchFailure {
-    /// None of these (instance type, zone) are to be had under the order's capacity type. All options of the order when
-    /// empty.
+    /// Insufficient capacity for these (instance type, zone) in the order's capacity type; for all
+    /// options of the order when empty.
     NoCapacity {
-        /// What was tried and was not to be had.
-        sold_out: Vec<(Text, Text)>,
+        /// Options that were tried.
+        unavailable: Vec<(Text, Text)>,
     },
-    /// The cloud refused the request.
+    /// The cloud rejected the request.
     Refused {
-        /// The cloud's code.
+        /// Error code of the cloud.
         code: Text,
-        /// The cloud's words.
+        /// Error message of the cloud.
         message: String,
-        /// The next attempt for the same NodeClaim, under another token, may succeed.
+        /// The next attempt for the same NodeClaim, with another token, may succeed.
         retryable: bool,
     },
 }

@@ -1,26 +1,27 @@
-//! Other autoscalers in the same cluster: what is left to them, and for how long.
+//! Coexistence with other autoscalers in the same cluster.
 //!
-//! Machines without our annotation are counted and never touched ([`ClaimRecord::ours`](crate::cluster::ClaimRecord)). While a
-//! Karpenter lives no pool takes part in planning, and nodes go by nobody's decision here: it would buy a second machine for each
-//! NodeClaim of ours. In shadow mode all pools take part, since nothing is made. A pod that Cluster Autoscaler buys a node for is
-//! not planned until that node has had its time.
+//! Machines without the managed annotation are counted and never changed
+//! ([`ClaimRecord::ours`](crate::cluster::ClaimRecord)). While a Karpenter is active, no NodePool
+//! takes part in planning and no node is removed: Karpenter would launch a second instance for each
+//! NodeClaim of this server. In shadow mode all NodePools take part, because no effect is executed.
+//! A pod for which Cluster Autoscaler triggered a scale-up is planned only after a hold time.
 
 use super::cluster_controller::{ClusterController, Context};
 use crate::model::Text;
 
 impl ClusterController {
-    /// Pods whose foreign node has not come in time are planned.
-    pub fn release_held(&mut self, desk: &Context<'_>) {
-        if self.held_until.is_some_and(|until| until <= desk.now) {
-            self.window.rouse(desk.now);
+    /// Schedules planning when the hold of a pod after an external scale-up has ended.
+    pub fn plan_released_pods(&mut self, ctx: &Context<'_>) {
+        if self.next_hold_expiry.is_some_and(|until| until <= ctx.now) {
+            self.window.extend(ctx.now);
         }
-        self.held_until = self.state.next_release(desk.now);
+        self.next_hold_expiry = self.state.next_hold_expiry(ctx.now);
     }
 
-    /// NodePools that are left to others, and why.
-    pub fn left_pools(&self) -> Vec<(Text, Text)> {
+    /// NodePools that are not managed, and why.
+    pub fn unmanaged_pools(&self) -> Vec<(Text, Text)> {
         let pools = self.state.pools();
-        let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), self.state.left_to_others(pool)?)));
+        let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), self.state.unmanaged_reason(pool)?)));
         left.collect()
     }
 }

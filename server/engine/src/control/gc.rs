@@ -1,222 +1,230 @@
-//! Garbage, both ways: machines that are paid for and that nobody has, and NodeClaims whose machine is gone.
+//! Garbage collection in both directions: orphaned instances (without NodeClaim), and NodeClaims
+//! whose instance is gone.
 //!
-//! Only a complete listing says anything, and only the second time: a listing lags behind launches and terminations, so what
-//! is odd is remembered and acted on when a later listing, at least the collection period after the first, shows the same
-//! (Karpenter collects after 30 seconds, with one listing). A listing that lacks most machines says nothing, and of one that lacks a
-//! machine nothing follows but a question to the cloud about that one ([`witness`](super::witness)). While the agent shows nothing
-//! at all, nothing is taken for nobody's. A Node that its kubelet reports ready is not gone, whatever the listing lacks. A machine that nobody has may
-//! still be in use: one that has a Node is drained ([`take_care_of`](ClusterController::take_care_of)), not ended under its pods. A machine with
-//! another cluster's UID is reported and never touched.
+//! Only a complete listing counts, and only the second time: listings lag behind launches and
+//! terminations, so an anomaly is recorded and acted on when a later listing, at least the
+//! collection period after the first, shows it again (Karpenter collects after 30 seconds, with one
+//! listing). A listing that lacks most instances is not trusted, and a listing that lacks one
+//! instance only triggers an inspection of that instance
+//! ([`instance_inspection`](super::instance_inspection)). While the snapshot shows no object at
+//! all, no instance counts as orphaned. A Node that its kubelet reports ready is not gone, whatever
+//! the listing lacks. An orphaned instance may be in use: one that has a Node is drained
+//! ([`adopt_orphan`](ClusterController::adopt_orphan)) rather than terminated. An instance with the
+//! UID of another cluster is reported and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_controller::{ClusterController, Context};
-use super::guardrails::removal::Cause;
+use super::guardrails::removal::HoldCause;
+use super::instance_inspection::ListingSuspicion;
 use super::machine::Stage;
 use super::recovery::{Finding, LaunchState};
-use super::witness::Doubt;
 use super::{Effect, machine::Machine};
 use crate::model::{Text, Timestamp};
 
-/// When garbage is collected.
+/// Settings of garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GarbageCollectionSettings {
-    /// How long something must be odd before it is garbage, in milliseconds; `None` collects nothing.
+    /// Collection period: how long an anomaly must persist before it is collected, in milliseconds;
+    /// `None` disables collection.
     pub after_ms: Option<i64>,
-    /// Whether conclusions are drawn from listings that are not complete. For tests that show what follows.
-    pub believe_partial: bool,
-    /// Whether machines are taken to be nobody's although the agent shows nothing at all, or few of them. For tests that show
-    /// what follows.
-    pub believe_absence: bool,
-    /// Whether a machine that nobody has is drained when it has a Node. Off for tests that show what follows.
+    /// Whether incomplete listings are evaluated. For guard-off tests.
+    pub accept_partial: bool,
+    /// Whether instances count as orphaned although the snapshot shows no or few objects. For
+    /// guard-off tests.
+    pub accept_absence: bool,
+    /// Whether an orphaned instance with a Node is drained before termination. `false` for
+    /// guard-off tests.
     pub drain_orphans: bool,
 }
 
 impl Default for GarbageCollectionSettings {
     fn default() -> Self {
-        Self { after_ms: Some(60_000), believe_partial: false, believe_absence: false, drain_orphans: true }
+        Self { after_ms: Some(60_000), accept_partial: false, accept_absence: false, drain_orphans: true }
     }
 }
 
-/// The machines of one cluster, as the cloud lists them.
+/// Instances of one cluster, as listed by the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// When the listing was asked for.
-    pub asked: Timestamp,
-    /// Whether it is whole.
+    /// When the listing was requested.
+    pub requested_at: Timestamp,
+    /// Whether all pages were read.
     pub complete: bool,
-    /// Machines that have the cluster's name and are not gone.
+    /// Instances tagged with the cluster's name that have not ended.
     pub instances: Vec<ListedInstance>,
 }
 
-/// A machine of a listing.
+/// An instance of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedInstance {
-    /// Provider id.
+    /// Provider id, as in `spec.providerID` of its Node.
     pub provider_id: Text,
-    /// UID of the cluster that it was bought for; empty when it has none.
+    /// Tag: UID of the cluster that it was launched for; empty without the tag.
     pub cluster_uid: Text,
-    /// NodeClaim that it was bought for.
+    /// Tag: NodeClaim that it was launched for.
     pub claim: Text,
-    /// It is going down already.
-    pub ends: bool,
+    /// It is shutting down.
+    pub terminating: bool,
 }
 
-/// What was odd in earlier listings.
+/// Anomalies found in earlier listings.
 #[derive(Debug, Default)]
-pub(super) struct GarbageCollection {
-    /// Listings from before this say nothing about what has been taken up since.
+pub(super) struct GarbageCollector {
+    /// Listings requested before this time predate the recovery and are ignored.
     since: Timestamp,
-    /// Machines that nobody has, since when; by provider id.
+    /// Orphaned instances and since when, by provider id.
     orphans: BTreeMap<Text, Timestamp>,
-    /// Orphans that are being given back.
-    ending: BTreeSet<Text>,
-    /// Machines of ours whose NodeClaim the agent does not show, since when; by NodeClaim.
-    pub claimless: BTreeMap<Text, Timestamp>,
-    /// Machines of ours that the listing lacks, since when; by NodeClaim.
+    /// Orphaned instances whose termination was requested.
+    terminating: BTreeSet<Text>,
+    /// Machines whose NodeClaim the snapshot lacks, and since when, by NodeClaim.
+    pub unclaimed: BTreeMap<Text, Timestamp>,
+    /// Machines that the listing lacks, and since when, by NodeClaim.
     missing: BTreeMap<Text, Timestamp>,
-    /// Told already.
+    /// Foreign instances already reported.
     reported: BTreeSet<Text>,
-    /// Why listings are not believed.
-    doubt: Option<Doubt>,
-    /// A person has confirmed what the listings lack.
+    /// Why listings are not trusted.
+    suspicion: Option<ListingSuspicion>,
+    /// An operator confirmed that the missing instances are gone.
     confirmed: bool,
-    /// When the cloud was last asked about machines, by provider id.
-    asked: BTreeMap<Text, Timestamp>,
-    /// Machines that the cloud has stated to have ended, by provider id: a listing may lack them.
+    /// When each instance was last inspected, by provider id.
+    inspected_at: BTreeMap<Text, Timestamp>,
+    /// Instances that have ended as the cloud stated, by provider id: a listing may lack them.
     ended: BTreeSet<Text>,
-    /// Machines whose tags are not this cluster's, by provider id, as far as the cloud was asked about them.
+    /// Instances whose tags name another cluster, by provider id, as far as inspected.
     foreign: BTreeSet<Text>,
-    /// The last question about a machine did not find that it has ended.
-    in_vain: bool,
+    /// The last inspection did not find an ended instance.
+    last_answer_inconclusive: bool,
 }
 
-impl GarbageCollection {
-    /// Begins anew: everything was just looked at.
-    pub fn begin(&mut self, now: Timestamp) {
+impl GarbageCollector {
+    /// Discards all anomalies, after a recovery.
+    pub fn reset(&mut self, now: Timestamp) {
         *self = Self { since: now, ..Self::default() };
     }
 
-    /// Why listings are not believed, if they are not.
-    pub fn doubted(&self) -> Option<&Doubt> {
-        self.doubt.as_ref().filter(|_| !self.confirmed)
+    /// Why listings are not trusted; `None` when they are, or an operator confirmed them.
+    pub fn suspicion(&self) -> Option<&ListingSuspicion> {
+        self.suspicion.as_ref().filter(|_| !self.confirmed)
     }
 
-    /// Listings are not believed; says whether that is news.
-    pub fn doubt(&mut self, reason: Text, now: Timestamp) -> bool {
-        let since = self.doubt.as_ref().map_or(now, |doubt| doubt.since);
-        let doubt = Doubt { since, reason };
-        self.doubt.replace(doubt.clone()) != Some(doubt)
+    /// Distrusts listings; returns whether the reason is new.
+    pub fn mark_suspicious(&mut self, reason: Text, now: Timestamp) -> bool {
+        let since = self.suspicion.as_ref().map_or(now, |doubt| doubt.since);
+        let doubt = ListingSuspicion { since, reason };
+        self.suspicion.replace(doubt.clone()) != Some(doubt)
     }
 
-    /// Listings are believed again.
-    pub fn trust(&mut self) {
-        (self.doubt, self.confirmed) = (None, false);
+    /// Trusts listings again.
+    pub fn clear_suspicion(&mut self) {
+        (self.suspicion, self.confirmed) = (None, false);
     }
 
-    /// A person confirms what listings lack, for as long as they lack it.
-    pub fn confirm(&mut self) {
-        self.confirmed = self.doubt.is_some();
+    /// Records that an operator confirmed the missing instances; valid while listings lack them.
+    pub fn confirm_missing(&mut self) {
+        self.confirmed = self.suspicion.is_some();
     }
 
-    /// Whether a person has.
+    /// Whether an operator confirmed the missing instances.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// When the cloud was last asked about this machine.
-    pub fn asked_about(&self, provider_id: &Text) -> Option<Timestamp> {
-        self.asked.get(provider_id).copied()
+    /// When the instance was last inspected.
+    pub fn last_inspected(&self, provider_id: &Text) -> Option<Timestamp> {
+        self.inspected_at.get(provider_id).copied()
     }
 
-    /// The cloud is asked about this machine. What was asked longer ago than `kept_ms` is forgotten.
-    pub fn note_asked(&mut self, provider_id: Text, kept_ms: i64, now: Timestamp) {
-        self.asked.retain(|_, at| now.millis_since(*at) < kept_ms);
-        self.asked.insert(provider_id, now);
+    /// Records an inspection, and removes those older than `kept_ms`.
+    pub fn record_inspection(&mut self, provider_id: Text, kept_ms: i64, now: Timestamp) {
+        self.inspected_at.retain(|_, at| now.millis_since(*at) < kept_ms);
+        self.inspected_at.insert(provider_id, now);
     }
 
-    /// The cloud has answered a question about a machine.
-    pub fn note_answer(&mut self, ended: bool) {
-        self.in_vain = !ended;
+    /// Records whether an inspection found an ended instance.
+    pub fn record_answer(&mut self, ended: bool) {
+        self.last_answer_inconclusive = !ended;
     }
 
-    /// Whether questions find machines that have ended, as far as is known.
-    pub fn answers_tell(&self) -> bool {
-        !self.in_vain
+    /// Whether the last inspection found an ended instance; `true` before the first.
+    pub fn inspections_find_ended(&self) -> bool {
+        !self.last_answer_inconclusive
     }
 
-    /// The cloud has stated that the machine has ended.
-    pub fn note_ended(&mut self, provider_id: Text) {
+    /// Records an instance that has ended as the cloud stated.
+    pub fn record_ended(&mut self, provider_id: Text) {
         self.ended.insert(provider_id);
     }
 
-    /// Whether it has.
+    /// Whether the cloud stated that the instance has ended.
     pub fn has_ended(&self, provider_id: &Text) -> bool {
         self.ended.contains(provider_id)
     }
 
-    /// The tags of the machine are not this cluster's.
-    pub fn note_foreign(&mut self, provider_id: Text) {
+    /// Records an instance whose tags name another cluster.
+    pub fn record_foreign(&mut self, provider_id: Text) {
         self.foreign.insert(provider_id);
     }
 
-    /// They are.
-    pub fn forget_foreign(&mut self, provider_id: &Text) {
+    /// Removes an instance whose tags name this cluster.
+    pub fn remove_foreign(&mut self, provider_id: &Text) {
         self.foreign.remove(provider_id);
     }
 
-    /// The machine of `claim` is there although a listing lacks it.
-    pub fn found(&mut self, claim: &Text) {
+    /// Records that the instance of `claim` exists although a listing lacks it.
+    pub fn clear_missing(&mut self, claim: &Text) {
         self.missing.remove(claim);
     }
 
-    /// Changes whenever what people see of listings does.
-    pub fn outline(&self) -> (Option<Text>, (usize, usize)) {
-        (self.doubted().map(|doubt| doubt.reason.clone()), self.counts())
+    /// Fingerprint of the anomalies in the view.
+    pub fn view_version(&self) -> (Option<Text>, (usize, usize)) {
+        (self.suspicion().map(|doubt| doubt.reason.clone()), self.counts())
     }
 
-    /// Machines that nobody has, and machines whose tags are not this cluster's.
+    /// Number of orphaned instances, and of foreign instances.
     pub fn counts(&self) -> (usize, usize) {
         (self.orphans.len(), self.foreign.len())
     }
 }
 
 impl ClusterController {
-    /// The cloud has listed the machines of this cluster.
-    pub fn collect(&mut self, listing: &Listing, desk: &mut Context<'_>) {
-        let GarbageCollectionSettings { after_ms, believe_partial, .. } = desk.settings.collect;
+    /// Evaluates a listing of the cluster's instances.
+    pub fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
+        let GarbageCollectionSettings { after_ms, accept_partial, .. } = ctx.settings.collect;
         let Some(after_ms) = after_ms else { return };
-        let whole = listing.complete || believe_partial;
-        let held = self.rails.quarantine.is_some() || self.is_shadow(desk);
-        if held || !whole || !self.is_ready() || listing.asked < self.collection.since {
+        let whole = listing.complete || accept_partial;
+        let held = self.guardrails.quarantine.is_some() || self.is_shadow(ctx);
+        if held || !whole || !self.is_ready() || listing.requested_at < self.gc.since {
             return;
         }
-        let believed = self.weigh_listing(listing, after_ms, desk);
-        if self.legacy.is_open() {
-            return self.pass_over_ended(listing, after_ms, believed, desk);
+        let trusted = self.check_listing(listing, after_ms, ctx);
+        if self.recovery.is_pending() {
+            return self.exclude_ended_launches(listing, after_ms, trusted, ctx);
         }
-        self.ask_about_missing(listing, after_ms, believed, desk);
-        if !believed {
+        self.inspect_missing(listing, after_ms, trusted, ctx);
+        if !trusted {
             return;
         }
-        self.collect_orphans(listing, after_ms, desk);
-        self.collect_claimless(listing, after_ms, desk);
+        self.collect_orphans(listing, after_ms, ctx);
+        self.terminate_unclaimed(listing, after_ms, ctx);
     }
 
-    /// Somebody has to say whether the cluster's NodeClaims are gone. One whose machine is gone as well says nothing about the
-    /// agent: it may have gone in good order, without its row being closed. It is taken up like the others, since it may also be
-    /// there without being shown.
+    /// Excludes launches whose instance has ended from the check for missing NodeClaims, which
+    /// waits for an operator otherwise. Such a launch is no evidence against the snapshot: its
+    /// NodeClaim may have been deleted regularly without its record being closed. It is recovered
+    /// like the others, because the NodeClaim may also exist unobserved.
     ///
-    /// A listing that is doubted proves nothing: the cloud is asked about each machine, and must state that it has ended.
-    fn pass_over_ended(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Context<'_>) {
-        if !listing.complete || self.state.synced_since().is_none_or(|since| listing.asked < since) {
+    /// A suspicious listing proves nothing: each instance is inspected, and the cloud must state
+    /// that it has ended.
+    fn exclude_ended_launches(&mut self, listing: &Listing, after_ms: i64, trusted: bool, ctx: &mut Context<'_>) {
+        if !listing.complete || self.state.synced_since().is_none_or(|since| listing.requested_at < since) {
             return;
         }
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
-        let ended = self.legacy.launches().iter().filter(|launch| {
+        let ended = self.recovery.launches().iter().filter(|launch| {
             let LaunchState::Launched { provider_id } = &launch.state else { return false };
             let gone = !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
-            gone && !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
+            gone && !self.state.is_claim_observed(&launch.claim) && !self.machines.contains_key(&launch.claim)
         });
         let ended: Vec<(Text, Text)> = ended
             .filter_map(|launch| match &launch.state {
@@ -224,110 +232,116 @@ impl ClusterController {
                 _ => None,
             })
             .collect();
-        if !believed {
-            self.ask_about(ended.clone(), desk);
+        // Before the second listing nothing is excluded, and never because of a suspicious listing.
+        if !trusted {
+            self.inspect_instances(ended.clone(), ctx);
         }
-        let ended = ended.iter().filter(|(_, id)| believed || self.collection.has_ended(id));
-        let known = &self.collection.missing;
-        let since = |claim: &Text| known.get(claim).copied().unwrap_or(listing.asked);
+        let ended = ended.iter().filter(|(_, id)| trusted || self.gc.has_ended(id));
+        let known = &self.gc.missing;
+        let since = |claim: &Text| known.get(claim).copied().unwrap_or(listing.requested_at);
         let missing: BTreeMap<Text, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
-        let due = missing.iter().filter(|(_, since)| listing.asked.millis_since(**since) >= after_ms);
+        let due = missing.iter().filter(|(_, since)| listing.requested_at.millis_since(**since) >= after_ms);
         let due: BTreeSet<Text> = due.map(|(claim, _)| claim.clone()).collect();
-        self.collection.missing = missing;
+        self.gc.missing = missing;
         if !due.is_empty() {
-            self.legacy.pass_over(due);
-            self.take_up(desk);
+            self.recovery.exclude_ended(due);
+            self.resume_unfinished(ctx);
         }
     }
 
-    /// Machines that nobody has are given back; those that have a Node are taken into care first, so that they are drained.
-    fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, desk: &mut Context<'_>) {
+    /// Terminates orphaned instances; those that have a Node are adopted first, so that they are
+    /// drained.
+    fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, ctx: &mut Context<'_>) {
         let mut orphans = BTreeMap::new();
-        for instance in listing.instances.iter().filter(|instance| !instance.ends) {
+        for instance in listing.instances.iter().filter(|instance| !instance.terminating) {
             if instance.cluster_uid != self.uid {
-                self.report_foreign(instance, desk);
-            } else if !self.is_had(instance) {
-                let since = self.collection.orphans.get(&instance.provider_id).copied().unwrap_or(listing.asked);
+                self.report_foreign(instance, ctx);
+            } else if !self.is_owned(instance) {
+                let since = self.gc.orphans.get(&instance.provider_id).copied().unwrap_or(listing.requested_at);
                 orphans.insert(instance.provider_id.clone(), since);
-                let due = listing.asked.millis_since(since) >= after_ms;
-                if due && !self.doubts_absence(1, 1, desk) && !self.most_nodes_vanished(desk) {
-                    self.collect_orphan(instance, since, desk);
+                let due = listing.requested_at.millis_since(since) >= after_ms;
+                if due && !self.snapshot_suspicious(1, 1, ctx) && !self.most_nodes_vanished(ctx) {
+                    self.collect_orphan(instance, since, ctx);
                 }
             }
         }
-        self.collection.ending.retain(|id| orphans.contains_key(id));
-        self.collection.orphans = orphans;
+        self.gc.terminating.retain(|id| orphans.contains_key(id));
+        self.gc.orphans = orphans;
     }
 
-    fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, desk: &mut Context<'_>) {
-        let ends = self.collection.ending.contains(&instance.provider_id);
+    fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &mut Context<'_>) {
+        let terminating = self.gc.terminating.contains(&instance.provider_id);
         let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
-        // It waits as one whose Node vanished.
-        let in_use = has_node || self.may_lack_a_node(desk);
-        if in_use && !ends && desk.settings.collect.drain_orphans {
-            self.take_care_of(instance, since, desk);
+        // While every Node is missing, an instance without a Node counts as in use.
+        let in_use = has_node || self.may_have_hidden_node(ctx);
+        if in_use && !terminating && ctx.settings.collect.drain_orphans {
+            self.adopt_orphan(instance, since, ctx);
         } else {
-            self.end_orphan(instance, desk);
+            self.terminate_orphan(instance, ctx);
         }
     }
 
-    /// Whether somebody has this machine, or may turn out to: its launch is still being asked about.
-    fn is_had(&self, instance: &ListedInstance) -> bool {
+    /// Whether a NodeClaim or machine owns this instance, or may turn out to: the outcome of its
+    /// launch is still unknown.
+    fn is_owned(&self, instance: &ListedInstance) -> bool {
         let known = |machine: &Machine| machine.provider_id == instance.provider_id || machine.provider_id.is_empty();
         self.machines.get(&instance.claim).is_some_and(known)
             || self.claim_of_instance(&instance.provider_id).is_some()
             || self.state.claims().any(|claim| claim.provider_id == instance.provider_id)
     }
 
-    fn end_orphan(&mut self, instance: &ListedInstance, desk: &mut Context<'_>) {
+    fn terminate_orphan(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
         let provider_id = instance.provider_id.clone();
-        if !self.collection.ending.contains(&provider_id) && self.has_room_for(&instance.claim, desk) {
-            self.collection.ending.insert(provider_id.clone());
+        if !self.gc.terminating.contains(&provider_id) && self.admit_orphan_removal(&instance.claim, ctx) {
+            self.gc.terminating.insert(provider_id.clone());
             let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
-            desk.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
+            ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
         }
     }
 
-    fn report_foreign(&mut self, instance: &ListedInstance, desk: &mut Context<'_>) {
+    fn report_foreign(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
         let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
-        if self.collection.reported.insert(provider_id.clone()) {
-            self.report(Finding::ForeignInstance { provider_id, cluster_uid }, desk);
+        if self.gc.reported.insert(provider_id.clone()) {
+            self.report_finding(Finding::ForeignInstance { provider_id, cluster_uid }, ctx);
         }
     }
 
-    /// The cloud is asked about machines that the listing lacks: of those that are doubted at once, of others when they have been
-    /// missing for the collection period. What it says is concluded from ([`ClusterController::inspected`]).
-    fn ask_about_missing(&mut self, listing: &Listing, after_ms: i64, believed: bool, desk: &mut Context<'_>) {
+    /// Inspects instances that the listing lacks: immediately while listings are suspicious,
+    /// otherwise after the collection period. The answers are handled by
+    /// [`ClusterController::handle_inspection`].
+    fn inspect_missing(&mut self, listing: &Listing, after_ms: i64, trusted: bool, ctx: &mut Context<'_>) {
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let lacks = |machine: &&Machine| {
-            self.should_be_listed(machine, listing.asked, after_ms) && !listed.contains(&machine.provider_id)
+            self.should_be_listed(machine, listing.requested_at, after_ms) && !listed.contains(&machine.provider_id)
         };
         let missing: BTreeMap<Text, Timestamp> = (self.machines.values().filter(lacks))
             .map(|machine| {
-                let since = self.collection.missing.get(&machine.claim).copied().unwrap_or(listing.asked);
+                let since = self.gc.missing.get(&machine.claim).copied().unwrap_or(listing.requested_at);
                 (machine.claim.clone(), since)
             })
             .collect();
-        let due = missing.iter().filter(|(_, since)| !believed || listing.asked.millis_since(**since) >= after_ms);
+        let due =
+            missing.iter().filter(|(_, since)| !trusted || listing.requested_at.millis_since(**since) >= after_ms);
         let due: Vec<(Text, Text)> =
             due.filter_map(|(claim, _)| Some((claim.clone(), self.machines.get(claim)?.provider_id.clone()))).collect();
-        self.rails.waiting.retain(Cause::Missing, |claim| missing.contains_key(claim));
+        self.guardrails.waiting_removals.retain(HoldCause::Missing, |claim| missing.contains_key(claim));
         let machines = &self.machines;
-        self.collection.foreign.retain(|id| !listing.instances.iter().any(|instance| instance.provider_id == *id));
-        let foreign = &self.collection.foreign;
-        let is_foreign =
-            |claim: &Text| machines.get(claim).is_some_and(|m| m.refused || foreign.contains(&m.provider_id));
-        self.rails.waiting.retain(Cause::Foreign, is_foreign);
-        self.collection.missing = missing;
-        if desk.settings.rails.removal.second_witness {
-            return self.ask_about(due, desk);
+        self.gc.foreign.retain(|id| !listing.instances.iter().any(|instance| instance.provider_id == *id));
+        let foreign = &self.gc.foreign;
+        let is_foreign = |claim: &Text| {
+            machines.get(claim).is_some_and(|m| m.termination_refused || foreign.contains(&m.provider_id))
+        };
+        self.guardrails.waiting_removals.retain(HoldCause::Foreign, is_foreign);
+        self.gc.missing = missing;
+        if ctx.settings.guardrails.removal.second_source {
+            return self.inspect_instances(due, ctx);
         }
         for (_, provider_id) in due {
-            self.instance_gone(&provider_id, desk);
+            self.handle_instance_gone(&provider_id, ctx);
         }
     }
 
-    /// Whether a listing that was asked for at `asked` has no excuse to lack the machine.
+    /// Whether a listing requested at `requested_at` must contain the machine's instance.
     fn should_be_listed(&self, machine: &Machine, asked: Timestamp, after_ms: i64) -> bool {
         let old = asked.millis_since(machine.since) >= after_ms;
         match machine.stage {

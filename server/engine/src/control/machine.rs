@@ -1,10 +1,11 @@
-//! One machine, from intent to grave.
+//! Lifecycle of one NodeClaim and its instance.
 //!
 //! ```text
-//! Planned ─recorded─► Creating ─acked─► Launching ─launched─► Launched ─► Registered ─► Initialized
+//! Planned ─recorded─► Creating ─acked─► Launching ─launched─► Launched ─► Registered ─►
+//! Initialized
 //!     │ stale              │ refused         │ refused             │ late        │           │ empty, interrupted,
 //!     ▼                    ▼                 ▼                     ▼             ▼           ▼ deleted by hand
-//!  forgotten            forgotten       Deleting ◄─gone─ Terminating ◄─drained─ Draining ◄─┘
+//!  removed              removed         Deleting ◄─gone─ Terminating ◄─drained─ Draining ◄─┘
 //! ```
 
 use crate::cluster::ClaimRecord;
@@ -12,31 +13,31 @@ use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
 
 use super::{DecisionId, InstructionId, PlannedMachine};
 
-/// Where a machine stands.
+/// Stage of a machine's lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// The decision is not durable yet.
     Planned,
     /// The NodeClaim is being created.
     Creating,
-    /// The machine is being bought.
+    /// The instance is being launched.
     Launching,
-    /// The machine is there; its Node is not, or not taken in yet.
+    /// The instance is launched; its Node is missing or not registered.
     Launched,
-    /// The Node is taken in and not in service yet.
+    /// The Node is registered and not initialized.
     Registered,
-    /// The Node is in service.
+    /// The Node is initialized.
     Initialized,
     /// Pods are being evicted.
     Draining,
-    /// The machine is being given back.
+    /// The instance is being terminated.
     Terminating,
-    /// The machine is gone; Node and NodeClaim are being removed.
+    /// The instance is gone; Node and NodeClaim are being deleted.
     Deleting,
 }
 
 impl Stage {
-    /// The stage in a word, for people.
+    /// The stage in views.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,90 +53,91 @@ impl Stage {
         }
     }
 
-    /// Whether the machine is on its way out.
+    /// Whether termination has begun.
     #[must_use]
-    pub fn is_leaving(self) -> bool {
+    pub fn is_terminating(self) -> bool {
         matches!(self, Self::Draining | Self::Terminating | Self::Deleting)
     }
 }
 
-/// A machine of ours.
+/// A NodeClaim of this server with its instance.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// NodeClaim.
+    /// Name of the NodeClaim.
     pub claim: Text,
-    /// NodePool.
+    /// NodePool of the NodeClaim.
     pub pool: Text,
-    /// The decision that wanted it; `None` for machines found in the cluster.
+    /// The decision that planned it; `None` for machines found in the cluster.
     pub decision: Option<DecisionId>,
-    /// What was decided; `None` for machines found in the cluster.
+    /// The planned machine; `None` for machines found in the cluster.
     pub planned: Option<PlannedMachine>,
-    /// The pool's revision when it was decided.
+    /// Revision of the NodePool at the time of the decision.
     pub revision: Text,
-    /// Where it stands.
+    /// Current stage.
     pub stage: Stage,
-    /// Since when.
+    /// When it entered the stage.
     pub since: Timestamp,
-    /// Number of the launch attempt, from 1.
+    /// Launch attempt, from 1.
     pub attempt: u32,
-    /// Since when its Node could be let in, once it could.
-    pub could_open: Option<Timestamp>,
-    /// Since when hints are given to its pods while its Node is closed.
-    pub hinting: Option<Timestamp>,
-    /// When it was first ordered to be let in.
-    pub let_in: Option<Timestamp>,
-    /// Empty until it is launched.
+    /// When its Node became ready for registration.
+    pub registrable_since: Option<Timestamp>,
+    /// When the nomination of its pods began, while its Node is not registered.
+    pub nominating_since: Option<Timestamp>,
+    /// When the registration of its Node was first ordered.
+    pub registration_ordered_at: Option<Timestamp>,
+    /// Provider id of the instance; empty until launched.
     pub provider_id: Text,
-    /// What was launched: type, zone, capacity type, price per hour.
-    pub bought: Option<LaunchedInstance>,
-    /// The instruction that is not answered yet.
-    pub waits_for: Option<InstructionId>,
-    /// A failed instruction is not given again before this.
+    /// The launched instance.
+    pub instance: Option<LaunchedInstance>,
+    /// The unanswered instruction.
+    pub pending_instruction: Option<InstructionId>,
+    /// Earliest time of the next instruction, after a failed one.
     pub not_before: Timestamp,
-    /// Why it has to go, once it has to.
-    pub leaves: Option<Text>,
-    /// When its pods go regardless, once it has to go; `None` waits for ever.
-    pub drain_by: Option<Timestamp>,
-    /// The cloud takes it away.
+    /// Why it is terminated; `None` while it is not.
+    pub termination_reason: Option<Text>,
+    /// When its pods are deleted regardless of budgets; `None` has no deadline.
+    pub drain_deadline: Option<Timestamp>,
+    /// The cloud reclaims the instance.
     pub interrupted: bool,
-    /// It leaves because its Node is empty, and goes back to this stage if the API server lists pods on it.
-    pub if_empty: Option<Stage>,
-    /// When the API server listed pods on its Node, which the agent showed as empty.
+    /// Stage to return to if the API server lists pods on its Node; set for removals of empty
+    /// nodes.
+    pub stage_if_occupied: Option<Stage>,
+    /// When the API server listed pods on its Node, which the snapshot showed as empty.
     pub occupied_at: Option<Timestamp>,
-    /// The Node that it had and that is not shown any more.
+    /// Its former Node, which is not observed any more.
     pub lost_node: Option<LostNode>,
-    /// A person has confirmed its removal.
-    pub confirmed: bool,
-    /// The cloud refuses to give it back.
-    pub refused: bool,
-    /// When the cloud is asked again for what it refused or did not know.
-    pub ask_again: Option<Timestamp>,
+    /// An operator confirmed its removal.
+    pub removal_confirmed: bool,
+    /// The cloud refused to terminate the instance.
+    pub termination_refused: bool,
+    /// When a refused or unanswerable cloud call is retried.
+    pub retry_cloud_at: Option<Timestamp>,
 }
 
-/// A Node that was there and is not shown any more.
+/// A former Node of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostNode {
-    /// Its name, by which pods are bound to it.
+    /// Name, by which pods are bound to it.
     pub name: Text,
 }
 
-/// What was bought.
+/// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedInstance {
-    /// Instance type.
+    /// Name of the instance type.
     pub instance_type: Text,
-    /// Zone.
+    /// Name of the zone.
     pub zone: Text,
-    /// How it is paid for.
+    /// Capacity type of the instance.
     pub capacity_type: CapacityType,
-    /// Price per hour; zero when the catalogue does not know it.
+    /// Price per hour; zero when the catalogue lacks it.
     pub price: MicroUsd,
 }
 
 impl Machine {
-    /// A machine that was decided.
+    /// The machine of a decision.
     #[must_use]
-    pub fn decided(planned: PlannedMachine, decision: DecisionId, revision: Text, now: Timestamp) -> Self {
+    pub fn from_decision(planned: PlannedMachine, decision: DecisionId, revision: Text, now: Timestamp) -> Self {
         Self {
             claim: planned.claim.name.clone(),
             pool: planned.claim.pool.clone(),
@@ -145,28 +147,28 @@ impl Machine {
             stage: Stage::Planned,
             since: now,
             attempt: 1,
-            could_open: None,
-            hinting: None,
-            let_in: None,
+            registrable_since: None,
+            nominating_since: None,
+            registration_ordered_at: None,
             provider_id: Text::default(),
-            bought: None,
-            waits_for: None,
+            instance: None,
+            pending_instruction: None,
             not_before: now,
-            leaves: None,
-            drain_by: None,
+            termination_reason: None,
+            drain_deadline: None,
             interrupted: false,
-            if_empty: None,
+            stage_if_occupied: None,
             occupied_at: None,
             lost_node: None,
-            confirmed: false,
-            refused: false,
-            ask_again: None,
+            removal_confirmed: false,
+            termination_refused: false,
+            retry_cloud_at: None,
         }
     }
 
-    /// A machine that was found in the cluster, launched already.
+    /// The machine of a launched NodeClaim found in the cluster.
     #[must_use]
-    pub fn found(claim: &ClaimRecord, bought: Option<LaunchedInstance>, now: Timestamp) -> Self {
+    pub fn from_claim(claim: &ClaimRecord, instance: Option<LaunchedInstance>, now: Timestamp) -> Self {
         Self {
             claim: claim.name.clone(),
             pool: claim.pool.clone(),
@@ -176,30 +178,30 @@ impl Machine {
             stage: Stage::Launched,
             since: now,
             attempt: 1,
-            could_open: None,
-            hinting: None,
-            let_in: None,
+            registrable_since: None,
+            nominating_since: None,
+            registration_ordered_at: None,
             provider_id: claim.provider_id.clone(),
-            bought,
-            waits_for: None,
+            instance,
+            pending_instruction: None,
             not_before: now,
-            leaves: None,
-            drain_by: None,
+            termination_reason: None,
+            drain_deadline: None,
             interrupted: false,
-            if_empty: None,
+            stage_if_occupied: None,
             occupied_at: None,
             lost_node: None,
-            confirmed: false,
-            refused: false,
-            ask_again: None,
+            removal_confirmed: false,
+            termination_refused: false,
+            retry_cloud_at: None,
         }
     }
 
-    /// Moves on.
-    pub fn enter(&mut self, stage: Stage, now: Timestamp) {
+    /// Enters a stage, which discards the pending instruction and retry.
+    pub fn enter_stage(&mut self, stage: Stage, now: Timestamp) {
         self.stage = stage;
         self.since = now;
-        self.waits_for = None;
-        self.ask_again = None;
+        self.pending_instruction = None;
+        self.retry_cloud_at = None;
     }
 }

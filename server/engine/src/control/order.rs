@@ -1,4 +1,5 @@
-//! From a planned node to exact orders: the NodeClaim to create, the machine to buy, and what may be expected of it.
+//! From a planned node to exact orders: the NodeClaim to create, the instance to launch, and its
+//! expected resources.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +13,25 @@ use crate::model::{
 };
 use crate::plan::PlannedNode;
 
-/// Options of one launch order. More than these only cost the cloud's time (Karpenter's AWS provider sends as many).
+/// Maximum options of one launch order. More only cost calls (Karpenter's AWS provider sends as
+/// many).
 pub const MAX_OPTIONS: usize = 60;
 
 /// The orders for `node`.
-pub(super) fn machine(
+pub(super) fn machine_orders(
     cluster: &ClusterId,
     cluster_uid: &Text,
     state: &ClusterState,
     input: &PlanningInput,
     node: &PlannedNode,
     decision: DecisionId,
-    desk: &mut Context<'_>,
+    ctx: &mut Context<'_>,
 ) -> PlannedMachine {
+    // NodeClaim, launch and client token share one name: retries after a takeover depend on it.
     let pool = &input.pools[node.pool as usize];
-    let name = claim_name(cluster, state, &pool.name, desk);
+    let name = claim_name(cluster, state, &pool.name, ctx);
     let pods: Vec<Text> = node.pods.iter().map(|pod| pod_name(input, *pod)).collect();
-    let options = options(pool, node);
+    let options = launch_options(pool, node);
     let reason = match pods.as_slice() {
         [] => Text::from(format!("NodePool {} keeps a fixed number of nodes", pool.name)),
         [pod] => Text::from(format!("decision {}: pod {pod} fits on no node", decision.0)),
@@ -42,7 +45,7 @@ pub(super) fn machine(
             cluster_uid: cluster_uid.clone(),
             claim: name.clone(),
             attempt: 1,
-            token: token(&name, 1),
+            token: launch_token(&name, 1),
             pool: pool.name.clone(),
             node_class: pool.node_class.clone(),
             capacity_type: node.capacity_type,
@@ -57,17 +60,18 @@ pub(super) fn machine(
     }
 }
 
-/// Longest client token that EC2 takes.
+/// Maximum length of an EC2 client token.
 const MAX_TOKEN: usize = 64;
 
-/// The token of an attempt: `<claim>-<attempt>`, with the middle of a long name as its hash.
-pub(super) fn token(claim: &Text, attempt: u32) -> Text {
+/// Client token of an attempt: `<claim>-<attempt>`; the middle of a long name is replaced by its
+/// hash.
+pub(super) fn launch_token(claim: &Text, attempt: u32) -> Text {
     let plain = format!("{claim}-{attempt}");
     if plain.len() <= MAX_TOKEN {
         return Text::from(plain);
     }
     let head: String = claim.chars().take(32).collect();
-    Text::from(format!("{head}-{:016x}-{attempt}", spread(0, claim, 0)))
+    Text::from(format!("{head}-{:016x}-{attempt}", mix_hash(0, claim, 0)))
 }
 
 fn pod_name(input: &PlanningInput, pod: u32) -> Text {
@@ -76,14 +80,14 @@ fn pod_name(input: &PlanningInput, pod: u32) -> Text {
 }
 
 fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: Text) -> ClaimOrder {
-    let life = state.pool(&pool.name).map(|record| &record.life);
+    let disruption = state.pool(&pool.name).map(|record| &record.disruption);
     let mut labels = pool.labels.clone();
     labels.extend(node.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
     labels.insert(Text::from(NODEPOOL), pool.name.clone());
     labels.insert(Text::from(NODECLASS), pool.node_class.clone());
     labels.insert(Text::from(CAPACITY_TYPE), Text::from(node.capacity_type.as_str()));
     let mut requirements = pool.requirements.clone();
-    let types: BTreeSet<Text> = kinds(pool, node).map(|kind| kind.name.clone()).collect();
+    let types: BTreeSet<Text> = instance_types(pool, node).map(|kind| kind.name.clone()).collect();
     requirements.add(Requirement::new(INSTANCE_TYPE, Operator::In, types));
     requirements.add(Requirement::new(ZONE, Operator::In, node.zones.iter().cloned()));
     requirements.add(Requirement::equals(CAPACITY_TYPE, node.capacity_type.as_str()));
@@ -96,19 +100,19 @@ fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: 
         startup_taints: pool.startup_taints.clone(),
         requirements,
         requests: node.requests.clone(),
-        expire_after_ms: life.and_then(|life| life.expire_after_ms),
-        termination_grace_period_ms: life.and_then(|life| life.termination_grace_period_ms),
+        expire_after_ms: disruption.and_then(|disruption| disruption.expire_after_ms),
+        termination_grace_period_ms: disruption.and_then(|disruption| disruption.termination_grace_period_ms),
     }
 }
 
-fn kinds<'p>(pool: &'p NodePool, node: &'p PlannedNode) -> impl Iterator<Item = &'p InstanceType> {
+fn instance_types<'p>(pool: &'p NodePool, node: &'p PlannedNode) -> impl Iterator<Item = &'p InstanceType> {
     node.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize))
 }
 
-/// Pairs of type and zone, cheapest first; of equal prices the plan's order.
-pub(super) fn options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchOption> {
+/// Launch options, cheapest first, with ties in the order of the plan.
+pub(super) fn launch_options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchOption> {
     let mut options = Vec::new();
-    for kind in kinds(pool, node) {
+    for kind in instance_types(pool, node) {
         for zone in node.zones.iter() {
             if let Some(offering) = offering_of(kind, zone, node.capacity_type).filter(|o| o.available) {
                 let instance_type = kind.name.clone();
@@ -125,26 +129,32 @@ fn offering_of<'k>(kind: &'k InstanceType, zone: &str, capacity_type: CapacityTy
     kind.offerings.iter().find(|offering| offering.zone.as_ref() == zone && offering.capacity_type == capacity_type)
 }
 
-/// Of each resource the most that any option of the machine has.
-pub(super) fn largest(pool: &NodePool, node: &PlannedNode) -> Resources {
+/// The maximum of each resource over all options of the machine.
+pub(super) fn max_capacity(pool: &NodePool, node: &PlannedNode) -> Resources {
     let mut capacity = Resources::new();
-    kinds(pool, node).for_each(|kind| capacity.raise_to(&kind.capacity));
+    instance_types(pool, node).for_each(|kind| capacity.raise_to(&kind.capacity));
     capacity
 }
 
-/// What may be expected of the machine before it is bought: room that every option has, and of what it takes from the
-/// pool's limits the most that any option takes.
-pub(super) fn expected(planned: &PlannedMachine, node: &PlannedNode, pool: &NodePool, now: Timestamp) -> ClaimRecord {
-    expected_of(planned, kinds(pool, node), now)
+/// The expected NodeClaim before launch: allocatable is the minimum over all options, capacity
+/// (counted against the NodePool's limits) the maximum.
+pub(super) fn expected_claim(
+    planned: &PlannedMachine,
+    node: &PlannedNode,
+    pool: &NodePool,
+    now: Timestamp,
+) -> ClaimRecord {
+    expected_claim_for(planned, instance_types(pool, node), now)
 }
 
-fn expected_of<'k>(
+fn expected_claim_for<'k>(
     planned: &PlannedMachine,
     kinds: impl Iterator<Item = &'k InstanceType>,
     now: Timestamp,
 ) -> ClaimRecord {
     let mut capacity = Resources::new();
     let mut allocatable: Option<Resources> = None;
+    // The minimum never overstates what fits, the maximum never understates the use of limits.
     for kind in kinds {
         capacity.raise_to(&kind.capacity);
         allocatable = Some(match allocatable {
@@ -173,16 +183,19 @@ fn expected_of<'k>(
     }
 }
 
-/// What may be expected of a machine whose order comes from an earlier process: as [`expected`], for the types that the
-/// order names.
-pub(super) fn expected_again(planned: &PlannedMachine, pool: Option<&NodePool>, now: Timestamp) -> ClaimRecord {
+/// As [`expected_claim`], for an order of an earlier process and the instance types that it names.
+pub(super) fn expected_claim_of_order(
+    planned: &PlannedMachine,
+    pool: Option<&NodePool>,
+    now: Timestamp,
+) -> ClaimRecord {
     let types = pool.map_or(&[][..], |pool| &pool.catalogue.types);
     let named: BTreeSet<&Text> = planned.launch.options.iter().map(|option| &option.instance_type).collect();
-    expected_of(planned, types.iter().filter(|kind| named.contains(&kind.name)), now)
+    expected_claim_for(planned, types.iter().filter(|kind| named.contains(&kind.name)), now)
 }
 
-/// What the pool's catalogue says of a machine that was bought: facts for its NodeClaim, and its price.
-pub(super) fn facts_of(
+/// Facts of a launched instance for its NodeClaim, and its price, from the NodePool's catalogue.
+pub(super) fn launched_facts(
     pool: Option<&NodePool>,
     provider_id: &Text,
     instance_type: &Text,
@@ -212,6 +225,7 @@ pub(super) fn facts_of(
             price = offering.price;
         }
     }
+    // The facts of the launch override labels of the catalogue.
     labels.insert(Text::from(INSTANCE_TYPE), instance_type.clone());
     labels.insert(Text::from(ZONE), zone.clone());
     labels.insert(Text::from(CAPACITY_TYPE), Text::from(capacity_type.as_str()));
@@ -219,18 +233,18 @@ pub(super) fn facts_of(
     (facts, price)
 }
 
-/// Letters and digits of generated names: no vowels, nothing that looks like something else (Kubernetes: generated names).
+/// Alphabet of generated names: no vowels, no ambiguous characters (Kubernetes: generated names).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Characters of a name behind its NodePool's. Rows of launches outlive their NodeClaims, so a name must not come again: with
-/// five characters (Kubernetes: generated names) one launch in 300 would meet one of 50,000 rows that are kept, with ten one
-/// in four thousand million.
+/// Length of the generated suffix. Launch records outlive their NodeClaims, so a name must not
+/// repeat: with five characters (Kubernetes: generated names) one launch in 300 would collide with
+/// one of 50,000 kept records, with ten one in four thousand million.
 const SUFFIX: usize = 10;
 
-/// `<pool>-<suffix>`, unused in this cluster.
-fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, desk: &mut Context<'_>) -> Text {
+/// A name `<pool>-<suffix>` that is unused in this cluster.
+fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, ctx: &mut Context<'_>) -> Text {
     loop {
-        let mut rest = spread(desk.number(), cluster, desk.settings.identity);
+        let mut rest = mix_hash(ctx.next_id(), cluster, ctx.settings.identity);
         let mut name = format!("{pool}-");
         for _ in 0..SUFFIX {
             name.push(char::from(ALPHABET[usize::try_from(rest % 27).unwrap_or(0)]));
@@ -243,8 +257,9 @@ fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, desk: &mut
     }
 }
 
-/// FNV-1a over the cluster's name, the identity and the number, with a final mix so that neighbours look different.
-fn spread(number: u64, cluster: &str, identity: u64) -> u64 {
+/// FNV-1a over the cluster's name, the identity and the number, with a final mix so that
+/// consecutive numbers yield unrelated names.
+fn mix_hash(number: u64, cluster: &str, identity: u64) -> u64 {
     let bytes = cluster.bytes().chain(identity.to_le_bytes()).chain(number.to_le_bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));

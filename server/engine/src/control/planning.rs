@@ -1,13 +1,14 @@
-//! Planning apart from the controller: what is asked, what is answered, and what becomes of an answer.
+//! Planning outside the controller: requests, answers, and the worker.
 //!
-//! [`RegionController::handle`](super::RegionController::handle) never calls the planner, which may take seconds. It emits
-//! [`Effect::Plan`](super::Effect::Plan) with everything that the planner looks at; the shell calls [`PlanWorker::answer`]
-//! wherever it likes, and brings the answer back as [`Event::Planned`](super::Event::Planned). Events are taken in
-//! meanwhile. There is at most one plan under way for a cluster ([`under_way`]), and a plan takes a bounded number of pods
-//! ([`portion`]).
+//! [`RegionController::handle`](super::RegionController::handle) never calls the planner, which may
+//! take seconds. It emits [`Effect::Plan`](super::Effect::Plan) with the complete input; the caller
+//! runs [`PlanWorker::answer`] on any thread and returns the answer as
+//! [`Event::Planned`](super::Event::Planned). Events are handled meanwhile. At most one plan is in
+//! progress for a cluster ([`pending_plan`]), and a plan takes a bounded number of pods
+//! ([`demand_cursor`]).
 
-pub(super) mod portion;
-pub(super) mod under_way;
+pub(super) mod demand_cursor;
+pub(super) mod pending_plan;
 
 use super::{ClusterId, Planner};
 use crate::input::PlanningInput;
@@ -18,20 +19,20 @@ use crate::schedule::CompileCache;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlanNumber(pub u64);
 
-/// A plan to make.
+/// A requested plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanRequest {
-    /// Names it for its answer.
+    /// Correlates the answer.
     pub number: PlanNumber,
-    /// For which cluster.
+    /// The cluster to plan for.
     pub cluster: ClusterId,
-    /// Everything that the planner looks at, the bounds of its work included.
+    /// The complete input, including the limits on the planner's work.
     pub input: PlanningInput,
 }
 
 impl PlanRequest {
-    /// How much work it may be, in pods that share everything: for queues that let small plans pass large ones. Pods with
-    /// preferences are dearer, since each preference may be tried and given up.
+    /// Estimated work, in identical pods: queues let small plans overtake large ones. Each
+    /// preference of a pod adds to it, because the planner may try and relax each.
     #[must_use]
     pub fn weight(&self) -> usize {
         let of_shape: Vec<usize> = self.input.shapes.iter().map(|shape| 1 + shape.preferences()).collect();
@@ -40,19 +41,19 @@ impl PlanRequest {
     }
 }
 
-/// A plan with its reasons, or why there is none.
+/// A plan with its report, or why there is none.
 pub type PlanOutcome = Result<(Plan, PlanReport), String>;
 
-/// What came of a request.
+/// The answer to a plan request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanAnswer {
-    /// The request, whose input the decision is recorded with.
+    /// The request, whose input is recorded with the decision.
     pub request: PlanRequest,
-    /// The plan.
+    /// The plan, or the planner's error.
     pub outcome: PlanOutcome,
 }
 
-/// Makes plans, one after the other. What it keeps between them makes them quicker and changes none.
+/// Computes plans one after another. Its cache makes them faster and changes no result.
 #[derive(Debug)]
 pub struct PlanWorker {
     planner: Planner,
@@ -60,7 +61,7 @@ pub struct PlanWorker {
 }
 
 impl PlanWorker {
-    /// A worker that has made no plan yet.
+    /// A worker with an empty cache.
     #[must_use]
     pub fn new(planner: Planner) -> Self {
         Self { planner, memo: CompileCache::default() }
@@ -69,12 +70,12 @@ impl PlanWorker {
     /// The plan for `input`.
     ///
     /// # Errors
-    /// Why the planner refuses the whole plan.
+    /// Why the planner rejects the input.
     pub fn plan(&mut self, input: &PlanningInput) -> PlanOutcome {
         (self.planner)(input, &mut self.memo)
     }
 
-    /// Carries a request out.
+    /// Executes a request.
     #[must_use]
     pub fn answer(&mut self, request: PlanRequest) -> PlanAnswer {
         let outcome = self.plan(&request.input);

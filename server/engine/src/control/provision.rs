@@ -1,4 +1,5 @@
-//! From pending pods to NodeClaims: ask for a plan, take it up, record, check again, create.
+//! From pending pods to NodeClaims: request a plan, apply it, record the decision, check it again,
+//! create NodeClaims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::sync::Arc;
 use super::cluster_controller::{ClusterController, Context};
 use super::machine::{Machine, Stage};
 use super::order;
-use super::planning::portion::Portion;
-use super::planning::under_way::UnderWay;
+use super::planning::demand_cursor::DemandCursor;
+use super::planning::pending_plan::PendingPlan;
 use super::{
     Decision, DecisionId, DecisionInput, DecisionKind, Effect, Instruction, PlanAnswer, PlanRequest, PlannedMachine,
     UnplacedPod,
@@ -19,127 +20,131 @@ use crate::model::resources::NODES;
 use crate::model::{NodeStage, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, ReasonCode, Unschedulable};
 
-/// After a plan that left pods without a place comes so many times what it took before they are planned again.
-const REST_AFTER: i64 = 4;
+/// After a plan that left pods unplaced, they are planned again after this multiple of the time
+/// that the plan took.
+const PAUSE_FACTOR: i64 = 4;
 
 impl ClusterController {
-    /// When the next plan is due; `None` while one is under way.
-    pub fn next_plan(&self, desk: &Context<'_>) -> Option<Timestamp> {
-        if self.under_way.is_some() {
+    /// When the next plan is due; `None` while one is in progress.
+    pub fn next_plan_at(&self, ctx: &Context<'_>) -> Option<Timestamp> {
+        if self.pending_plan.is_some() {
             return None;
         }
-        let closed = self.window.due(desk.settings.batch_idle_ms, desk.settings.batch_max_ms);
-        let rest = self.portion.goes_on().then_some(desk.now);
-        closed.into_iter().chain(self.retry).chain(rest).min()
+        let closed = self.window.closes_at(ctx.settings.batch_idle_ms, ctx.settings.batch_max_ms);
+        let rest = self.demand_cursor.has_more().then_some(ctx.now);
+        closed.into_iter().chain(self.retry_at).chain(rest).min()
     }
 
-    /// Asks for a plan when a window has closed, when pods without a place have waited long enough, or when the last plan left
-    /// pods to the next.
-    pub fn plan_if_due(&mut self, desk: &mut Context<'_>) {
-        let Some(due) = self.next_plan(desk).filter(|due| *due <= desk.now && self.is_ready()) else { return };
+    /// Requests a plan when the batch window has closed, when unplaced pods have waited long
+    /// enough, or when the last plan left pods for the next.
+    pub fn request_plan_if_due(&mut self, ctx: &mut Context<'_>) {
+        let Some(due) = self.next_plan_at(ctx).filter(|due| *due <= ctx.now && self.is_ready()) else { return };
         let mut opened = None;
-        // Pods that came meanwhile may rank before those that were planned already: they are in the next round.
-        if !self.portion.goes_on() {
+        // Within a round the window stays open: new pods may rank before pods already planned, so
+        // they join the next round.
+        if !self.demand_cursor.has_more() {
             opened = self.window.close();
-            self.retry = None;
+            self.retry_at = None;
         }
         let fixed = self.state.pools().any(|pool| pool.pool.replicas.is_some());
-        self.rails.held_launches = None;
-        let demand = self.state.demand(desk.now);
-        // Nothing to plan is by far the most frequent answer, and an input looks at every pod.
-        if !fixed && self.rails.attempts.is_empty() && demand.is_empty() {
-            self.portion = Portion::default();
-            return self.forget_said();
+        self.guardrails.held_launches = None;
+        let demand = self.state.demand(ctx.now);
+        // Building an input covers every pod, and mostly there is nothing to plan.
+        if !fixed && self.guardrails.launch_backoff.is_empty() && demand.is_empty() {
+            self.demand_cursor = DemandCursor::default();
+            return self.clear_shadow_plan();
         }
-        let taken = self.portion.take(demand, desk.settings.plan_pods);
-        let mut input = self.state.planning_input_for(taken, &desk.settings.policy, desk.now);
-        let held = self.hold_pods(&mut input, desk);
+        let taken = self.demand_cursor.take_pods(demand, ctx.settings.plan_pods);
+        let mut input = self.state.planning_input_for(taken, &ctx.settings.policy, ctx.now);
+        let held = self.exclude_backed_off_pods(&mut input, ctx);
         if input.pods.is_empty() && held.is_empty() && !fixed {
-            return self.forget_said();
+            return self.clear_shadow_plan();
         }
-        self.hold_pools(&mut input, desk);
+        self.exclude_frozen_pools(&mut input, ctx);
         for pool in &mut input.pools {
-            pool.catalogue = desk.offerings.mark(&pool.catalogue);
+            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
         }
-        desk.planned = true;
-        let request = PlanRequest { number: desk.plan_number(), cluster: self.cluster.clone(), input };
-        self.await_plan(&request, due, opened, held, desk);
-        desk.effects.push(Effect::Plan(Box::new(request)));
+        ctx.planned = true;
+        let request = PlanRequest { number: ctx.next_plan_number(), cluster: self.cluster.clone(), input };
+        self.register_pending_plan(&request, due, opened, held, ctx);
+        ctx.effects.push(Effect::Plan(Box::new(request)));
     }
 
-    /// A plan is there. What does not hold any more of what it relies on is left out and planned again.
-    pub fn planned(&mut self, answer: PlanAnswer, desk: &mut Context<'_>) {
+    /// Handles a plan. The parts whose assumptions do not hold any more are dropped and planned
+    /// again.
+    pub fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
         let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
-        let Some(under_way) = self.arrived(number) else { return };
+        let Some(pending_plan) = self.take_pending_plan(number) else { return };
         if !self.is_ready() {
-            // What has happened meanwhile is not known.
-            return self.window.rouse(desk.now);
+            // Without a synced state the assumptions of the plan cannot be checked.
+            return self.window.extend(ctx.now);
         }
         match outcome {
             Ok((mut plan, mut report)) => {
-                self.refused = None;
+                self.last_error = None;
                 let basis =
-                    DecisionInput { opened: under_way.opened, input, plan: plan.clone(), report: report.clone() };
-                if self.drop_outdated(&under_way, &basis.input, (&mut plan, &mut report), desk) {
-                    self.window.rouse(desk.now);
+                    DecisionInput { opened: pending_plan.opened, input, plan: plan.clone(), report: report.clone() };
+                if self.drop_outdated_parts(&pending_plan, &basis.input, (&mut plan, &mut report), ctx) {
+                    self.window.extend(ctx.now);
                 }
-                let waiting = self.hold_launches(&basis.input, &mut plan, &mut report, desk);
-                let UnderWay { due, since, version, held, drains, .. } = under_way;
+                let waiting = self.limit_launches(&basis.input, &mut plan, &mut report, ctx);
+                let PendingPlan { due, since, version, held, drains, .. } = pending_plan;
                 let held = held.into_iter().chain(waiting).collect();
-                self.adopt_plan(basis, &plan, report, held, (due, since, version), desk);
-                self.drain_replaced(&drains, desk);
+                self.apply_plan(basis, &plan, report, held, (due, since, version), ctx);
+                self.begin_replaced_drains(&drains, ctx);
             }
             Err(reason) => {
-                self.refused = Some(reason);
-                self.retry = Some(retry_at(under_way.since, desk));
+                self.last_error = Some(reason);
+                self.retry_at = Some(retry_at(pending_plan.since, ctx));
             }
         }
     }
 
-    fn adopt_plan(
+    fn apply_plan(
         &mut self,
         basis: DecisionInput,
         plan: &Plan,
         mut report: PlanReport,
         held: Vec<UnplacedPod>,
         (due, since, version): (Timestamp, Timestamp, u64),
-        desk: &mut Context<'_>,
+        ctx: &mut Context<'_>,
     ) {
         let input = &basis.input;
         let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report).into_iter().chain(held).collect();
         let held_back = |entry: &&Unschedulable| entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
         let not_reached = report.unschedulable.iter().filter(held_back).map(|entry| key_of(input, entry.pod));
-        self.portion.did_not_reach(not_reached.collect());
+        self.demand_cursor.defer_unreached(not_reached.collect());
         if !plan.unschedulable.is_empty() {
-            let again = retry_at(since, desk);
-            self.retry = Some(self.retry.map_or(again, |retry| retry.min(again)));
+            let again = retry_at(since, ctx);
+            self.retry_at = Some(self.retry_at.map_or(again, |retry| retry.min(again)));
         }
-        report.notes.extend(self.portion_note(input.pods.len(), desk));
-        if self.is_shadow(desk) {
-            return self.say_plan(basis, plan, report, unplaced, desk);
+        report.notes.extend(self.remaining_pods_note(input.pods.len(), ctx));
+        if self.is_shadow(ctx) {
+            return self.record_shadow_plan(basis, plan, report, unplaced, ctx);
         }
-        let id = DecisionId(desk.number());
+        // Machines are assumed before pods are assigned to them, and all before the decision is recorded.
+        let id = DecisionId(ctx.next_id());
         let machines: Vec<PlannedMachine> = (plan.nodes.iter().chain(&plan.static_nodes))
-            .map(|node| order::machine(&self.cluster, &self.uid, &self.state, input, node, id, desk))
+            .map(|node| order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, id, ctx))
             .collect();
         for (planned, node) in machines.iter().zip(plan.nodes.iter().chain(&plan.static_nodes)) {
             let pool = &input.pools[node.pool as usize];
-            self.state.expect_claim(order::expected(planned, node, pool, desk.now));
+            self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
             for pod in &node.pods {
                 let target = Target::Claim(planned.claim.name.clone());
-                self.state.promises.give(key_of(input, *pod), target, None);
+                self.state.assignments.assign(key_of(input, *pod), target, None);
             }
             let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
-            let machine = Machine::decided(planned.clone(), id, revision, desk.now);
+            let machine = Machine::from_decision(planned.clone(), id, revision, ctx.now);
             self.machines.insert(planned.claim.name.clone(), machine);
         }
-        self.note_launches(&machines, plan.nodes.iter().chain(&plan.static_nodes), desk);
-        let placed = self.keep_placements(input, plan, desk.now);
+        self.count_launches(&machines, plan.nodes.iter().chain(&plan.static_nodes), ctx);
+        let placed = self.assign_placements(input, plan, ctx.now);
         if !placed.is_empty() {
-            self.nudges.rouse(desk.now);
+            self.nomination_retries.schedule(ctx.now);
         }
-        let said = summary_of(&unplaced);
-        let number = self.portion.number();
+        let said = unplaced_summary(&unplaced);
+        let number = self.demand_cursor.plan_index();
         self.last_unplaced.truncate(number + 1);
         self.last_unplaced.resize(number + 1, String::new());
         let before = std::mem::replace(&mut self.last_unplaced[number], said);
@@ -149,7 +154,7 @@ impl ClusterController {
         let decision = Decision {
             id,
             cluster: self.cluster.clone(),
-            at: desk.now,
+            at: ctx.now,
             due,
             kind: DecisionKind::Provision,
             shadow: false,
@@ -163,31 +168,32 @@ impl ClusterController {
             notes: report.notes,
             basis: Some(Arc::new(basis)),
         };
-        self.record(decision, desk);
+        self.record_decision(decision, ctx);
     }
 
-    /// Says that a plan was not for all pods that wait.
-    fn portion_note(&self, taken: usize, desk: &Context<'_>) -> Option<String> {
-        let (left, most) = (self.portion.left(), desk.settings.plan_pods);
+    /// Note that a plan does not cover all pending pods.
+    fn remaining_pods_note(&self, taken: usize, ctx: &Context<'_>) -> Option<String> {
+        let (left, most) = (self.demand_cursor.remaining(), ctx.settings.plan_pods);
         (left > 0).then(|| {
             format!(
-                "{left} more pods wait: a plan takes {most} pods at most (this one {taken}), and theirs is made next"
+                "{left} more pods are pending: a plan takes at most {most} pods (this one {taken}); the next plan \
+                 follows"
             )
         })
     }
 
-    /// Sends a decision off to be made durable; it is carried out when it is. What it was made from goes with it and is not
-    /// kept here: it is as large as the cluster.
-    pub fn record(&mut self, mut decision: Decision, desk: &mut Context<'_>) {
+    /// Emits a decision to be made durable; it is executed afterwards. The input of its plan is
+    /// moved out and not kept, because it is as large as the cluster.
+    pub fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
         let basis = decision.basis.take();
         let decision = Arc::new(decision);
-        self.remember(&decision);
-        self.clerk.rouse();
-        desk.effects.push(Effect::Record(Box::new(Decision { basis, ..Decision::clone(&decision) })));
-        self.undecided.insert(decision.id, decision);
+        self.push_recent_decision(&decision);
+        self.status_reporter.mark_dirty();
+        ctx.effects.push(Effect::RecordDecision(Box::new(Decision { basis, ..Decision::clone(&decision) })));
+        self.unrecorded_decisions.insert(decision.id, decision);
     }
 
-    fn keep_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(Text, Text)> {
+    fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(Text, Text)> {
         let soon = Timestamp(now.0.saturating_add(NOMINATION_MS));
         let mut placed = Vec::new();
         for (pod, node) in &plan.placements {
@@ -203,62 +209,63 @@ impl ClusterController {
             let key = key_of(input, *pod);
             placed.push((Text::from(key.to_string()), node.name.clone()));
             match claim {
-                Some(claim) => self.state.promises.give(key, Target::Claim(claim), None),
-                None => self.state.promises.give(key, Target::Node(node.name.clone()), Some(soon)),
+                Some(claim) => self.state.assignments.assign(key, Target::Claim(claim), None),
+                None => self.state.assignments.assign(key, Target::Node(node.name.clone()), Some(soon)),
             }
         }
         placed
     }
 
-    /// The decision is durable: what still holds of it is carried out, the rest is planned again.
-    pub fn carry_out(&mut self, id: DecisionId, desk: &mut Context<'_>) {
-        let Some(decision) = self.undecided.remove(&id) else { return };
+    /// Executes a durable decision as far as it is still valid; the rest is planned again.
+    pub fn execute_decision(&mut self, id: DecisionId, ctx: &mut Context<'_>) {
+        let Some(decision) = self.unrecorded_decisions.remove(&id) else { return };
         if decision.kind == DecisionKind::Empty {
-            return self.carry_out_removals(&decision, desk);
+            return self.execute_removals(&decision, ctx);
         }
         let awaited: BTreeSet<Text> =
-            self.state.promises.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
+            self.state.assignments.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
         for planned in &decision.machines {
             let claim = &planned.claim.name;
             let Some(machine) = self.machines.get(claim) else {
-                self.close(claim, desk);
+                self.close_launch(claim, ctx);
                 continue;
             };
             if machine.stage != Stage::Planned {
                 continue;
             }
             let wanted = planned.pods.is_empty() || awaited.contains(claim);
-            if wanted && self.still_holds(id, planned, desk) {
-                self.enter(claim, Stage::Creating, desk.now);
-                self.instruct(Instruction::CreateClaim(planned.claim.clone()), desk);
+            if wanted && self.is_still_valid(id, planned, ctx) {
+                self.enter_stage(claim, Stage::Creating, ctx.now);
+                self.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
             } else {
-                desk.rails.launches.forget(&self.cluster, claim);
+                ctx.guardrails.launches.remove(&self.cluster, claim);
                 self.machines.remove(claim);
                 self.state.forget_claim(claim);
-                self.close(claim, desk);
-                self.window.rouse(desk.now);
+                self.close_launch(claim, ctx);
+                self.window.extend(ctx.now);
             }
         }
     }
 
-    /// Whether what was decided may still be begun.
-    pub fn still_holds(&self, id: DecisionId, planned: &PlannedMachine, desk: &Context<'_>) -> bool {
+    /// Whether a planned machine may still be launched.
+    pub fn is_still_valid(&self, id: DecisionId, planned: &PlannedMachine, ctx: &Context<'_>) -> bool {
         let claim = &planned.claim.name;
         let Some(machine) = self.machines.get(claim) else { return false };
         let Some(pool) = self.state.pool(&planned.claim.pool) else { return false };
         let order = &planned.launch;
-        let sold = |option: &super::LaunchOption| {
-            desk.offerings.is_sold_out(&option.instance_type, &option.zone, order.capacity_type)
+        let unavailable = |option: &super::LaunchOption| {
+            ctx.offerings.is_unavailable(&option.instance_type, &option.zone, order.capacity_type)
         };
-        let ours = self.state.left_to_others(pool).is_none();
+        let ours = self.state.unmanaged_reason(pool).is_none();
         let unchanged = ours && pool.revision == machine.revision && pool.pool.not_ready.is_none();
         unchanged
-            && self.may_launch(&planned.claim.pool, desk)
-            && !order.options.iter().all(sold)
+            && self.may_launch(&planned.claim.pool, ctx)
+            && !order.options.iter().all(unavailable)
             && self.within_limits(id, &planned.claim.pool)
     }
 
-    /// Whether the pool's limits hold for everything but the machines of this decision, which were planned within them.
+    /// Whether the NodePool is within its limits without the machines of this decision, which were
+    /// planned within them.
     fn within_limits(&self, id: DecisionId, pool: &Text) -> bool {
         let Some(record) = self.state.pool(pool) else { return false };
         let decided = |claim: &Text| self.machines.get(claim).is_some_and(|machine| machine.decision == Some(id));
@@ -271,11 +278,11 @@ impl ClusterController {
     }
 }
 
-/// When pods without a place are planned again, if their plan was asked for at `since`. Plans that take long come so rarely that
-/// planning takes a part of the time only.
-fn retry_at(since: Timestamp, desk: &Context<'_>) -> Timestamp {
-    let took = desk.now.millis_since(since).max(0);
-    desk.after(desk.settings.retry_ms.max(took.saturating_mul(REST_AFTER)))
+/// When unplaced pods are planned again after a plan requested at `since`. The pause grows with the
+/// duration of the plan, which bounds the share of time spent on planning.
+fn retry_at(since: Timestamp, ctx: &Context<'_>) -> Timestamp {
+    let took = ctx.now.millis_since(since).max(0);
+    ctx.after(ctx.settings.retry_ms.max(took.saturating_mul(PAUSE_FACTOR)))
 }
 
 fn key_of(input: &PlanningInput, pod: u32) -> PodKey {
@@ -293,7 +300,7 @@ fn unplaced_pods(input: &PlanningInput, report: &PlanReport) -> Vec<UnplacedPod>
         .collect()
 }
 
-fn summary_of(unplaced: &[UnplacedPod]) -> String {
+fn unplaced_summary(unplaced: &[UnplacedPod]) -> String {
     unplaced.iter().fold(String::new(), |mut text, pod| {
         text.push_str(&pod.pod);
         for reason in &pod.reasons {

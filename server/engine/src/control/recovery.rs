@@ -1,20 +1,22 @@
-//! Taking up what a former process left under way: a process died, or a lease changed hands.
+//! Recovery after a restart or takeover: resumes the operations that the previous owner of the
+//! cluster left unfinished.
 //!
-//! What was promised to the outside comes as [`OpenLaunch`]es before the first snapshot is believed; the snapshot says how far
-//! each had come, and the machine goes on from there under its old name and token:
+//! Recorded launches are loaded as [`OpenLaunch`]es before the first snapshot is accepted. The
+//! snapshot shows how far each launch had progressed; it resumes there under its old name and
+//! token:
 //!
-//! | row | NodeClaim in the cluster | what follows |
+//! | launch record | NodeClaim in the cluster | action |
 //! |---|---|---|
-//! | open | shows a machine | the row is settled: the machine is found like any other, and known to be bought when its NodeClaim is gone |
-//! | open | shows none | the same launch again, with the same token: only that tells whether there is a machine. Whoever waits no more, or deletes it, has it given back then |
-//! | open | shows none, and the token is too old to be sent, or the order names a cluster of another UID | it is removed; a machine that was bought for it is collected |
-//! | open | is not there, pods wait | it is created again, under the same name |
-//! | open | is not there, nobody waits | it is forgotten: no launch precedes its NodeClaim. A machine that was bought, and lost its NodeClaim before anybody wrote it down, is collected |
-//! | launched | shows none | the machine is looked at, and its facts are written into the NodeClaim |
-//! | launched | is not there | the machine is looked at; one that runs is given back after the collection period (`claimless`) |
-//! | failed | | the NodeClaim is removed |
+//! | open | with provider id | close the record as launched; the machine is adopted, and known to be launched if its NodeClaim disappears |
+//! | open | without provider id | repeat the launch with the same token, the only way to learn whether an instance exists. If no pod waits any more, or the NodeClaim is deleted, the instance is terminated afterwards |
+//! | open | without provider id, and the token is too old or the order names another cluster UID | delete the NodeClaim; its instance, if launched, is garbage-collected |
+//! | open | missing, pods wait | create it again under the same name |
+//! | open | missing, no pod waits | discard it: no launch precedes its NodeClaim. An instance whose NodeClaim disappeared before the launch was recorded is garbage-collected |
+//! | launched | without provider id | describe the instance and write its facts into the NodeClaim |
+//! | launched | missing | describe the instance; if it runs, terminate it after the collection period (`orphans`) |
+//! | failed | | delete the NodeClaim |
 //!
-//! A NodeClaim without a row of ours is reported and never touched.
+//! A NodeClaim of this server without a launch record is reported and never changed.
 
 use std::collections::BTreeSet;
 
@@ -25,93 +27,95 @@ use crate::cluster::assignments::Target;
 use crate::cluster::{ClaimRecord, PodKey};
 use crate::model::{MicroUsd, Text, Timestamp};
 
-/// How long a token is trusted to give the machine that it gave before, in milliseconds. EC2 remembers tokens for a day at
-/// least; past half of that a repeated launch might buy a second machine, so the first is collected instead.
+/// How long a client token is reused after its first use, in milliseconds. EC2 keeps tokens for at
+/// least a day; after half of that a repeated launch might launch a second instance, so the first
+/// one is garbage-collected instead.
 const TOKEN_LIFE_MS: i64 = 12 * 3_600_000;
 
 /// Taint of a Node that is being drained.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 
-/// A launch that was written down and not finished.
+/// A recorded launch that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenLaunch {
-    /// NodeClaim.
+    /// Name of the NodeClaim.
     pub claim: Text,
     /// The latest attempt, from 1.
     pub attempt: u32,
-    /// Where it stands.
+    /// Recorded state.
     pub state: LaunchState,
-    /// What was decided. `None` for a launch that succeeded, which nobody sends again, and for one that cannot be read.
+    /// The decided launch. `None` for a launch that succeeded, which is never repeated, and for an
+    /// unreadable record.
     pub planned: Option<Box<DecidedLaunch>>,
 }
 
-/// Where a launch stands, as far as it was written down.
+/// Recorded state of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchState {
-    /// The cloud may have been called; nobody knows with what result.
+    /// The cloud may have been called; the outcome is unknown.
     Open,
-    /// A machine came of it.
+    /// An instance was launched.
     Launched {
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
     },
-    /// No machine came of it, for good.
+    /// The launch failed definitively.
     Failed {
-        /// What the cloud said.
+        /// Error of the cloud.
         why: Text,
     },
 }
 
-/// A launch as it was decided.
+/// A launch as decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedLaunch {
-    /// The exact orders; the launch is the one of the latest attempt.
+    /// The exact orders, with the launch of the latest attempt.
     pub machine: PlannedMachine,
-    /// The decision.
+    /// Id of the decision.
     pub decision: DecisionId,
-    /// When it was made.
+    /// When it was decided.
     pub at: Timestamp,
 }
 
-/// Something that is wrong and that nobody may put right unasked.
+/// An anomaly that only an operator may resolve.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// A NodeClaim says that it is ours, has no machine, and nothing was written down about it.
+    /// A NodeClaim of this server has no instance and no launch record.
     ClaimWithoutRow {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
     },
-    /// What was written down about a launch cannot be read.
+    /// A launch record is unreadable.
     UnreadableLaunch {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
     },
-    /// Most of the machines that were written down have no NodeClaim in the first snapshot.
+    /// The snapshot lacks the NodeClaims of most launched instances.
     ClaimsMissing {
-        /// So many have none.
+        /// Number of missing NodeClaims.
         missing: usize,
-        /// Of so many.
+        /// Number of launched instances.
         of: usize,
     },
-    /// A listing of the cloud lacks most of the machines that are known to run.
+    /// A listing of the cloud lacks most instances known to run.
     ListingLacks {
-        /// So many are missing.
+        /// Number of missing instances.
         missing: usize,
-        /// Of so many.
+        /// Number of instances known to run.
         of: usize,
     },
-    /// A Node was to be drained because it is empty, and the API server lists pods on it.
+    /// A Node was to be drained as empty, and the API server lists pods on it.
     NodeOccupied {
-        /// NodeClaim.
+        /// Name of the NodeClaim.
         claim: Text,
-        /// What the agent found.
+        /// Error of the agent.
         why: Text,
     },
-    /// A machine has the name of this cluster and the UID of another.
+    /// An instance has this cluster's name and another cluster's UID.
     ForeignInstance {
-        /// Its provider id.
+        /// Provider id of the instance.
         provider_id: Text,
-        /// The UID that it has.
+        /// UID in its tags.
         cluster_uid: Text,
     },
 }
@@ -120,215 +124,219 @@ impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::ClaimWithoutRow { claim } => {
-                write!(f, "NodeClaim {claim} has no machine and was not written down by any server: it is left alone")
+                write!(f, "NodeClaim {claim} has neither an instance nor a launch record: it is not changed")
             }
             Self::UnreadableLaunch { claim } => {
-                write!(f, "what was written down about NodeClaim {claim} cannot be read: it is left alone")
+                write!(f, "the launch record of NodeClaim {claim} is unreadable: it is not changed")
             }
             Self::ClaimsMissing { missing, of } => write!(
                 f,
-                "{missing} of {of} machines that were bought have no NodeClaim in what the agent shows: nothing is given back \
-                 until it shows them, or until somebody releases the cluster's quarantine"
+                "the agent's snapshot lacks the NodeClaims of {missing} of {of} launched instances: no instance is \
+                 terminated until it contains them, or an operator releases the cluster's quarantine"
             ),
             Self::ListingLacks { missing, of } => write!(
                 f,
-                "the cloud's listing lacks {missing} of {of} machines that are known to run: nothing is concluded from it. Look \
-                 whether tags were taken off, and whether the credentials are of the right account and region; if the machines \
-                 are gone indeed, `fleetwright removals confirm` says so"
+                "the cloud's listing lacks {missing} of {of} instances known to run: it is ignored. Check whether \
+                 tags were removed, and whether the credentials belong to the right account and region; if the \
+                 instances are gone, run `fleetwright removals confirm`"
             ),
             Self::NodeOccupied { claim, why } => write!(
                 f,
-                "NodeClaim {claim} was to be removed because its Node is empty, and is not: {why}. It stays. If this goes on, the \
-                 agent's watch lacks pods: restart the agent"
+                "NodeClaim {claim} was to be removed because its Node is empty, and is not: {why}. It is kept. If \
+                 this repeats, the agent's watch lacks pods: restart the agent"
             ),
             Self::ForeignInstance { provider_id, cluster_uid } => write!(
                 f,
-                "machine {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is left alone"
+                "instance {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is not \
+                 changed"
             ),
         }
     }
 }
 
-/// What is to be taken up once the cluster has shown itself.
+/// Pending recovery, until the first accepted snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// Whether a lease was taken since the last snapshot.
-    taken: bool,
+    /// Whether a lease was acquired since the last snapshot.
+    pending: bool,
     launches: Vec<OpenLaunch>,
-    /// NodeClaims that are not shown, and whose machines are gone as well.
+    /// NodeClaims that are missing and whose instances have ended.
     ended: BTreeSet<Text>,
 }
 
 impl Recovery {
-    /// Whether a snapshot is awaited that tells how far things had come.
-    pub fn is_open(&self) -> bool {
-        self.taken
+    /// Whether recovery waits for a snapshot.
+    pub fn is_pending(&self) -> bool {
+        self.pending
     }
 
-    /// What is to be taken up.
+    /// Launches to recover.
     pub fn launches(&self) -> &[OpenLaunch] {
         &self.launches
     }
 
-    /// That these NodeClaims are not shown says nothing about the agent: their machines are gone as well.
-    pub fn pass_over(&mut self, claims: BTreeSet<Text>) {
+    /// Excludes NodeClaims whose instances have ended from the check for missing NodeClaims.
+    pub fn exclude_ended(&mut self, claims: BTreeSet<Text>) {
         self.ended = claims;
     }
 }
 
 impl ClusterController {
-    /// The cluster is in our care from here on, with what its former keeper left under way.
-    pub fn take_over(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
+    /// Begins recovery: this replica owns the cluster now; `launches` are the previous owner's
+    /// unfinished launches.
+    pub fn begin_recovery(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
         if !uid.is_empty() {
             self.uid = uid;
         }
-        (self.vouched_until, self.doubt) = (None, None);
-        self.legacy = Recovery { taken: true, launches, ended: BTreeSet::new() };
+        (self.operator_confirmed_until, self.last_absence_finding) = (None, None);
+        self.recovery = Recovery { pending: true, launches, ended: BTreeSet::new() };
     }
 
-    /// The cluster has shown itself: what was left under way goes on from where it stands.
-    pub fn take_up(&mut self, desk: &mut Context<'_>) {
-        // In shadow mode nothing is done; who takes the cluster out of it starts a process that takes things up.
-        if !self.legacy.taken || self.is_shadow(desk) {
+    /// Resumes unfinished launches and drains, once a snapshot was accepted.
+    pub fn resume_unfinished(&mut self, ctx: &mut Context<'_>) {
+        // In shadow mode nothing is executed. Leaving shadow mode takes a restart, which recovers
+        // again.
+        if !self.recovery.pending || self.is_shadow(ctx) {
             return;
         }
-        if let Some(finding) = self.claims_missing(desk) {
-            return self.report_absence(finding, desk);
+        if let Some(finding) = self.claims_missing(ctx) {
+            return self.report_missing_claims(finding, ctx);
         }
-        let Recovery { launches, .. } = std::mem::take(&mut self.legacy);
-        self.collection.begin(desk.now);
+        let Recovery { launches, .. } = std::mem::take(&mut self.recovery);
+        self.gc.reset(ctx.now);
         let rows: BTreeSet<Text> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
-            self.take_up_launch(launch, desk);
+            self.recover_launch(launch, ctx);
         }
-        self.go_on_draining(desk);
-        self.report_claims_without(&rows, desk);
+        self.resume_drains(ctx);
+        self.report_unrecorded_claims(&rows, ctx);
     }
 
-    /// What is written down measures a first picture, which has no earlier one to be measured by: one that lacks most of the
-    /// machines, or shows nothing at all, is no reason to give anything back or to think that nothing was begun.
-    fn claims_missing(&self, desk: &Context<'_>) -> Option<Finding> {
-        let left = || self.legacy.launches.iter().filter(|launch| !self.legacy.ended.contains(&launch.claim));
+    /// Compares the first snapshot with the launch records, because there is no earlier snapshot:
+    /// one that lacks most machines, or any object, neither proves that instances are orphaned nor
+    /// that launches were not begun.
+    fn claims_missing(&self, ctx: &Context<'_>) -> Option<Finding> {
+        let left = || self.recovery.launches.iter().filter(|launch| !self.recovery.ended.contains(&launch.claim));
         let lacks = |launch: &&OpenLaunch| {
-            !self.state.has_seen_claim(&launch.claim) && !self.machines.contains_key(&launch.claim)
+            !self.state.is_claim_observed(&launch.claim) && !self.machines.contains_key(&launch.claim)
         };
-        let bought = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
-        let (missing, of) = if self.state.shows_nothing() {
+        let launched = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
+        let (missing, of) = if self.state.has_no_objects() {
             (left().filter(lacks).count(), left().count())
         } else {
-            (left().filter(bought).filter(lacks).count(), left().filter(bought).count())
+            (left().filter(launched).filter(lacks).count(), left().filter(launched).count())
         };
-        self.doubts_absence(missing, of, desk).then_some(Finding::ClaimsMissing { missing, of })
+        self.snapshot_suspicious(missing, of, ctx).then_some(Finding::ClaimsMissing { missing, of })
     }
 
-    fn take_up_launch(&mut self, launch: OpenLaunch, desk: &mut Context<'_>) {
+    fn recover_launch(&mut self, launch: OpenLaunch, ctx: &mut Context<'_>) {
         let OpenLaunch { claim, attempt, state, planned } = launch;
         if self.machines.contains_key(&claim) {
             if state == LaunchState::Open {
-                self.settle(&claim, attempt, desk);
+                self.record_launched(&claim, attempt, ctx);
             }
-            // What waited for its machine still does.
+            // The pods of the launch keep their assignment.
             let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
-            self.promise_again(&claim, &pods, desk.now);
+            self.reassign_pods(&claim, &pods, ctx.now);
             return;
         }
         match (state, planned) {
-            (LaunchState::Launched { provider_id }, _) => self.take_up_machine(claim, attempt, provider_id, desk),
-            (LaunchState::Failed { why }, planned) => {
-                self.insert_left(&claim, attempt, planned, desk.now);
-                self.finalise(&claim, &Text::from(format!("the launch failed: {why}")), desk);
+            (LaunchState::Launched { provider_id }, _) => {
+                self.recover_launched_instance(claim, attempt, provider_id, ctx)
             }
-            (LaunchState::Open, Some(decided)) => self.take_up_open(claim, attempt, decided, desk),
-            (LaunchState::Open, None) => self.report(Finding::UnreadableLaunch { claim }, desk),
+            (LaunchState::Failed { why }, planned) => {
+                self.insert_recovered(&claim, attempt, planned, ctx.now);
+                self.delete_claim(&claim, &Text::from(format!("the launch failed: {why}")), ctx);
+            }
+            (LaunchState::Open, Some(decided)) => self.recover_open_launch(claim, attempt, decided, ctx),
+            (LaunchState::Open, None) => self.report_finding(Finding::UnreadableLaunch { claim }, ctx),
         }
     }
 
-    /// The end of a launch was not written down, and its machine is there: a later keeper, who may find no NodeClaim, has to
-    /// know that it was bought.
-    fn settle(&self, claim: &Text, attempt: u32, desk: &mut Context<'_>) {
+    /// Records the instance of a launch whose outcome was not recorded: a later owner that finds no
+    /// NodeClaim has to know that the instance was launched.
+    fn record_launched(&self, claim: &Text, attempt: u32, ctx: &mut Context<'_>) {
         let machine = self.machines.get(claim).filter(|machine| !machine.provider_id.is_empty());
         if let Some(provider_id) = machine.map(|machine| machine.provider_id.clone()) {
             let (cluster, claim) = (self.cluster.clone(), claim.clone());
-            desk.effects.push(Effect::Settle { cluster, claim, attempt, provider_id });
+            ctx.effects.push(Effect::RecordLaunched { cluster, claim, attempt, provider_id });
         }
     }
 
-    /// Nobody knows whether the cloud was called for `claim`. A machine that was ordered for a cluster of this name and another
-    /// UID is not ordered again: it would belong to a cluster that is no more.
-    fn take_up_open(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, desk: &mut Context<'_>) {
-        let seen = self.state.has_seen_claim(&claim);
-        let wanted = self.promise_again(&claim, &decided.machine.pods, desk.now);
-        let fresh = desk.now.millis_since(decided.at) < TOKEN_LIFE_MS;
+    /// Recovers a launch with unknown outcome. An order for another cluster UID is not repeated:
+    /// the instance would belong to a deleted cluster.
+    fn recover_open_launch(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, ctx: &mut Context<'_>) {
+        let seen = self.state.is_claim_observed(&claim);
+        let wanted = self.reassign_pods(&claim, &decided.machine.pods, ctx.now);
+        let fresh = ctx.now.millis_since(decided.at) < TOKEN_LIFE_MS;
         let planned = decided.machine.clone();
         let id = decided.decision;
-        self.insert_left(&claim, attempt, Some(decided), desk.now);
-        self.expect_left(&planned, seen, desk.now);
-        // Removing a NodeClaim whose launch may have gone out would leave its machine to nobody.
+        self.insert_recovered(&claim, attempt, Some(decided), ctx.now);
+        self.assume_recovered_claim(&planned, seen, ctx.now);
+        // The NodeClaim of a call that may have succeeded is kept: deleting it would orphan the
+        // instance.
         let ordered_for = &planned.launch.cluster_uid;
         let here = ordered_for.is_empty() || *ordered_for == self.uid;
         let may_have_gone_out = seen && fresh && here;
-        let still_wanted = wanted && fresh && here && self.still_holds(id, &planned, desk);
+        let still_wanted = wanted && fresh && here && self.is_still_valid(id, &planned, ctx);
         if !may_have_gone_out && !still_wanted {
-            self.finalise(
-                &claim,
-                &Text::from("it was not bought when its server ended, and nobody waits for it"),
-                desk,
-            );
-            self.window.rouse(desk.now);
+            self.delete_claim(&claim, &Text::from("it was not launched before the takeover, and no pod needs it"), ctx);
+            self.window.extend(ctx.now);
         } else if seen {
-            self.enter(&claim, Stage::Launching, desk.now);
-            self.launch(&claim, desk);
+            self.enter_stage(&claim, Stage::Launching, ctx.now);
+            self.launch_instance(&claim, ctx);
         } else {
-            self.enter(&claim, Stage::Creating, desk.now);
-            self.instruct(Instruction::CreateClaim(planned.claim), desk);
+            self.enter_stage(&claim, Stage::Creating, ctx.now);
+            self.instruct(Instruction::CreateClaim(planned.claim), ctx);
         }
     }
 
-    /// A machine was bought for `claim`, and the cluster does not know it: either the NodeClaim shows none, or there is no
-    /// NodeClaim. The cloud is asked whether it is still there.
-    fn take_up_machine(&mut self, claim: Text, attempt: u32, provider_id: Text, desk: &mut Context<'_>) {
-        if !self.state.has_seen_claim(&claim) {
-            self.state.expect_claim(self.imagine_claim(&claim, &provider_id));
+    /// Recovers a launched instance that the cluster does not show, because its NodeClaim has no
+    /// provider id or is missing. The instance is described to learn whether it still exists.
+    fn recover_launched_instance(&mut self, claim: Text, attempt: u32, provider_id: Text, ctx: &mut Context<'_>) {
+        if !self.state.is_claim_observed(&claim) {
+            self.state.assume_claim(self.synthesize_claim(&claim, &provider_id));
         }
-        self.insert_left(&claim, attempt, None, desk.now);
+        self.insert_recovered(&claim, attempt, None, ctx.now);
         if let Some(machine) = self.machines.get_mut(&claim) {
             machine.provider_id = provider_id.clone();
         }
-        if self.state.has_seen_claim(&claim) {
-            self.enter(&claim, Stage::Launching, desk.now);
+        if self.state.is_claim_observed(&claim) {
+            self.enter_stage(&claim, Stage::Launching, ctx.now);
         }
-        desk.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
+        ctx.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
     }
 
-    fn insert_left(&mut self, claim: &Text, attempt: u32, decided: Option<Box<DecidedLaunch>>, now: Timestamp) {
+    fn insert_recovered(&mut self, claim: &Text, attempt: u32, decided: Option<Box<DecidedLaunch>>, now: Timestamp) {
         let mut machine = match decided {
             Some(decided) => {
                 let pool = self.state.pool(&decided.machine.claim.pool);
                 let revision = pool.map(|record| record.revision.clone()).unwrap_or_default();
-                Machine::decided(decided.machine, decided.decision, revision, now)
+                Machine::from_decision(decided.machine, decided.decision, revision, now)
             }
             None => {
                 let unknown = ClaimRecord { name: claim.clone(), ..ClaimRecord::default() };
-                Machine::found(self.state.claim(claim).unwrap_or(&unknown), None, now)
+                Machine::from_claim(self.state.claim(claim).unwrap_or(&unknown), None, now)
             }
         };
         machine.attempt = attempt;
         self.machines.insert(claim.clone(), machine);
     }
 
-    /// The room of a machine that is on its way counts again.
-    fn expect_left(&mut self, planned: &PlannedMachine, seen: bool, now: Timestamp) {
+    /// Counts the capacity of a launching machine again.
+    fn assume_recovered_claim(&mut self, planned: &PlannedMachine, seen: bool, now: Timestamp) {
         let pool = self.state.pool(&planned.claim.pool).map(|record| &record.pool);
-        let expected = order::expected_again(planned, pool, now);
+        let expected = order::expected_claim_of_order(planned, pool, now);
         if seen {
-            self.state.foresee(&planned.claim.name, &expected);
+            self.state.set_expected_resources(&planned.claim.name, &expected);
         } else {
-            self.state.expect_claim(expected);
+            self.state.assume_claim(expected);
         }
     }
 
-    /// Gives room on `claim` to those of `pods` that still wait; says whether anybody does, or whether it was for nobody.
-    fn promise_again(&mut self, claim: &Text, pods: &[Text], now: Timestamp) -> bool {
+    /// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether
+    /// there were none.
+    fn reassign_pods(&mut self, claim: &Text, pods: &[Text], now: Timestamp) -> bool {
         let keys = pods.iter().filter_map(|pod| {
             let (namespace, name) = pod.split_once('/')?;
             Some(PodKey { namespace: Text::from(namespace), name: Text::from(name) })
@@ -337,47 +345,47 @@ impl ClusterController {
             keys.filter(|key| self.state.pod(key).is_some_and(|pod| self.state.is_demand(pod, now))).collect();
         let wanted = pods.is_empty() || !waiting.is_empty();
         for key in waiting {
-            self.state.promises.give(key, Target::Claim(claim.clone()), None);
+            self.state.assignments.assign(key, Target::Claim(claim.clone()), None);
         }
         wanted
     }
 
-    /// A Node that was being drained goes on being drained, and its pods have no more time than they had.
-    fn go_on_draining(&mut self, desk: &mut Context<'_>) {
+    /// Resumes drains in progress, with their original deadline.
+    fn resume_drains(&mut self, ctx: &mut Context<'_>) {
         let drained = |claim: &&Text| {
             let node = self.state.node_of_claim(claim);
             node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
         };
         let going: Vec<Text> = self.machines.keys().filter(drained).cloned().collect();
         for claim in going {
-            if !desk.rails.removals.has(&self.cluster, &claim) {
-                desk.rails.removals.recall(&self.cluster, &claim, MicroUsd(0), desk.now);
+            if !ctx.guardrails.removals.contains(&self.cluster, &claim) {
+                ctx.guardrails.removals.restore(&self.cluster, &claim, MicroUsd(0), ctx.now);
             }
-            let drain_by = self.state.node_of_claim(&claim).and_then(|node| node.drain_by);
-            self.dismiss(&claim, &Text::from("its removal had begun"), drain_by, desk);
+            let drain_deadline = self.state.node_of_claim(&claim).and_then(|node| node.drain_deadline);
+            self.begin_termination(&claim, &Text::from("its removal began before the takeover"), drain_deadline, ctx);
         }
     }
 
-    fn report_claims_without(&self, rows: &BTreeSet<Text>, desk: &mut Context<'_>) {
-        let strangers = self.state.claims().filter(|claim| {
+    fn report_unrecorded_claims(&self, rows: &BTreeSet<Text>, ctx: &mut Context<'_>) {
+        let unrecorded = self.state.claims().filter(|claim| {
             claim.ours
                 && claim.provider_id.is_empty()
                 && !rows.contains(&claim.name)
                 && !self.machines.contains_key(&claim.name)
         });
-        for claim in strangers {
-            self.report(Finding::ClaimWithoutRow { claim: claim.name.clone() }, desk);
+        for claim in unrecorded {
+            self.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() }, ctx);
         }
     }
 
-    pub fn report(&self, finding: Finding, desk: &mut Context<'_>) {
-        desk.effects.push(Effect::Report { cluster: self.cluster.clone(), finding });
+    pub fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
+        ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
     }
 
-    /// Nothing is under way for `claim` any more: what was written down about it is closed, and nothing of it is left to take up.
-    pub fn close(&mut self, claim: &Text, desk: &mut Context<'_>) {
-        self.legacy.launches.retain(|launch| launch.claim != *claim);
-        desk.effects.push(Effect::Close { cluster: ClusterId::clone(&self.cluster), claim: claim.clone() });
+    /// Closes the launch record of `claim`, and removes it from the launches to recover.
+    pub fn close_launch(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+        self.recovery.launches.retain(|launch| launch.claim != *claim);
+        ctx.effects.push(Effect::CloseLaunch { cluster: ClusterId::clone(&self.cluster), claim: claim.clone() });
     }
 }
 

@@ -1,11 +1,12 @@
-//! What is said about objects that people own, as values: statuses, finalizers, events. Others make Kubernetes' JSON of them.
+//! Statuses, finalizers and events to write into user-visible objects, as plain values. The session
+//! encodes them as Kubernetes JSON.
 
 use std::fmt;
 
 use crate::cluster::PodKey;
 use crate::model::{Resources, Text, Timestamp};
 
-/// An object that something is said about.
+/// An object whose status or events are written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectRef {
     /// A NodePool.
@@ -32,47 +33,47 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// A status to be written.
+/// A status patch of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusOrder {
-    /// NodePool, EC2NodeClass or NodeClaim.
+    /// The NodePool, EC2NodeClass or NodeClaim.
     pub subject: ObjectRef,
-    /// What is to stand there.
-    pub content: StatusPatch,
-    /// When conditions have come to what they say, where what stands there says otherwise.
+    /// The values to write.
+    pub patch: StatusPatch,
+    /// `lastTransitionTime` of conditions whose status changes.
     pub at: Timestamp,
 }
 
-/// What is to stand in an object.
+/// Status and finalizers to write into an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StatusPatch {
     /// `status.resources` and `status.nodes` of a NodePool.
     pub usage: Option<Resources>,
-    /// `status.subnets` of an EC2NodeClass, a zone each, where the cloud is known to have one there.
+    /// `status.subnets` of an EC2NodeClass: one for each zone known to have a subnet.
     pub zones: Option<Vec<Text>>,
     /// `status.lastPodEventTime` of a NodeClaim, in whole seconds.
     pub last_pod_event: Option<Timestamp>,
-    /// All conditions.
+    /// All conditions written by this server.
     pub conditions: Vec<Condition>,
-    /// A finalizer to be there.
-    pub hold: Option<&'static str>,
-    /// A finalizer to be taken off.
-    pub release: Option<&'static str>,
+    /// A finalizer to add.
+    pub add_finalizer: Option<&'static str>,
+    /// A finalizer to remove.
+    pub remove_finalizer: Option<&'static str>,
 }
 
 /// `status` of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition is met.
     True,
-    /// It does not hold.
+    /// The condition is not met.
     False,
-    /// That is not known.
+    /// Whether the condition is met is unknown.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// As Kubernetes writes it.
+    /// The Kubernetes spelling.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,65 +90,66 @@ pub struct Condition {
     /// `type`.
     pub kind: &'static str,
     /// `status`.
-    pub verdict: ConditionStatus,
-    /// `reason`, a word.
+    pub status: ConditionStatus,
+    /// `reason`, in CamelCase.
     pub reason: Text,
-    /// `message`, a sentence or nothing.
+    /// `message`, a sentence or empty.
     pub message: Text,
-    /// `observedGeneration`; 0 leaves it out.
+    /// `observedGeneration`; 0 omits it.
     pub generation: i64,
 }
 
 impl Condition {
-    /// It holds, for its own reason (Karpenter: the type is the reason).
+    /// A condition with status True, whose reason is its type (Karpenter).
     #[must_use]
-    pub fn holds(kind: &'static str, generation: i64) -> Self {
-        Self { kind, verdict: ConditionStatus::True, reason: Text::from(kind), message: Text::default(), generation }
+    pub fn met(kind: &'static str, generation: i64) -> Self {
+        Self { kind, status: ConditionStatus::True, reason: Text::from(kind), message: Text::default(), generation }
     }
 
-    /// It does not hold, or nobody knows.
+    /// A condition with status False or Unknown.
     #[must_use]
-    pub fn lacks(
+    pub fn unmet(
         kind: &'static str,
-        verdict: ConditionStatus,
+        status: ConditionStatus,
         reason: &str,
         message: impl Into<Text>,
         generation: i64,
     ) -> Self {
-        Self { kind, verdict, reason: Text::from(reason), message: message.into(), generation }
+        Self { kind, status, reason: Text::from(reason), message: message.into(), generation }
     }
 }
 
-/// Adds `Ready`, which sums up all of `conditions` whose types are `dependents` (Karpenter: root condition), and sorts.
+/// Adds `Ready`, the conjunction of the `conditions` of types `dependents` (Karpenter: root
+/// condition), and sorts by type.
 #[must_use]
 pub fn with_root(mut conditions: Vec<Condition>, dependents: &[&str], generation: i64) -> Vec<Condition> {
-    let open = |one: &&Condition| dependents.contains(&one.kind) && one.verdict != ConditionStatus::True;
+    let open = |one: &&Condition| dependents.contains(&one.kind) && one.status != ConditionStatus::True;
     let failing: Vec<&Condition> = conditions.iter().filter(open).collect();
     let root = if failing.is_empty() {
-        Condition::holds("Ready", generation)
+        Condition::met("Ready", generation)
     } else {
-        let broken = failing.iter().any(|one| one.verdict == ConditionStatus::False);
-        let verdict = if broken { ConditionStatus::False } else { ConditionStatus::Unknown };
-        let listed: Vec<String> = failing.iter().map(|one| format!("{}={}", one.kind, one.verdict.as_str())).collect();
-        Condition::lacks("Ready", verdict, "UnhealthyDependents", listed.join(", "), generation)
+        let broken = failing.iter().any(|one| one.status == ConditionStatus::False);
+        let status = if broken { ConditionStatus::False } else { ConditionStatus::Unknown };
+        let listed: Vec<String> = failing.iter().map(|one| format!("{}={}", one.kind, one.status.as_str())).collect();
+        Condition::unmet("Ready", status, "UnhealthyDependents", listed.join(", "), generation)
     };
     conditions.push(root);
     conditions.sort_by_key(|one| one.kind);
     conditions
 }
 
-/// Something that people are to be told about an object.
+/// A Kubernetes event to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventOrder {
-    /// The object.
+    /// The object of the event.
     pub subject: ObjectRef,
-    /// Its identity, where it is known.
+    /// UID of the object; empty when unknown.
     pub uid: Text,
-    /// `Warning` rather than `Normal`.
+    /// `type`: `Warning` rather than `Normal`.
     pub warning: bool,
-    /// In one word.
+    /// `reason`, in CamelCase.
     pub reason: &'static str,
-    /// In a sentence.
+    /// `message`, one sentence.
     pub message: Text,
 }
 
@@ -155,20 +157,20 @@ pub struct EventOrder {
 mod tests {
     use super::*;
 
-    fn said(conditions: &[Condition]) -> Vec<String> {
-        conditions.iter().map(|c| format!("{}={} {}", c.kind, c.verdict.as_str(), c.reason)).collect()
+    fn summaries(conditions: &[Condition]) -> Vec<String> {
+        conditions.iter().map(|c| format!("{}={} {}", c.kind, c.status.as_str(), c.reason)).collect()
     }
 
     #[test]
     fn ready_sums_up_its_dependents_and_nothing_else() {
-        let unhealthy = Condition::lacks("Healthy", ConditionStatus::False, "Odd", "", 1);
-        let good = with_root(vec![Condition::holds("Valid", 1), unhealthy.clone()], &["Valid"], 1);
-        assert_eq!(said(&good), ["Healthy=False Odd", "Ready=True Ready", "Valid=True Valid"]);
-        let open = Condition::lacks("Valid", ConditionStatus::Unknown, "Waiting", "", 1);
+        let unhealthy = Condition::unmet("Healthy", ConditionStatus::False, "Odd", "", 1);
+        let good = with_root(vec![Condition::met("Valid", 1), unhealthy.clone()], &["Valid"], 1);
+        assert_eq!(summaries(&good), ["Healthy=False Odd", "Ready=True Ready", "Valid=True Valid"]);
+        let open = Condition::unmet("Valid", ConditionStatus::Unknown, "Waiting", "", 1);
         let unknown = with_root(vec![open.clone()], &["Valid"], 1);
-        assert_eq!(said(&unknown), ["Ready=Unknown UnhealthyDependents", "Valid=Unknown Waiting"]);
+        assert_eq!(summaries(&unknown), ["Ready=Unknown UnhealthyDependents", "Valid=Unknown Waiting"]);
         let bad = with_root(vec![open, unhealthy], &["Valid", "Healthy"], 1);
-        assert_eq!(bad[1].verdict, ConditionStatus::False);
+        assert_eq!(bad[1].status, ConditionStatus::False);
         assert_eq!(bad[1].message.as_ref(), "Valid=Unknown, Healthy=False");
     }
 }

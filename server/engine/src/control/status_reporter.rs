@@ -1,10 +1,12 @@
-//! What has been said about objects, so that nothing is said twice.
+//! Status reporter: writes conditions and Events of NodePools, EC2NodeClasses and NodeClaims, each
+//! change once.
 //!
-//! Statuses are computed at most once a second for each cluster, whatever happens in between, and written where they differ
-//! from what was written before, by this process or, as far as the cluster shows it, by another ([`standing`](super::standing)).
-//! Machines in service whose NodeClaims say all there is to say are looked at more rarely: there
-//! are many of them, and all that can change is whether their pool would let them go. An object has one write under way at a time. A write that failed is tried again after a
-//! while; the world may have moved on.
+//! Statuses are computed at most once a second per cluster, and written where they differ from the
+//! last written status of this process or, as far as the cluster shows it, of a previous process
+//! ([`ConditionDigest`](crate::cluster::ConditionDigest)). Initialized machines whose NodeClaims
+//! are up to date are checked less often: there are many of them, and only their consolidation
+//! condition can change. An object has at most one write in flight. A failed write is retried after
+//! a delay, because the cluster may have changed since.
 
 mod events;
 mod health;
@@ -20,175 +22,179 @@ use super::status::{ObjectRef, StatusOrder, StatusPatch};
 use super::{DecisionId, Effect, Instruction, InstructionId};
 use crate::model::{Text, Timestamp};
 
-pub(super) use events::{EventRecorder, barred};
-pub(super) use health::Health;
-use pod_events::PodEvents;
-use zones::Zones;
+pub(super) use events::{EventRecorder, drain_blocked_message};
+pub(super) use health::RegistrationHealth;
+use pod_events::PendingPodEvents;
+use zones::ZoneCache;
 
-/// Between two looks at what is to be said, in milliseconds.
-const PASS_MS: i64 = 1_000;
-/// Between two looks at NodeClaims that have said all there is to say, in milliseconds.
-const WHOLE_PASS_MS: i64 = 10_000;
-/// After a write that failed, in milliseconds.
-const AGAIN_MS: i64 = 60_000;
+/// Minimum time between two passes, in milliseconds.
+const PASS_INTERVAL_MS: i64 = 1_000;
+/// Minimum time between two passes over NodeClaims that are up to date, in milliseconds.
+const FULL_PASS_INTERVAL_MS: i64 = 10_000;
+/// Delay before a failed write is retried, in milliseconds.
+const WRITE_RETRY_MS: i64 = 60_000;
 
-/// What was said of one object.
+/// The last status written to one object.
 #[derive(Debug)]
-struct Said {
-    content: StatusPatch,
+struct LastWritten {
+    patch: StatusPatch,
     /// The write that is not answered yet.
-    waits_for: Option<InstructionId>,
-    /// The write failed; it is not tried again before this.
+    pending: Option<InstructionId>,
+    /// Earliest retry, if the write failed.
     failed: Option<Timestamp>,
 }
 
-/// Everything that was said in one cluster.
+/// Status reporter of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct StatusReporter {
-    said: BTreeMap<ObjectRef, Said>,
-    asked: BTreeMap<InstructionId, ObjectRef>,
-    /// NodeClaims of machines in service that have said all there is to say, as of the last look at all.
-    described: BTreeSet<Text>,
-    /// When the first of the writes that failed is tried again; follows `said`.
-    again: Option<Timestamp>,
-    /// Something has happened since the last look.
-    stale: bool,
-    last: Option<Timestamp>,
-    /// Something has happened since the last look at all.
-    all_stale: bool,
-    last_of_all: Option<Timestamp>,
-    /// Stages of machines as events have told them.
-    stages: BTreeMap<Text, Stage>,
-    /// The last decision that events have told of.
-    told: Option<DecisionId>,
-    /// Why machines go that go on our own initiative.
-    pub(super) reasons: BTreeMap<Text, &'static str>,
-    /// NodePools whose budgets keep empty nodes, and how many, since the last look for them.
-    pub(super) held: BTreeMap<Text, usize>,
-    pub(super) health: Health,
-    pod_events: PodEvents,
-    zones: Zones,
-    crier: EventRecorder,
+    written: BTreeMap<ObjectRef, LastWritten>,
+    pending_writes: BTreeMap<InstructionId, ObjectRef>,
+    /// NodeClaims of initialized machines that were up to date at the last full pass.
+    up_to_date: BTreeSet<Text>,
+    /// Earliest retry of all failed writes; derived from `written`.
+    next_retry: Option<Timestamp>,
+    /// Whether anything has changed since the last pass.
+    dirty: bool,
+    last_pass: Option<Timestamp>,
+    /// Whether anything has changed since the last full pass.
+    full_pass_dirty: bool,
+    last_full_pass: Option<Timestamp>,
+    /// Stages of machines for which Events were recorded.
+    reported_stages: BTreeMap<Text, Stage>,
+    /// The last decision for which Events were recorded.
+    last_reported_decision: Option<DecisionId>,
+    /// Disruption reasons of machines with a voluntary removal.
+    pub(super) disruption_reasons: BTreeMap<Text, &'static str>,
+    /// Empty nodes that the disruption budgets of a NodePool keep, as of the last pass over empty
+    /// nodes.
+    pub(super) budget_blocked: BTreeMap<Text, usize>,
+    pub(super) health: RegistrationHealth,
+    pod_events: PendingPodEvents,
+    zones: ZoneCache,
+    event_recorder: EventRecorder,
 }
 
 impl StatusReporter {
-    /// Something happened that may change what is to be said.
-    pub(super) fn rouse(&mut self) {
-        (self.stale, self.all_stale) = (true, true);
+    /// Records a change that may affect statuses.
+    pub(super) fn mark_dirty(&mut self) {
+        (self.dirty, self.full_pass_dirty) = (true, true);
     }
 
-    /// When there is something to look at, or to try again.
-    pub(super) fn due(&self, now: Timestamp) -> Option<Timestamp> {
+    /// When the next pass or retry is due.
+    pub(super) fn next_pass(&self, now: Timestamp) -> Option<Timestamp> {
         let after = |last: Option<Timestamp>, wait: i64| {
             last.map_or(now, |last| Timestamp(last.0.saturating_add(wait)).max(now))
         };
-        let pass = self.stale.then(|| after(self.last, PASS_MS));
-        let whole = self.all_stale.then(|| after(self.last_of_all, WHOLE_PASS_MS));
-        let pod_event = self.pod_events.next().map(|at| at.max(after(self.last, PASS_MS)));
-        [pass, whole, self.again, pod_event].into_iter().flatten().min()
+        let pass = self.dirty.then(|| after(self.last_pass, PASS_INTERVAL_MS));
+        let whole = self.full_pass_dirty.then(|| after(self.last_full_pass, FULL_PASS_INTERVAL_MS));
+        let pod_event = self.pod_events.next_due().map(|at| at.max(after(self.last_pass, PASS_INTERVAL_MS)));
+        [pass, whole, self.next_retry, pod_event].into_iter().flatten().min()
     }
 
-    /// A look begins; at everything, if that is due.
-    fn begin(&mut self, now: Timestamp) {
-        (self.stale, self.last) = (false, Some(now));
-        if self.last_of_all.is_none_or(|last| now.millis_since(last) >= WHOLE_PASS_MS) {
-            (self.all_stale, self.last_of_all) = (false, Some(now));
-            self.described.clear();
+    /// Begins a pass; a full one, if that is due.
+    fn begin_pass(&mut self, now: Timestamp) {
+        (self.dirty, self.last_pass) = (false, Some(now));
+        if self.last_full_pass.is_none_or(|last| now.millis_since(last) >= FULL_PASS_INTERVAL_MS) {
+            (self.full_pass_dirty, self.last_full_pass) = (false, Some(now));
+            self.up_to_date.clear();
         }
     }
 
-    /// Forgets what was said of objects that are there no more.
-    fn forget_all_but(&mut self, contents: &BTreeMap<ObjectRef, Option<StatusPatch>>) {
-        let described = &self.described;
-        let is_described =
-            |subject: &ObjectRef| matches!(subject, ObjectRef::Claim(claim) if described.contains(claim));
-        let stays = |subject: &ObjectRef| is_described(subject) || contents.contains_key(subject);
-        self.said.retain(|subject, said| said.waits_for.is_some() || stays(subject));
-        self.count_failed();
+    /// Drops the last written status of objects that no longer exist.
+    fn retain_objects(&mut self, contents: &BTreeMap<ObjectRef, Option<StatusPatch>>) {
+        let up_to_date = &self.up_to_date;
+        let is_up_to_date =
+            |subject: &ObjectRef| matches!(subject, ObjectRef::Claim(claim) if up_to_date.contains(claim));
+        let stays = |subject: &ObjectRef| is_up_to_date(subject) || contents.contains_key(subject);
+        self.written.retain(|subject, last| last.pending.is_some() || stays(subject));
+        self.update_next_retry();
     }
 
-    fn count_failed(&mut self) {
-        self.again = self.said.values().filter_map(|said| said.failed).min();
+    fn update_next_retry(&mut self) {
+        self.next_retry = self.written.values().filter_map(|last| last.failed).min();
     }
 
-    /// A write was answered; says whether it was one of statuses.
-    pub(super) fn answered(&mut self, id: InstructionId, failed_until: Option<Timestamp>) -> bool {
-        let Some(subject) = self.asked.remove(&id) else { return false };
-        if let Some(said) = self.said.get_mut(&subject).filter(|said| said.waits_for == Some(id)) {
-            said.waits_for = None;
-            said.failed = failed_until;
-            self.stale = true;
+    /// Records the answer to a write; returns whether `id` was a status write.
+    pub(super) fn complete_write(&mut self, id: InstructionId, failed_until: Option<Timestamp>) -> bool {
+        let Some(subject) = self.pending_writes.remove(&id) else { return false };
+        if let Some(last) = self.written.get_mut(&subject).filter(|last| last.pending == Some(id)) {
+            last.pending = None;
+            last.failed = failed_until;
+            self.dirty = true;
             if failed_until.is_some() {
                 if let ObjectRef::Claim(claim) = &subject {
-                    self.described.remove(claim);
+                    self.up_to_date.remove(claim);
                 }
-                self.count_failed();
+                self.update_next_retry();
             }
         }
         true
     }
 
-    /// What was last said of `subject`.
-    fn last_said(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
-        self.said.get(subject).map(|said| &said.content)
+    /// The last status written to `subject`.
+    fn last_written(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
+        self.written.get(subject).map(|last| &last.patch)
     }
 
-    /// What was last said of `subject`, when that is not to be said again for failing.
-    fn settled(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
-        self.said.get(subject).filter(|said| said.failed.is_none()).map(|said| &said.content)
+    /// The last status written to `subject`, unless the write failed.
+    fn last_successful(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
+        self.written.get(subject).filter(|last| last.failed.is_none()).map(|last| &last.patch)
     }
 
-    /// Whether `content` is to be written for `subject` at `now`.
-    fn is_news(&self, subject: &ObjectRef, content: &StatusPatch, now: Timestamp) -> bool {
-        self.said.get(subject).is_none_or(|said| {
-            let differs = said.content != *content;
-            said.waits_for.is_none() && said.failed.map_or(differs, |until| until <= now)
+    /// Whether `patch` is to be written to `subject` at `now`.
+    fn needs_write(&self, subject: &ObjectRef, patch: &StatusPatch, now: Timestamp) -> bool {
+        self.written.get(subject).is_none_or(|last| {
+            let differs = last.patch != *patch;
+            last.pending.is_none() && last.failed.map_or(differs, |until| until <= now)
         })
     }
 }
 
 impl ClusterController {
-    /// Says what is to be said, when a look is due.
-    pub fn speak(&mut self, desk: &mut Context<'_>) {
-        if !self.is_ready() || !self.may_speak(desk) || self.clerk.due(desk.now).is_none_or(|due| due > desk.now) {
+    /// Writes the statuses and Events that have changed, when a pass is due.
+    pub fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_ready()
+            || !self.may_report_status(ctx)
+            || self.status_reporter.next_pass(ctx.now).is_none_or(|due| due > ctx.now)
+        {
             return;
         }
-        self.clerk.begin(desk.now);
-        self.note_pod_events(desk.now);
-        let contents = self.contents(desk);
-        self.clerk.forget_all_but(&contents);
-        for (subject, content) in contents {
-            let Some(content) = content else { continue };
-            if self.stands(&subject, &content) {
-                self.clerk.said.insert(subject, Said { content, waits_for: None, failed: None });
-            } else if self.clerk.is_news(&subject, &content, desk.now) {
-                self.write(subject, content, desk);
+        self.status_reporter.begin_pass(ctx.now);
+        self.collect_pod_events(ctx.now);
+        let contents = self.desired_statuses(ctx);
+        self.status_reporter.retain_objects(&contents);
+        for (subject, patch) in contents {
+            let Some(patch) = patch else { continue };
+            if self.is_already_written(&subject, &patch) {
+                self.status_reporter.written.insert(subject, LastWritten { patch, pending: None, failed: None });
+            } else if self.status_reporter.needs_write(&subject, &patch, ctx.now) {
+                self.write(subject, patch, ctx);
             }
         }
-        self.clerk.pod_events.put_off(desk.now, desk.after(WHOLE_PASS_MS));
-        self.cry(desk);
+        self.status_reporter.pod_events.postpone(ctx.now, ctx.after(FULL_PASS_INTERVAL_MS));
+        self.record_events(ctx);
     }
 
-    /// Nothing is said of what is not believed, or while nothing is done at all.
-    pub fn may_speak(&self, desk: &Context<'_>) -> bool {
-        self.rails.quarantine.is_none() && !self.is_shadow(desk)
+    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
+    pub fn may_report_status(&self, ctx: &Context<'_>) -> bool {
+        self.guardrails.quarantine.is_none() && !self.is_shadow(ctx)
     }
 
-    fn write(&mut self, subject: ObjectRef, content: StatusPatch, desk: &mut Context<'_>) {
+    fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
         if let ObjectRef::Claim(claim) = &subject {
-            self.clerk.pod_events.written(claim, desk.now);
+            self.status_reporter.pod_events.mark_written(claim, ctx.now);
         }
-        let id = InstructionId(desk.number());
-        let order = StatusOrder { subject: subject.clone(), content: content.clone(), at: desk.now };
-        self.clerk.asked.insert(id, subject.clone());
-        self.clerk.said.insert(subject, Said { content, waits_for: Some(id), failed: None });
+        let id = InstructionId(ctx.next_id());
+        let order = StatusOrder { subject: subject.clone(), patch: patch.clone(), at: ctx.now };
+        self.status_reporter.pending_writes.insert(id, subject.clone());
+        self.status_reporter.written.insert(subject, LastWritten { patch, pending: Some(id), failed: None });
         let (cluster, instruction) = (self.cluster.clone(), Box::new(Instruction::WriteStatus(order)));
-        desk.effects.push(Effect::Instruct { cluster, id, instruction });
+        ctx.effects.push(Effect::Instruct { cluster, id, instruction });
     }
 
-    /// A write was answered; says whether `id` is one.
-    pub fn written(&mut self, id: InstructionId, failed: bool, desk: &Context<'_>) -> bool {
-        self.clerk.answered(id, failed.then(|| desk.after(AGAIN_MS)))
+    /// Records the answer to a write; returns whether `id` was a status write.
+    pub fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
+        self.status_reporter.complete_write(id, failed.then(|| ctx.after(WRITE_RETRY_MS)))
     }
 }
 

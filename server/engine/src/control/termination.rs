@@ -1,5 +1,5 @@
-//! How machines leave: empty nodes by decision, interrupted ones at once, all of them by the same steps — drain, give the
-//! machine back, remove Node and NodeClaim.
+//! Termination of machines: of empty nodes by decision, of interrupted ones immediately, all by the
+//! same steps: drain the Node, terminate the instance, delete Node and NodeClaim.
 
 use std::collections::BTreeSet;
 
@@ -10,45 +10,48 @@ use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
 use crate::disrupt::{EmptyNodes, empty_nodes};
 use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
 
-/// What spot machines are given between warning and end, in milliseconds (EC2: two minutes).
+/// Time between the announcement and the end of a spot instance, in milliseconds (EC2: two
+/// minutes).
 const INTERRUPTION_NOTICE_MS: i64 = 120_000;
-/// For so long a Node on which the API server listed pods is not taken to be empty, in milliseconds, unless the agent shows a pod
-/// come or go there. An agent that shows none of them does so until its watch begins anew; each attempt costs the API server a list.
+/// For this long a Node on which the API server listed pods does not count as empty, in
+/// milliseconds, unless the agent observes a pod event there. An agent that misses the pods does so
+/// until its watch restarts, and each attempt costs the API server a list.
 pub const OCCUPIED_MS: i64 = 10 * 60_000;
 
 impl ClusterController {
-    /// Looks for empty nodes when a look is due, and proposes their removal.
-    pub fn look_for_empty_nodes(&mut self, desk: &mut Context<'_>) {
-        if self.next_pass.is_none_or(|pass| pass > desk.now) || !self.is_ready() {
+    /// Runs the pass for empty nodes when it is due, and decides their removal.
+    pub fn remove_empty_nodes(&mut self, ctx: &mut Context<'_>) {
+        if self.next_pass.is_none_or(|pass| pass > ctx.now) || !self.is_ready() {
             return;
         }
-        if let Some(plan) = self.awaited_plan(desk) {
+        if let Some(plan) = self.pending_plan_due(ctx) {
             self.next_pass = Some(plan);
             return;
         }
-        let EmptyNodes { removals, again, held, held_pools } = empty_nodes(&self.state, &self.proposed(None), desk.now);
-        self.clerk.held = held_pools;
-        self.clerk.rouse();
-        self.changed = false;
-        self.last_pass = Some(desk.now);
-        let soon = (held > 0).then(|| desk.after(desk.settings.disruption_pass_ms));
-        self.next_pass = [again, soon].into_iter().flatten().min();
-        let removals = self.hold_removals(removals, desk);
-        if self.is_shadow(desk) {
-            return self.say_removals(DecisionKind::Empty, &removals, desk);
+        let EmptyNodes { removals, next_check, held_by_budget, held_by_pool } =
+            empty_nodes(&self.state, &self.claims_being_removed(None), ctx.now);
+        self.status_reporter.budget_blocked = held_by_pool;
+        self.status_reporter.mark_dirty();
+        self.changed_since_pass = false;
+        self.last_pass = Some(ctx.now);
+        let soon = (held_by_budget > 0).then(|| ctx.after(ctx.settings.disruption_pass_ms));
+        self.next_pass = [next_check, soon].into_iter().flatten().min();
+        let removals = self.limit_removals(removals, ctx);
+        if self.is_shadow(ctx) {
+            return self.record_shadow_removals(DecisionKind::Empty, &removals, ctx);
         }
         if removals.is_empty() {
             return;
         }
-        self.note_removals(&removals, desk);
-        let id = DecisionId(desk.number());
-        let decision = self.removal_decision(id, DecisionKind::Empty, removals, desk.now);
-        self.record(decision, desk);
+        self.count_removals(&removals, ctx);
+        let id = DecisionId(ctx.next_id());
+        let decision = self.removal_decision(id, DecisionKind::Empty, removals, ctx.now);
+        self.record_decision(decision, ctx);
     }
 
-    /// NodeClaims whose removal is decided and not durable yet, those of decision `but` apart.
-    fn proposed(&self, but: Option<DecisionId>) -> BTreeSet<Text> {
-        let others = self.undecided.values().filter(|decision| Some(decision.id) != but);
+    /// NodeClaims whose removal is decided and not durable yet, without those of decision `but`.
+    fn claims_being_removed(&self, but: Option<DecisionId>) -> BTreeSet<Text> {
+        let others = self.unrecorded_decisions.values().filter(|decision| Some(decision.id) != but);
         others.flat_map(|decision| &decision.removals).map(|removal| removal.claim.clone()).collect()
     }
 
@@ -72,152 +75,169 @@ impl ClusterController {
         }
     }
 
-    /// The removals are durable: those that may still go, go.
-    pub fn carry_out_removals(&mut self, decision: &Decision, desk: &mut Context<'_>) {
-        if self.under_way.is_some() && self.awaited_plan(desk).is_some() {
-            // The plan may give pods their room; they are proposed again when it is there.
+    /// Executes durable removals that are still valid.
+    pub fn execute_removals(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
+        if self.pending_plan.is_some() && self.pending_plan_due(ctx).is_some() {
+            // The pending plan may assign pods to these nodes; removals are decided again after it.
             return decision
                 .removals
                 .iter()
-                .for_each(|removal| desk.rails.removals.forget(&self.cluster, &removal.claim));
+                .for_each(|removal| ctx.guardrails.removals.remove(&self.cluster, &removal.claim));
         }
-        let still = empty_nodes(&self.state, &self.proposed(Some(decision.id)), desk.now);
+        let still = empty_nodes(&self.state, &self.claims_being_removed(Some(decision.id)), ctx.now);
         let still: BTreeSet<Text> = still.removals.into_iter().map(|removal| removal.claim).collect();
         for removal in &decision.removals {
-            if still.contains(&removal.claim) && self.may_remove(&removal.claim, desk) {
-                self.clerk.reasons.insert(removal.claim.clone(), "Empty");
+            if still.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
+                self.status_reporter.disruption_reasons.insert(removal.claim.clone(), "Empty");
                 if let Some(machine) = self.machines.get_mut(&removal.claim) {
-                    machine.if_empty = Some(machine.stage);
+                    machine.stage_if_occupied = Some(machine.stage);
                 }
-                self.dismiss(&removal.claim, &removal.reason, None, desk);
+                self.begin_termination(&removal.claim, &removal.reason, None, ctx);
             } else {
-                desk.rails.removals.forget(&self.cluster, &removal.claim);
+                ctx.guardrails.removals.remove(&self.cluster, &removal.claim);
             }
         }
     }
 
-    /// The cloud takes a machine back: its offering is left alone for a while, and it is drained at once.
-    pub fn interrupt(&mut self, provider_id: &Text, reason: &Text, desk: &mut Context<'_>) {
+    /// Handles the interruption of an instance: its offering is excluded for a while, and its Node
+    /// is drained immediately.
+    pub fn handle_interruption(&mut self, provider_id: &Text, reason: &Text, ctx: &mut Context<'_>) {
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         let Some(machine) = self.machines.get_mut(&claim) else { return };
-        if machine.stage.is_leaving() {
-            // It goes now whether its Node is empty or not.
-            machine.if_empty = None;
+        if machine.stage.is_terminating() {
+            // An interrupted machine is terminated whether its Node is empty or not.
+            machine.stage_if_occupied = None;
             return;
         }
-        if let Some(bought) = machine.bought.as_ref().filter(|bought| bought.capacity_type == CapacityType::Spot) {
-            let until = desk.after(desk.settings.sold_out_ms);
-            desk.offerings.refuse(bought.instance_type.clone(), bought.zone.clone(), CapacityType::Spot, until);
+        if let Some(instance) =
+            machine.instance.as_ref().filter(|instance| instance.capacity_type == CapacityType::Spot)
+        {
+            let until = ctx.after(ctx.settings.unavailable_ms);
+            ctx.offerings.mark_unavailable(
+                instance.instance_type.clone(),
+                instance.zone.clone(),
+                CapacityType::Spot,
+                until,
+            );
         }
         let node = self.state.node_of_claim(&claim).map(|node| node.name.clone()).unwrap_or_default();
         let removals = vec![Removal { claim: claim.clone(), node, reason: reason.clone() }];
-        if self.is_shadow(desk) {
-            return self.say_removals(DecisionKind::Interruption, &removals, desk);
+        if self.is_shadow(ctx) {
+            return self.record_shadow_removals(DecisionKind::Interruption, &removals, ctx);
         }
-        let id = DecisionId(desk.number());
-        let decision = self.removal_decision(id, DecisionKind::Interruption, removals, desk.now);
-        self.record(decision, desk);
+        let id = DecisionId(ctx.next_id());
+        let decision = self.removal_decision(id, DecisionKind::Interruption, removals, ctx.now);
+        self.record_decision(decision, ctx);
         if let Some(machine) = self.machines.get_mut(&claim) {
             machine.interrupted = true;
         }
-        self.dismiss(&claim, reason, Some(desk.after(INTERRUPTION_NOTICE_MS)), desk);
+        self.begin_termination(&claim, reason, Some(ctx.after(INTERRUPTION_NOTICE_MS)), ctx);
     }
 
-    /// Sends the machine of `claim` on its way out, from wherever it stands. `deadline` is when its pods go regardless;
-    /// without one the NodeClaim's grace period decides.
-    pub fn dismiss(&mut self, claim: &Text, reason: &Text, deadline: Option<Timestamp>, desk: &mut Context<'_>) {
+    /// Begins the termination of `claim` in any stage. `deadline` is when its pods are deleted
+    /// regardless of budgets; the NodeClaim's grace period applies as well.
+    pub fn begin_termination(
+        &mut self,
+        claim: &Text,
+        reason: &Text,
+        deadline: Option<Timestamp>,
+        ctx: &mut Context<'_>,
+    ) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
-        if machine.stage.is_leaving() {
+        if machine.stage.is_terminating() {
             return;
         }
-        machine.leaves = Some(reason.clone());
+        machine.termination_reason = Some(reason.clone());
         let stage = machine.stage;
         let grace = self.state.claim(claim).and_then(|claim| claim.termination_grace_period_ms);
-        let by_grace = grace.map(|grace| desk.after(grace));
+        let by_grace = grace.map(|grace| ctx.after(grace));
         if let Some(machine) = self.machines.get_mut(claim) {
-            machine.drain_by = [deadline, by_grace].into_iter().flatten().min();
+            machine.drain_deadline = [deadline, by_grace].into_iter().flatten().min();
         }
-        self.state.mark_going(claim);
-        self.window.rouse(desk.now);
+        self.state.mark_for_deletion(claim);
+        self.window.extend(ctx.now);
         match stage {
             Stage::Planned => {
                 self.machines.remove(claim);
                 self.state.forget_claim(claim);
             }
-            // The answer to what is under way comes first; it leads on from there.
+            // The pending call or instruction is answered first; its answer continues the
+            // termination.
             Stage::Creating | Stage::Launching => {}
             _ if self.state.node_of_claim(claim).is_some()
-                || self.doubts_absence(1, 1, desk)
-                || !self.may_go_without_node(claim, desk) =>
+                || self.snapshot_suspicious(1, 1, ctx)
+                || !self.may_terminate_without_node(claim, ctx) =>
             {
-                self.enter(claim, Stage::Draining, desk.now);
-                self.drain_when_replaced(claim, desk);
+                self.enter_stage(claim, Stage::Draining, ctx.now);
+                self.drain_when_replaced(claim, ctx);
             }
-            _ => self.give_back(claim, desk),
+            _ => self.terminate_instance(claim, ctx),
         }
     }
 
-    /// Has the agent drain the Node of `claim`. A machine without a Node is given back, unless it is the picture that lacks it.
-    pub fn drain(&mut self, claim: &Text, desk: &mut Context<'_>) {
+    /// Instructs the agent to drain the Node of `claim`. Without a Node the instance is terminated,
+    /// unless the snapshot is suspicious.
+    pub fn drain_node(&mut self, claim: &Text, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
-        let (deadline, reason) = (machine.drain_by, machine.leaves.clone().unwrap_or_default());
+        let (deadline, reason) = (machine.drain_deadline, machine.termination_reason.clone().unwrap_or_default());
         let (provider_id, interruption) = (machine.provider_id.clone(), machine.interrupted);
-        let only_if_empty = machine.if_empty.is_some();
+        let only_if_empty = machine.stage_if_occupied.is_some();
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
             Some(node) => {
                 let claim = claim.clone();
                 let drain =
                     Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
-                self.instruct(drain, desk);
+                self.instruct(drain, ctx);
             }
-            None if self.doubts_absence(1, 1, desk) => {
-                self.look_again(claim, desk);
-                self.report_absence(Finding::ClaimsMissing { missing: 1, of: 1 }, desk);
+            None if self.snapshot_suspicious(1, 1, ctx) => {
+                self.retry_later(claim, ctx);
+                self.report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx);
             }
-            None if !self.may_go_without_node(claim, desk) => self.look_again(claim, desk),
-            None => self.give_back(claim, desk),
+            None if !self.may_terminate_without_node(claim, ctx) => self.retry_later(claim, ctx),
+            None => self.terminate_instance(claim, ctx),
         }
     }
 
-    /// The Node of `claim` was to be drained as empty, and the API server lists pods on it: the machine stays in service, and for
-    /// a while what the agent shows of its pods is not believed. One that has to go by now in any case is drained all the same.
-    pub fn keep_occupied(&mut self, claim: &Text, why: &str, desk: &mut Context<'_>) {
+    /// Cancels the termination of `claim`: its Node was to be drained as empty, and the API server
+    /// lists pods on it. For a while its observed pods are not trusted. A machine that has to be
+    /// terminated for another reason by now is drained all the same.
+    pub fn keep_occupied_machine(&mut self, claim: &Text, why: &str, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
-        let Some(stage) = machine.if_empty.take() else { return };
-        machine.enter(stage, desk.now);
-        (machine.leaves, machine.drain_by, machine.occupied_at) = (None, None, Some(desk.now));
-        self.state.unmark_going(claim);
-        self.clerk.reasons.remove(claim);
-        desk.rails.removals.forget(&self.cluster, claim);
-        self.window.rouse(desk.now);
-        self.report(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, desk);
+        let Some(stage) = machine.stage_if_occupied.take() else { return };
+        machine.enter_stage(stage, ctx.now);
+        (machine.termination_reason, machine.drain_deadline, machine.occupied_at) = (None, None, Some(ctx.now));
+        self.state.unmark_for_deletion(claim);
+        self.status_reporter.disruption_reasons.remove(claim);
+        ctx.guardrails.removals.remove(&self.cluster, claim);
+        self.window.extend(ctx.now);
+        self.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, ctx);
     }
 
-    /// What stands in the way is looked at again after a while.
-    pub fn look_again(&mut self, claim: &Text, desk: &Context<'_>) {
-        let again = desk.after(desk.settings.retry_ms);
+    /// Checks the obstacle again after the retry time.
+    pub fn retry_later(&mut self, claim: &Text, ctx: &Context<'_>) {
+        let again = ctx.after(ctx.settings.retry_ms);
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.not_before = again;
         }
     }
 
-    /// Gives the machine of `claim` back to the cloud.
-    pub fn give_back(&mut self, claim: &Text, desk: &mut Context<'_>) {
-        self.enter(claim, Stage::Terminating, desk.now);
+    /// Terminates the instance of `claim`.
+    pub fn terminate_instance(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+        self.enter_stage(claim, Stage::Terminating, ctx.now);
         let Some(machine) = self.machines.get(claim) else { return };
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         let provider_id = machine.provider_id.clone();
-        desk.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
+        ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
     }
 
-    /// The machine of `claim` is gone, or never was: Node and NodeClaim are removed.
-    pub fn finalise(&mut self, claim: &Text, reason: &Text, desk: &mut Context<'_>) {
+    /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
+    pub fn delete_claim(&mut self, claim: &Text, reason: &Text, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
-        let reason = machine.leaves.get_or_insert_with(|| reason.clone()).clone();
+        let reason = machine.termination_reason.get_or_insert_with(|| reason.clone()).clone();
         let provider_id = machine.provider_id.clone();
-        machine.enter(Stage::Deleting, desk.now);
-        self.state.mark_going(claim);
+        machine.enter_stage(Stage::Deleting, ctx.now);
+        self.state.mark_for_deletion(claim);
         let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
-        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, desk);
+        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
     }
 }

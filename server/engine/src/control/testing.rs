@@ -1,4 +1,4 @@
-//! A controller whose plans are made as soon as they are asked for.
+//! A controller that computes requested plans synchronously.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -6,24 +6,24 @@ use std::ops::Deref;
 use super::{Effect, Event, PlanRequest, PlanWorker, Planner, RegionController, Settings};
 use crate::model::Timestamp;
 
-/// A controller and the planner beside it.
+/// A controller with its planner.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub(crate) struct SynchronousController {
     controller: RegionController,
     worker: PlanWorker,
-    /// Plans are asked for and not made.
+    /// Requested plans are queued and not computed.
     pub stalled: bool,
-    /// Those that were asked for meanwhile.
+    /// Requests queued while `stalled`.
     pub waiting: VecDeque<PlanRequest>,
 }
 
-impl Planned {
+impl SynchronousController {
     pub fn new(settings: Settings, planner: Planner) -> Self {
         let (controller, worker) = (RegionController::new(settings), PlanWorker::new(planner));
         Self { controller, worker, stalled: false, waiting: VecDeque::new() }
     }
 
-    /// Takes in what happened, and the plans that were asked for because of it.
+    /// Handles an event, and the plans that it requests.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut done = Vec::new();
         let mut effects = VecDeque::from(self.controller.handle(event, now));
@@ -42,7 +42,7 @@ impl Planned {
         done
     }
 
-    /// The plan that was asked for first is there.
+    /// Computes the first queued plan.
     pub fn plan_waiting(&mut self, now: Timestamp) -> Vec<Effect> {
         let request = self.waiting.pop_front().expect("a plan was asked for");
         let answer = self.worker.answer(request);
@@ -50,7 +50,7 @@ impl Planned {
     }
 }
 
-impl Deref for Planned {
+impl Deref for SynchronousController {
     type Target = RegionController;
 
     fn deref(&self) -> &RegionController {

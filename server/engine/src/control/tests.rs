@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use super::testing::Planned;
+use super::testing::SynchronousController;
 use super::*;
-use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
+use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use crate::input::PlanningInput;
 use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Timestamp};
@@ -10,7 +10,7 @@ use crate::plan::PlannedNode;
 use crate::plan::{Plan, PlanReport};
 use crate::schedule::CompileCache;
 
-/// One machine of the cheapest type that is to be had, for all pods; none when nothing is to be had.
+/// Plans one machine of the cheapest available type for all pods; none when no offering is available.
 pub(super) fn one_machine(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let types = &input.pools[0].catalogue.types;
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
@@ -34,43 +34,43 @@ pub(super) fn one_machine(input: &PlanningInput, _: &mut CompileCache) -> Result
     Ok((Plan { nodes: vec![node], order: pods, ..Plan::default() }, PlanReport::default()))
 }
 
-pub(super) fn controller_with(snapshot: ClusterSnapshot) -> Planned {
-    // Nodes are let in as soon as they can be: how they wait for one another has tests of its own.
+pub(super) fn controller_with(snapshot: ClusterSnapshot) -> SynchronousController {
+    // Each Node is registered as soon as it is ready; the registration gate has its own tests.
     let settings = Settings { open_together_ms: 0, ..Settings::default() };
-    let mut controller = Planned::new(settings, one_machine);
+    let mut controller = SynchronousController::new(settings, one_machine);
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp(1_000));
     controller
 }
 
-fn controller() -> Planned {
+fn controller() -> SynchronousController {
     controller_with(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() })
 }
 
-fn observe(controller: &mut Planned, at: i64, observation: Observation) -> Vec<Effect> {
+fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
 }
 
-fn see_pod(controller: &mut Planned, at: i64, pod: PodRecord) -> Vec<Effect> {
+fn see_pod(controller: &mut SynchronousController, at: i64, pod: PodRecord) -> Vec<Effect> {
     observe(controller, at, Observation::upsert(Object::Pod(pod)))
 }
 
 fn decided(effects: &[Effect]) -> Vec<&Decision> {
     let decisions = effects.iter().filter_map(|effect| match effect {
-        Effect::Record(decision) => Some(decision.as_ref()),
+        Effect::RecordDecision(decision) => Some(decision.as_ref()),
         _ => None,
     });
     decisions.collect()
 }
 
-/// Instructions that move a machine on; statuses and events have tests of their own.
+/// Instructions that advance a machine; statuses and events have their own tests.
 pub(super) fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
-    let told = effects.iter().filter_map(|effect| match effect {
+    let sent = effects.iter().filter_map(|effect| match effect {
         Effect::Instruct { id, instruction, .. } if instruction.claim().is_some() => Some((*id, instruction.as_ref())),
         _ => None,
     });
-    told.collect()
+    sent.collect()
 }
 
 pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
@@ -83,28 +83,28 @@ pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
 }
 
 /// The decision for the pod `a`, seen at 2 s and planned at 3 s.
-fn decision_for_a(controller: &mut Planned) -> Decision {
+fn decision_for_a(controller: &mut SynchronousController) -> Decision {
     see_pod(controller, 2_000, pod("a", 500));
     let effects = controller.handle(Event::Tick, Timestamp(3_000));
     decided(&effects)[0].clone()
 }
 
 /// The decision for `pod` alone.
-pub(super) fn see_and_plan(controller: &mut Planned, pod: PodRecord) -> Decision {
+pub(super) fn see_and_plan(controller: &mut SynchronousController, pod: PodRecord) -> Decision {
     see_pod(controller, 2_000, pod);
     decided(&controller.handle(Event::Tick, Timestamp(3_000)))[0].clone()
 }
 
-fn recorded(controller: &mut Planned, decision: &Decision, at: i64) -> Vec<Effect> {
+fn recorded(controller: &mut SynchronousController, decision: &Decision, at: i64) -> Vec<Effect> {
     controller.handle(Event::Recorded { decision: decision.id }, Timestamp(at))
 }
 
-fn acked(controller: &mut Planned, instruction: InstructionId, at: i64) -> Vec<Effect> {
+fn acked(controller: &mut SynchronousController, instruction: InstructionId, at: i64) -> Vec<Effect> {
     controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(at))
 }
 
 /// The order for `a`, with its NodeClaim created at 5 s.
-pub(super) fn order_for_a(controller: &mut Planned) -> LaunchOrder {
+pub(super) fn order_for_a(controller: &mut SynchronousController) -> LaunchOrder {
     let decision = decision_for_a(controller);
     let effects = recorded(controller, &decision, 4_000);
     let (create, _) = instructions(&effects)[0];
@@ -112,7 +112,7 @@ pub(super) fn order_for_a(controller: &mut Planned) -> LaunchOrder {
 }
 
 fn no_capacity(order: &LaunchOrder) -> Event {
-    let failure = LaunchFailure::NoCapacity { sold_out: Vec::new() };
+    let failure = LaunchFailure::NoCapacity { unavailable: Vec::new() };
     Event::LaunchFailed { cluster: text("c"), claim: order.claim.clone(), attempt: order.attempt, failure }
 }
 
@@ -133,9 +133,9 @@ fn recorded_then_created_then_launched() {
     let claim = &decision.machines[0].claim.name;
     let effects = recorded(&mut controller, &decision, 4_000);
     assert!(orders(&effects).is_empty());
-    let told = instructions(&effects);
-    assert!(matches!(told.as_slice(), [(_, Instruction::CreateClaim(order))] if order.name == *claim), "{told:?}");
-    let effects = acked(&mut controller, told[0].0, 5_000);
+    let sent = instructions(&effects);
+    assert!(matches!(sent.as_slice(), [(_, Instruction::CreateClaim(order))] if order.name == *claim), "{sent:?}");
+    let effects = acked(&mut controller, sent[0].0, 5_000);
     let order = orders(&effects)[0];
     assert_eq!((order.claim.clone(), order.attempt, order.token.to_string()), (claim.clone(), 1, format!("{claim}-1")));
 }
@@ -144,13 +144,13 @@ fn recorded_then_created_then_launched() {
 fn a_pod_that_is_bound_while_the_decision_is_recorded_needs_no_machine() {
     let mut controller = controller();
     let decision = decision_for_a(&mut controller);
-    see_pod(&mut controller, 3_500, on("m9", pod("a", 500)));
+    see_pod(&mut controller, 3_500, bound_to("m9", pod("a", 500)));
     assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
     assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
 }
 
 #[test]
-fn a_pool_that_changes_while_the_decision_is_recorded_is_planned_for_again() {
+fn a_decision_whose_pool_changes_while_it_is_recorded_is_planned_again() {
     let mut controller = controller();
     let decision = decision_for_a(&mut controller);
     let changed = crate::cluster::PoolRecord { revision: text("2"), ..pool() };
@@ -161,7 +161,7 @@ fn a_pool_that_changes_while_the_decision_is_recorded_is_planned_for_again() {
 }
 
 #[test]
-fn a_pod_with_a_machine_on_its_way_is_not_planned_again() {
+fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
     let mut controller = controller();
     order_for_a(&mut controller);
     see_pod(&mut controller, 6_000, pod("a", 500));
@@ -171,7 +171,7 @@ fn a_pod_with_a_machine_on_its_way_is_not_planned_again() {
 }
 
 #[test]
-fn what_is_sold_out_is_not_planned_for_three_minutes() {
+fn an_unavailable_offering_is_not_planned_for_three_minutes() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     assert_eq!(order.options[0].instance_type.as_ref(), "t.2");
@@ -179,7 +179,7 @@ fn what_is_sold_out_is_not_planned_for_three_minutes() {
     assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
     let effects = controller.handle(Event::Tick, Timestamp(7_000));
     assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
-    // Refused at 6 s, so to be had again at 186 s.
+    // Insufficient capacity at 6 s, so available again at 186 s.
     see_pod(&mut controller, 184_000, pod("b", 1));
     let before = controller.handle(Event::Tick, Timestamp(185_000));
     assert_eq!(decided(&before)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
@@ -189,7 +189,7 @@ fn what_is_sold_out_is_not_planned_for_three_minutes() {
 }
 
 #[test]
-fn nothing_is_decided_while_the_agent_is_away_and_no_pod_is_dropped() {
+fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
     let mut controller = controller();
     see_pod(&mut controller, 2_000, pod("a", 500));
     controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp(2_500));
@@ -202,7 +202,7 @@ fn nothing_is_decided_while_the_agent_is_away_and_no_pod_is_dropped() {
 }
 
 #[test]
-fn another_attempt_has_another_token_and_only_definitive_failures_make_one() {
+fn only_a_definitive_failure_begins_an_attempt_which_has_its_own_token() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     let refused = |attempt: u32, retryable: bool| Event::LaunchFailed {
@@ -220,10 +220,10 @@ fn another_attempt_has_another_token_and_only_definitive_failures_make_one() {
 }
 
 #[test]
-fn a_machine_that_is_launched_too_late_is_given_back() {
+fn an_instance_launched_after_the_timeout_is_terminated() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
-    // Ordered at 5 s; five minutes later nobody waits for it any more and the pod is planned anew.
+    // Ordered at 5 s; after the launch timeout of five minutes the pod is planned again.
     controller.handle(Event::Tick, Timestamp(305_000));
     let launched = Launched {
         cluster: text("c"),
@@ -233,15 +233,15 @@ fn a_machine_that_is_launched_too_late_is_given_back() {
         instance_type: text("t.2"),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
-        sold_out: Vec::new(),
+        unavailable: Vec::new(),
     };
     let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp(306_000));
-    let given_back =
+    let terminated =
         |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.ends_with("i-late"));
-    assert!(effects.iter().any(given_back), "{effects:?}");
+    assert!(effects.iter().any(terminated), "{effects:?}");
 }
 
-fn launched(order: &LaunchOrder, instance_type: &str, sold_out: &[&str]) -> Event {
+fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> Event {
     Event::Launched(Box::new(Launched {
         cluster: text("c"),
         claim: order.claim.clone(),
@@ -250,24 +250,24 @@ fn launched(order: &LaunchOrder, instance_type: &str, sold_out: &[&str]) -> Even
         instance_type: text(instance_type),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
-        sold_out: sold_out.iter().map(|kind| (text(kind), text("z"))).collect(),
+        unavailable: unavailable.iter().map(|kind| (text(kind), text("z"))).collect(),
     }))
 }
 
 #[test]
-fn a_machine_whose_pool_went_before_it_was_launched_has_the_capacity_that_was_ordered() {
+fn a_machine_whose_pool_is_deleted_before_the_launch_keeps_its_expected_capacity() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     observe(&mut controller, 5_500, Observation::Delete(Key::Pool(text("p"))));
     let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
-    let told = instructions(&effects);
-    let [(_, Instruction::MarkLaunched { facts, .. })] = told.as_slice() else { panic!("{told:?}") };
+    let sent = instructions(&effects);
+    let [(_, Instruction::MarkLaunched { facts, .. })] = sent.as_slice() else { panic!("{sent:?}") };
     assert_eq!(facts.capacity.get("cpu"), 2_000, "a NodeClaim without capacity is never initialized");
     assert!(facts.allocatable.get("cpu") > 0, "{facts:?}");
 }
 
 #[test]
-fn what_a_launch_could_not_get_before_it_succeeded_is_sold_out_as_well() {
+fn options_that_failed_before_the_launch_succeeded_are_unavailable() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     controller.handle(launched(&order, "t.4", &["t.2"]), Timestamp(6_000));
@@ -276,7 +276,7 @@ fn what_a_launch_could_not_get_before_it_succeeded_is_sold_out_as_well() {
     assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
 }
 
-/// The Node of the machine that was ordered for `a`, as its kubelet registers it.
+/// The Node of the machine for `a`, as its kubelet creates it.
 fn young_node() -> crate::cluster::NodeRecord {
     let mut young = node("m0");
     young.provider_id = text("aws:///z/i-1");
@@ -285,7 +285,7 @@ fn young_node() -> crate::cluster::NodeRecord {
 }
 
 #[test]
-fn a_node_is_let_in_with_the_pods_that_still_wait_for_it() {
+fn a_node_is_registered_with_nominations_of_its_pending_pods() {
     let mut controller = controller();
     see_pod(&mut controller, 2_000, pod("b", 500));
     see_pod(&mut controller, 2_000, pod("c", 500));
@@ -293,19 +293,19 @@ fn a_node_is_let_in_with_the_pods_that_still_wait_for_it() {
     let order = order_for_a(&mut controller);
     let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
     acked(&mut controller, instructions(&effects)[0].0, 6_100);
-    // b is bound elsewhere, c is gone, kube-scheduler makes room for d by preemption; only a still waits for this node.
-    see_pod(&mut controller, 7_000, on("m9", pod("b", 500)));
+    // b is bound elsewhere, c is deleted, kube-scheduler nominated d by preemption; only a still waits for this node.
+    see_pod(&mut controller, 7_000, bound_to("m9", pod("b", 500)));
     observe(&mut controller, 7_000, Observation::Delete(Key::Pod(pod("c", 500).key)));
     see_pod(&mut controller, 7_000, PodRecord { nominated: Some(text("n-m9")), ..pod("d", 500) });
     let effects = observe(&mut controller, 8_000, Observation::upsert(Object::Node(young_node())));
-    let told = instructions(&effects);
-    let [(_, Instruction::RegisterNode { hints, .. })] = told.as_slice() else { panic!("{told:?}") };
-    let named: Vec<String> = hints.iter().map(|hint| format!("{} {}", hint.pod, hint.uid)).collect();
+    let sent = instructions(&effects);
+    let [(_, Instruction::RegisterNode { nominations, .. })] = sent.as_slice() else { panic!("{sent:?}") };
+    let named: Vec<String> = nominations.iter().map(|one| format!("{} {}", one.pod, one.uid)).collect();
     assert_eq!(named, ["default/a default/a"]);
 }
 
-/// The machine for `a` is launched, and its Node, made at 8 s, is not ready.
-fn with_slow_node() -> (Planned, crate::cluster::NodeRecord) {
+/// The instance for `a` is launched, and its Node, created at 8 s, is not ready.
+fn with_slow_node() -> (SynchronousController, crate::cluster::NodeRecord) {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
@@ -321,29 +321,29 @@ fn lets_in(effects: &[Effect]) -> bool {
 }
 
 #[test]
-fn a_node_that_is_not_ready_is_let_in_with_its_hints_as_soon_as_it_is() {
+fn a_node_is_registered_with_its_nominations_when_it_becomes_ready() {
     let (mut controller, slow) = with_slow_node();
     let ready = crate::cluster::NodeRecord { ready: true, ..slow };
     assert!(lets_in(&observe(&mut controller, 12_000, Observation::upsert(Object::Node(ready)))));
 }
 
 #[test]
-fn a_node_that_does_not_become_ready_is_let_in_after_half_a_minute() {
+fn a_node_that_stays_not_ready_is_registered_after_half_a_minute() {
     let (mut controller, _) = with_slow_node();
     assert!(!lets_in(&controller.handle(Event::Tick, Timestamp(37_999))));
-    // Made at 8 s; the patience is 30 s.
+    // Created at 8 s; the gate waits 30 s at most.
     assert!(controller.next_wakeup().is_some_and(|at| at <= Timestamp(38_000)));
     assert!(lets_in(&controller.handle(Event::Tick, Timestamp(38_000))));
 }
 
 #[test]
-fn a_node_that_nobody_waits_for_is_let_in_before_it_is_ready() {
+fn a_node_without_assigned_pods_is_registered_before_it_is_ready() {
     let (mut controller, _) = with_slow_node();
     assert!(lets_in(&observe(&mut controller, 9_000, Observation::Delete(Key::Pod(pod("a", 500).key)))));
 }
 
-fn with_machine() -> Planned {
-    let state = in_service(pool(), &["m0"]);
+fn with_machine() -> SynchronousController {
+    let state = initialized_cluster(pool(), &["m0"]);
     controller_with(ClusterSnapshot {
         pools: vec![pool()],
         nodes: state.nodes().cloned().collect(),
@@ -353,58 +353,58 @@ fn with_machine() -> Planned {
 }
 
 #[test]
-fn an_empty_node_is_drained_given_back_and_removed_in_this_order() {
+fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     let mut controller = with_machine();
-    // Seen in service at 0; consolidateAfter is 30 s.
+    // Initialized at 0; consolidateAfter is 30 s.
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(29_999))).len(), 0);
     let effects = controller.handle(Event::Tick, Timestamp(30_000));
     let decision = decided(&effects)[0].clone();
     assert_eq!((decision.kind, decision.removals[0].claim.as_ref()), (DecisionKind::Empty, "m0"));
     let effects = recorded(&mut controller, &decision, 30_100);
-    let told = instructions(&effects);
-    assert!(matches!(told.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{told:?}");
-    let effects = acked(&mut controller, told[0].0, 31_000);
+    let sent = instructions(&effects);
+    assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{sent:?}");
+    let effects = acked(&mut controller, sent[0].0, 31_000);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{effects:?}");
     let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
     let effects = controller.handle(gone, Timestamp(40_000));
-    let told = instructions(&effects);
+    let sent = instructions(&effects);
     assert!(
-        matches!(told.as_slice(), [(_, Instruction::DeleteClaim { node: Some(node), .. })] if node.as_ref() == "n-m0")
+        matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(node), .. })] if node.as_ref() == "n-m0")
     );
-    acked(&mut controller, told[0].0, 41_000);
+    acked(&mut controller, sent[0].0, 41_000);
     assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
 }
 
 #[test]
-fn a_pod_that_comes_while_a_removal_is_recorded_keeps_the_node() {
+fn a_pod_bound_while_a_removal_is_recorded_keeps_the_node() {
     let mut controller = with_machine();
     let effects = controller.handle(Event::Tick, Timestamp(30_000));
     let decision = decided(&effects)[0].clone();
-    see_pod(&mut controller, 30_050, on("m0", pod("a", 500)));
+    see_pod(&mut controller, 30_050, bound_to("m0", pod("a", 500)));
     assert!(instructions(&recorded(&mut controller, &decision, 30_100)).is_empty());
 }
 
 #[test]
-fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned_at_once() {
+fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned_immediately() {
     let mut controller = with_machine();
-    see_pod(&mut controller, 2_000, on("m0", pod("a", 500)));
+    see_pod(&mut controller, 2_000, bound_to("m0", pod("a", 500)));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
     let event = Event::Interrupted { cluster, provider_id, reason: text("spot") };
     controller.handle(event, Timestamp(10_000));
     let effects = controller.handle(Event::Tick, Timestamp(11_000));
-    let told = instructions(&effects);
+    let sent = instructions(&effects);
     assert!(
-        matches!(told.as_slice(), [(_, Instruction::Drain { deadline: Some(Timestamp(130_000)), .. })]),
-        "{told:?}"
+        matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: Some(Timestamp(130_000)), .. })]),
+        "{sent:?}"
     );
     let decision = decided(&effects)[0];
     assert_eq!(decision.machines[0].pods, [text("default/a")]);
-    // The offering that was taken back, a t.2 on spot, is left alone.
+    // The offering of the interrupted instance, a t.2 on spot, is excluded.
     assert_eq!(decision.machines[0].launch.options[0].instance_type.as_ref(), "t.4");
 }
 
 #[test]
-fn a_node_deleted_by_hand_takes_its_machine_along() {
+fn deleting_a_node_terminates_its_instance() {
     let mut controller = with_machine();
     let deleted = crate::cluster::NodeRecord { deleting: true, ..node("m0") };
     let effects = observe(&mut controller, 2_000, Observation::upsert(Object::Node(deleted)));
@@ -412,7 +412,7 @@ fn a_node_deleted_by_hand_takes_its_machine_along() {
 }
 
 #[test]
-fn a_node_claim_deleted_by_hand_is_drained_given_back_and_let_go() {
+fn a_deleted_node_claim_is_drained_terminated_and_removed() {
     for deleted in ["claim", "node"] {
         let mut controller = with_machine();
         let object = match deleted {
@@ -420,18 +420,18 @@ fn a_node_claim_deleted_by_hand_is_drained_given_back_and_let_go() {
             _ => Object::Node(crate::cluster::NodeRecord { deleting: true, ..node("m0") }),
         };
         let effects = observe(&mut controller, 2_000, Observation::upsert(object));
-        let told = instructions(&effects);
-        assert!(matches!(told.as_slice(), [(_, Instruction::Drain { .. })]), "{deleted}: {told:?}");
-        let effects = acked(&mut controller, told[0].0, 3_000);
+        let sent = instructions(&effects);
+        assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { .. })]), "{deleted}: {sent:?}");
+        let effects = acked(&mut controller, sent[0].0, 3_000);
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{deleted}: {effects:?}");
         let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
         let effects = controller.handle(gone, Timestamp(4_000));
-        let told = instructions(&effects);
+        let sent = instructions(&effects);
         assert!(
-            matches!(told.as_slice(), [(_, Instruction::DeleteClaim { node: Some(_), .. })]),
-            "{deleted}: {told:?}"
+            matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(_), .. })]),
+            "{deleted}: {sent:?}"
         );
-        acked(&mut controller, told[0].0, 5_000);
+        acked(&mut controller, sent[0].0, 5_000);
         assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()), "{deleted}");
     }
 }
@@ -444,9 +444,9 @@ fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
     assert!(decided(&controller.handle(Event::Tick, Timestamp(3_000))).is_empty());
 }
 
-/// Connects clusters `c0` to `c2`, each with a pod that waits from 2 s on; their windows close at 3 s.
-fn three_that_wait() -> Planned {
-    let mut controller = Planned::new(Settings::default(), one_machine);
+/// Connects clusters `c0` to `c2`, each with a pod pending from 2 s on; their windows close at 3 s.
+fn three_that_wait() -> SynchronousController {
+    let mut controller = SynchronousController::new(Settings::default(), one_machine);
     for cluster in ["c2", "c0", "c1"].map(text) {
         controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp(0));
         let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
@@ -464,7 +464,7 @@ fn three_that_wait() -> Planned {
 }
 
 #[test]
-fn one_tick_plans_for_one_cluster_and_the_one_that_waited_longest_comes_first() {
+fn one_tick_plans_for_one_cluster_the_longest_due_first() {
     let mut controller = three_that_wait();
     let mut planned = Vec::new();
     while controller.next_wakeup().is_some_and(|at| at <= Timestamp(3_010)) {
@@ -478,10 +478,10 @@ fn one_tick_plans_for_one_cluster_and_the_one_that_waited_longest_comes_first() 
 }
 
 #[test]
-fn a_cluster_that_is_given_away_while_it_waits_for_its_turn_is_not_looked_at_again() {
+fn a_cluster_released_while_queued_is_not_advanced() {
     let mut controller = three_that_wait();
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(3_010))).len(), 1);
-    controller.handle(Event::Released { cluster: text("c0") }, Timestamp(3_010));
+    controller.handle(Event::LeaseReleased { cluster: text("c0") }, Timestamp(3_010));
     let effects = controller.handle(Event::Tick, Timestamp(3_010));
     let clusters: Vec<&ClusterId> = decided(&effects).into_iter().map(|decision| &decision.cluster).collect();
     assert_eq!(clusters, [&text("c1")]);

@@ -1,15 +1,16 @@
-//! What is sold out: a refusal in one cluster spares every cluster that buys from the same account and region the same
-//! refusal, for a while.
+//! Cache of unavailable offerings (insufficient capacity): a failed launch in one cluster excludes
+//! the offering in all clusters of the account and region for a while.
 
 use std::collections::BTreeMap;
 
 use crate::model::offering::SharedCatalogue;
 use crate::model::{CapacityType, Offering, Text, Timestamp};
 
-/// How long an offering that was refused is left alone, in milliseconds (Karpenter's AWS provider: three minutes).
-pub const SOLD_OUT_MS: i64 = 180_000;
+/// How long an offering is excluded after insufficient capacity, in milliseconds (Karpenter's AWS
+/// provider: three minutes).
+pub const UNAVAILABLE_MS: i64 = 180_000;
 
-/// One offering of one account and region.
+/// An offering of the account and region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct OfferingKey {
     instance_type: Text,
@@ -17,109 +18,110 @@ struct OfferingKey {
     capacity_type: CapacityType,
 }
 
-/// An offering that was refused, and until when it is left alone.
+/// An unavailable offering and its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnavailableOffering {
-    /// Instance type.
+    /// Name of the instance type, such as `m5.large`.
     pub instance_type: Text,
-    /// Zone.
+    /// Name of the zone.
     pub zone: Text,
-    /// How it would have been paid for.
+    /// Capacity type of the failed launch.
     pub capacity_type: CapacityType,
-    /// Not to be tried before.
+    /// When the exclusion expires.
     pub until: Timestamp,
 }
 
-/// Offerings that were refused lately, and catalogues with them marked.
+/// Unavailable offerings, and catalogues with these offerings masked.
 #[derive(Debug, Clone, Default)]
 pub struct UnavailableOfferings {
     until: BTreeMap<OfferingKey, Timestamp>,
-    /// Refusals that nobody else can know of. One that prolongs another is no news: whoever tries meanwhile is refused too.
-    news: Vec<UnavailableOffering>,
-    /// Catalogues as they were given and as they are under `until`. The first of each pair is held so that its address
-    /// stays its own.
-    marked: Vec<(SharedCatalogue, SharedCatalogue)>,
+    /// Offerings that other replicas do not have yet. An extended expiry is not published: the
+    /// other replica's own attempt fails too.
+    unpublished: Vec<UnavailableOffering>,
+    /// Pairs of original and masked catalogue under `until`. The original is held so that its
+    /// address is not reused.
+    masked: Vec<(SharedCatalogue, SharedCatalogue)>,
 }
 
 impl UnavailableOfferings {
-    /// The offering was refused.
-    pub fn refuse(&mut self, instance_type: Text, zone: Text, capacity_type: CapacityType, until: Timestamp) {
+    /// Excludes an offering until `until`.
+    pub fn mark_unavailable(&mut self, instance_type: Text, zone: Text, capacity_type: CapacityType, until: Timestamp) {
         let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
         if self.until.insert(key, until).is_none() {
-            self.news.push(UnavailableOffering { instance_type, zone, capacity_type, until });
+            self.unpublished.push(UnavailableOffering { instance_type, zone, capacity_type, until });
         }
-        self.marked.clear();
+        self.masked.clear();
     }
 
-    /// Another process was refused. What is known to last longer does.
-    pub fn learn(&mut self, refusals: Vec<UnavailableOffering>) {
-        for UnavailableOffering { instance_type, zone, capacity_type, until } in refusals {
+    /// Merges offerings from other replicas; the later expiry wins.
+    pub fn merge_remote(&mut self, offerings: Vec<UnavailableOffering>) {
+        for UnavailableOffering { instance_type, zone, capacity_type, until } in offerings {
             let known = self.until.entry(OfferingKey { instance_type, zone, capacity_type }).or_insert(until);
             *known = (*known).max(until);
         }
-        self.marked.clear();
+        self.masked.clear();
     }
 
-    /// What was refused here since this was last asked.
-    pub fn take_news(&mut self) -> Vec<UnavailableOffering> {
-        std::mem::take(&mut self.news)
+    /// Offerings that became unavailable here since the last call.
+    pub fn take_unpublished(&mut self) -> Vec<UnavailableOffering> {
+        std::mem::take(&mut self.unpublished)
     }
 
-    /// Forgets refusals that are over by `now`.
-    pub fn forget_past(&mut self, now: Timestamp) {
+    /// Removes offerings whose exclusion ends by `now`.
+    pub fn expire(&mut self, now: Timestamp) {
         let before = self.until.len();
         self.until.retain(|_, until| *until > now);
         if self.until.len() < before {
-            self.marked.clear();
+            self.masked.clear();
         }
     }
 
-    /// When the next refusal is over.
+    /// When the next exclusion ends.
     #[must_use]
-    pub fn next_end(&self) -> Option<Timestamp> {
+    pub fn next_expiry(&self) -> Option<Timestamp> {
         self.until.values().min().copied()
     }
 
-    /// How many offerings are sold out.
+    /// Number of unavailable offerings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.until.len()
     }
 
-    /// Whether nothing is sold out.
+    /// Whether no offering is unavailable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.until.is_empty()
     }
 
-    /// Whether the offering was refused lately.
+    /// Whether the offering is excluded.
     #[must_use]
-    pub fn is_sold_out(&self, instance_type: &Text, zone: &Text, capacity_type: CapacityType) -> bool {
+    pub fn is_unavailable(&self, instance_type: &Text, zone: &Text, capacity_type: CapacityType) -> bool {
         let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
         self.until.contains_key(&key)
     }
 
-    /// `catalogue` with what is sold out marked as not available.
-    pub fn mark(&mut self, catalogue: &SharedCatalogue) -> SharedCatalogue {
+    /// `catalogue` with unavailable offerings marked as not available.
+    pub fn mask_catalogue(&mut self, catalogue: &SharedCatalogue) -> SharedCatalogue {
         if self.until.is_empty() {
             return SharedCatalogue::clone(catalogue);
         }
-        if let Some((_, marked)) = self.marked.iter().find(|(base, _)| SharedCatalogue::ptr_eq(base, catalogue)) {
-            return SharedCatalogue::clone(marked);
+        if let Some((_, masked)) = self.masked.iter().find(|(base, _)| SharedCatalogue::ptr_eq(base, catalogue)) {
+            return SharedCatalogue::clone(masked);
         }
         let mut copy = catalogue.as_ref().clone();
         for kind in &mut copy.types {
             for offering in &mut kind.offerings {
-                offering.available &= !self.bars(&kind.name, offering);
+                offering.available &= !self.covers(&kind.name, offering);
             }
         }
-        let marked = SharedCatalogue::new(copy);
-        self.marked.push((SharedCatalogue::clone(catalogue), SharedCatalogue::clone(&marked)));
-        marked
+        let masked = SharedCatalogue::new(copy);
+        self.masked.push((SharedCatalogue::clone(catalogue), SharedCatalogue::clone(&masked)));
+        masked
     }
 
-    fn bars(&self, instance_type: &Text, offering: &Offering) -> bool {
-        self.is_sold_out(instance_type, &offering.zone, offering.capacity_type)
+    fn covers(&self, instance_type: &Text, offering: &Offering) -> bool {
+        self.is_unavailable(instance_type, &offering.zone, offering.capacity_type)
     }
 }
 
@@ -127,38 +129,38 @@ impl UnavailableOfferings {
 mod tests {
     use super::*;
 
-    fn refusal(zone: &str, until: i64) -> UnavailableOffering {
+    fn offering(zone: &str, until: i64) -> UnavailableOffering {
         let (instance_type, zone) = (Text::from("m5.large"), Text::from(zone));
         UnavailableOffering { instance_type, zone, capacity_type: CapacityType::Spot, until: Timestamp(until) }
     }
 
-    fn refuse(memory: &mut UnavailableOfferings, zone: &str, until: i64) {
-        let UnavailableOffering { instance_type, zone, capacity_type, until } = refusal(zone, until);
-        memory.refuse(instance_type, zone, capacity_type, until);
+    fn mark(cache: &mut UnavailableOfferings, zone: &str, until: i64) {
+        let UnavailableOffering { instance_type, zone, capacity_type, until } = offering(zone, until);
+        cache.mark_unavailable(instance_type, zone, capacity_type, until);
     }
 
     #[test]
-    fn a_refusal_is_news_once_and_again_when_it_was_over() {
-        let mut memory = UnavailableOfferings::default();
-        refuse(&mut memory, "a", 100);
-        refuse(&mut memory, "a", 150);
-        assert_eq!(memory.take_news(), [refusal("a", 100)]);
-        assert_eq!(memory.take_news(), []);
-        memory.forget_past(Timestamp(150));
-        refuse(&mut memory, "a", 300);
-        assert_eq!(memory.take_news(), [refusal("a", 300)]);
+    fn an_unavailable_offering_is_published_once_and_again_after_expiry() {
+        let mut cache = UnavailableOfferings::default();
+        mark(&mut cache, "a", 100);
+        mark(&mut cache, "a", 150);
+        assert_eq!(cache.take_unpublished(), [offering("a", 100)]);
+        assert_eq!(cache.take_unpublished(), []);
+        cache.expire(Timestamp(150));
+        mark(&mut cache, "a", 300);
+        assert_eq!(cache.take_unpublished(), [offering("a", 300)]);
     }
 
     #[test]
-    fn what_others_were_refused_is_left_alone_here_and_is_no_news() {
-        let mut memory = UnavailableOfferings::default();
-        refuse(&mut memory, "a", 200);
-        let _told = memory.take_news();
-        memory.learn(vec![refusal("a", 100), refusal("b", 100)]);
-        memory.forget_past(Timestamp(100));
-        let sold_out = |zone: &str| memory.is_sold_out(&"m5.large".into(), &zone.into(), CapacityType::Spot);
-        assert!(sold_out("a"), "until 200, as it was refused here");
-        assert!(!sold_out("b"), "until 100, which is over");
-        assert_eq!(memory.take_news(), []);
+    fn remote_offerings_are_excluded_and_not_published_again() {
+        let mut cache = UnavailableOfferings::default();
+        mark(&mut cache, "a", 200);
+        let _published = cache.take_unpublished();
+        cache.merge_remote(vec![offering("a", 100), offering("b", 100)]);
+        cache.expire(Timestamp(100));
+        let is_unavailable = |zone: &str| cache.is_unavailable(&"m5.large".into(), &zone.into(), CapacityType::Spot);
+        assert!(is_unavailable("a"), "until 200, the later expiry");
+        assert!(!is_unavailable("b"), "its exclusion ended at 100");
+        assert_eq!(cache.take_unpublished(), []);
     }
 }

@@ -1,4 +1,4 @@
-//! What people see of one cluster.
+//! Read model of one cluster, for the dashboard, the CLI and metrics.
 
 use std::sync::Arc;
 
@@ -8,109 +8,109 @@ use super::{ClusterId, Decision};
 use crate::cluster::{PodKey, ProblemRecord};
 use crate::model::{MicroUsd, Text, Timestamp};
 
-/// Pods with a promise that a view lists.
-pub const EXPECTED_SHOWN: usize = 200;
+/// Maximum number of assigned pods in a view.
+pub const MAX_ASSUMED_SHOWN: usize = 200;
 
-/// One cluster, as people see it.
+/// View of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
-    /// Name.
+    /// Name of the cluster.
     pub cluster: ClusterId,
-    /// Whether its agent is there.
+    /// Whether its agent is connected.
     pub connected: bool,
-    /// Whether its state is known since the agent connected.
+    /// Whether a snapshot was accepted since the agent connected.
     pub synced: bool,
-    /// Since when, if it is.
+    /// When that snapshot was accepted.
     pub synced_since: Option<Timestamp>,
-    /// Version of the state.
+    /// Version of the cluster state.
     pub version: u64,
-    /// Pods, those that have ended apart.
+    /// Number of pods that have not ended.
     pub pods: usize,
-    /// Pods without a node for which a machine may be bought.
+    /// Number of unschedulable pods for which an instance may be launched.
     pub pending: usize,
-    /// Pods that wait for room that was promised to them, and the NodeClaim or Node where it is; by name, at most
-    /// [`EXPECTED_SHOWN`].
-    pub expected: Vec<(PodKey, Text)>,
-    /// Nodes in the cluster, ours and others.
+    /// Pods assigned to a NodeClaim or Node and not bound yet, by name, at most
+    /// [`MAX_ASSUMED_SHOWN`].
+    pub assumed: Vec<(PodKey, Text)>,
+    /// Number of Nodes, including those of other managers.
     pub nodes: usize,
     /// NodePools, by name.
     pub pools: Vec<PoolView>,
-    /// Our machines, by NodeClaim.
+    /// Machines of this server, by NodeClaim.
     pub machines: Vec<MachineView>,
-    /// What our machines cost per hour.
+    /// Price per hour of these machines.
     pub cost: MicroUsd,
-    /// Offerings that are sold out, over all clusters.
-    pub sold_out: usize,
-    /// The last decisions, latest first.
+    /// Number of unavailable offerings in the account and region.
+    pub unavailable_offerings: usize,
+    /// Last decisions, latest first.
     pub decisions: Vec<Arc<Decision>>,
-    /// Why the last plan was refused, until one succeeds.
-    pub refused: Option<String>,
-    /// The plan that is being made, if one is.
+    /// Why the last plan failed, until one succeeds.
+    pub last_error: Option<String>,
+    /// The plan in progress.
     pub planning: Option<PlanningView>,
-    /// What the rails hold back, and why.
-    pub rails: GuardrailsView,
-    /// Machines in the cloud that something is wrong with.
-    pub astray: Astray,
-    /// Other autoscalers that are at work in the cluster.
+    /// What the guardrails hold back, and why.
+    pub guardrails: GuardrailsView,
+    /// Instances with anomalies.
+    pub anomalies: InstanceAnomalies,
+    /// Other active autoscalers in the cluster.
     pub autoscalers: Vec<Text>,
-    /// What of the cluster cannot be read or seen, and why.
+    /// Objects that cannot be read or watched, and why.
     pub problems: Vec<ProblemRecord>,
-    /// NodePools that are left to others, and why.
-    pub left_pools: Vec<(Text, Text)>,
+    /// NodePools that are not managed, and why.
+    pub unmanaged_pools: Vec<(Text, Text)>,
 }
 
-/// A plan that is being made.
+/// A plan in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanningView {
-    /// Since when.
+    /// When it was requested.
     pub since: Timestamp,
-    /// For how many pods.
+    /// Number of its pods.
     pub pods: usize,
-    /// Pods that are left to the next plan, beyond what one plan takes.
+    /// Number of pods that remain for the next plans.
     pub left: usize,
 }
 
-/// Machines in the cloud that something is wrong with, as far as listings and questions about single ones have shown.
+/// Numbers of instances with anomalies, as far as listings and inspections show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Astray {
-    /// Machines with this cluster's tags that no NodeClaim stands for, and that are not given back yet.
+pub struct InstanceAnomalies {
+    /// Instances with this cluster's tags and without NodeClaim, not terminated yet.
     pub orphaned: usize,
-    /// Machines of the cluster whose tags say that they are not its own, or have gone.
+    /// Instances of the cluster whose tags name another cluster, or are missing.
     pub foreign: usize,
-    /// Machines that the cloud refuses to give back.
-    pub refused: usize,
+    /// Instances whose termination the cloud refused.
+    pub termination_refused: usize,
 }
 
-/// A NodePool.
+/// View of a NodePool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// 0 to 100, higher first.
+    /// `spec.weight`: 0 to 100, higher first.
     pub weight: i32,
-    /// Why nothing is launched from it, whatever pods ask for.
+    /// Why no instance is launched from it.
     pub closed: Option<Text>,
 }
 
-/// One of our machines.
+/// View of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineView {
-    /// NodeClaim.
+    /// Name of the NodeClaim.
     pub claim: Text,
-    /// Node, once there is one.
+    /// Name of its Node, once observed.
     pub node: Option<Text>,
-    /// NodePool.
+    /// NodePool of the NodeClaim.
     pub pool: Text,
-    /// Where it stands.
+    /// Stage of its lifecycle.
     pub stage: Stage,
-    /// Since when.
+    /// When it entered the stage.
     pub since: Timestamp,
-    /// What was bought, once it was.
-    pub bought: Option<LaunchedInstance>,
-    /// Pods on it, DaemonSet pods apart.
+    /// The launched instance.
+    pub instance: Option<LaunchedInstance>,
+    /// Number of its pods, without DaemonSet pods.
     pub pods: usize,
-    /// Why it has to go, once it has to.
-    pub leaves: Option<Text>,
-    /// What keeps its pods from leaving, while it is drained and something does.
+    /// Why it is terminated; `None` while it is not.
+    pub termination_reason: Option<Text>,
+    /// What blocks its drain.
     pub blocked: Option<Text>,
 }

@@ -1,67 +1,69 @@
-//! When a packing fails its check: the plainest packing instead, and without the pods that still offend.
+//! Repair of a packing that fails the check: a simpler packing, and then without the pods that
+//! violate a rule.
 //!
-//! A packing that fails is a fault of the scheduler, and the check exists because such faults happen. One faulty rule must
-//! not leave a whole cluster without machines, so what is sound of a packing is kept; pods that were taken away may get
-//! another place afterwards (`retry`). Taking pods away breaks other rules
-//! at times (a pod that wants to stand beside one of them), so the check is asked again after each round. A plan without
-//! any pod is sound, and after [`MOST_ROUNDS`] rounds that is the answer.
+//! A failed packing is a scheduler bug, which the check exists to detect. One faulty rule must not
+//! leave a whole cluster without machines, so the valid part of a packing is kept; removed pods may
+//! get another place afterwards (`retry`). Removing pods can violate other rules (pod affinity to a
+//! removed pod), so the plan is checked again after each round. A plan without any pod is valid,
+//! and is the result after [`MAX_ROUNDS`] rounds.
 
 use std::collections::BTreeSet;
 
 use crate::check::{Rule, Violation, check};
 use crate::input::PlanningInput;
 use crate::plan::Plan;
-use crate::schedule::{Method, Scheduled};
+use crate::schedule::{PackingMethod, ScheduleResult};
 
-/// Rounds of taking pods away. Most faults are gone after one or two; each round costs a check.
-const MOST_ROUNDS: u32 = 24;
-/// Rounds in which a machine with too many pods loses them one by one, so that only those go that do not fit.
-const GENTLE_ROUNDS: u32 = 12;
-/// Violations that are kept for the report.
-const MOST_VIOLATIONS: usize = 8;
+/// Maximum rounds of removal. Most faults are gone after one or two; each round costs a check.
+const MAX_ROUNDS: u32 = 24;
+/// Rounds in which an overcommitted machine loses its pods one by one, so that only those that do
+/// not fit are removed.
+const SINGLE_POD_ROUNDS: u32 = 12;
+/// Maximum violations kept for the report.
+const MAX_VIOLATIONS: usize = 8;
 
-/// Packings that failed their check before a sound plan was found.
+/// Packings that failed the check before a valid plan was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailedChecks {
-    /// How many; zero for nearly every decision.
+    /// Number of failed packings; zero for nearly every decision.
     pub count: u32,
-    /// What the first packing broke, the first few in the check's order.
+    /// The first violations of the first packing, in the check's order.
     pub violations: Vec<Violation>,
-    /// Pods without a place because every packing with them failed, by index, ascending.
+    /// Pods left out because every packing with them failed, by index, ascending.
     pub left_out: Vec<u32>,
 }
 
-/// A plan for `input` that keeps every rule, out of what `pack` packs.
-pub(super) fn sound_plan(
+/// A valid plan for `input` from the packings of `pack`.
+pub(super) fn valid_plan(
     input: &PlanningInput,
-    mut pack: impl FnMut(Method) -> Scheduled,
-) -> (Scheduled, FailedChecks) {
-    let full = pack(Method::Full);
+    mut pack: impl FnMut(PackingMethod) -> ScheduleResult,
+) -> (ScheduleResult, FailedChecks) {
+    let full = pack(PackingMethod::Full);
     let mut violations = check(input, &full.plan);
     if violations.is_empty() {
         return (full, FailedChecks::default());
     }
-    let plain = pack(Method::Plain);
+    let plain = pack(PackingMethod::Plain);
     let broken = check(input, &plain.plan);
     if broken.is_empty() {
-        violations.truncate(MOST_VIOLATIONS);
+        violations.truncate(MAX_VIOLATIONS);
         return (plain, FailedChecks { count: 1, violations, left_out: Vec::new() });
     }
-    let mended = |mut scheduled: Scheduled, broken: Vec<Violation>| {
+    let mended = |mut scheduled: ScheduleResult, broken: Vec<Violation>| {
         let (plan, left_out) = without_offenders(input, scheduled.plan, broken);
         scheduled.plan = plan;
         (scheduled, left_out)
     };
     let (full, plain) = (mended(full, violations.clone()), mended(plain, broken));
-    violations.truncate(MOST_VIOLATIONS);
+    violations.truncate(MAX_VIOLATIONS);
     let (scheduled, left_out) = if full.1.len() < plain.1.len() { full } else { plain };
     (scheduled, FailedChecks { count: 2, violations, left_out: left_out.into_iter().collect() })
 }
 
-/// `plan` without the pods that break a rule, and those pods.
+/// `plan` without the pods that violate a rule, and those pods.
 fn without_offenders(input: &PlanningInput, mut plan: Plan, mut violations: Vec<Violation>) -> (Plan, BTreeSet<u32>) {
     let mut left_out = BTreeSet::new();
-    for round in 0..MOST_ROUNDS {
+    for round in 0..MAX_ROUNDS {
         if violations.is_empty() {
             return (plan, left_out);
         }
@@ -69,9 +71,9 @@ fn without_offenders(input: &PlanningInput, mut plan: Plan, mut violations: Vec<
         plan.static_nodes.retain(|node| !at_fault.contains(node.name.as_ref()));
         let mut offenders = offenders(input, &plan, &violations, round);
         if offenders.is_empty() {
-            offenders = last_bought(input, &plan);
+            offenders = last_launched(input, &plan);
         }
-        take_away(input, &mut plan, &offenders);
+        remove_pods(input, &mut plan, &offenders);
         left_out.extend(offenders);
         violations = check(input, &plan);
     }
@@ -89,8 +91,8 @@ fn offenders(input: &PlanningInput, plan: &Plan, violations: &[Violation], round
     for found in violations.iter().filter(|found| found.pod.is_none()) {
         let Some(node) = &found.node else { continue };
         let pods = pods_on(input, plan, node);
-        let crowded = matches!(found.rule, Rule::Resources | Rule::AttachLimits);
-        if crowded && round < GENTLE_ROUNDS {
+        let overcommitted = matches!(found.rule, Rule::Resources | Rule::AttachLimits);
+        if overcommitted && round < SINGLE_POD_ROUNDS {
             offenders.extend(plan.order.iter().rev().find(|pod| pods.contains(pod)));
         } else {
             offenders.extend(pods);
@@ -101,19 +103,19 @@ fn offenders(input: &PlanningInput, plan: &Plan, violations: &[Violation], round
 
 /// The pods that `plan` puts on the node or machine with this name.
 fn pods_on(input: &PlanningInput, plan: &Plan, name: &str) -> BTreeSet<u32> {
-    let there = |at: u32| input.nodes.get(at as usize).is_some_and(|node| node.name.as_ref() == name);
-    let placed = plan.placements.iter().filter(|(_, node)| there(*node)).map(|(pod, _)| *pod);
-    let bought = plan.nodes.iter().filter(|node| node.name.as_ref() == name).flat_map(|node| &node.pods);
-    placed.chain(bought.copied()).collect()
+    let is_named = |at: u32| input.nodes.get(at as usize).is_some_and(|node| node.name.as_ref() == name);
+    let placed = plan.placements.iter().filter(|(_, node)| is_named(*node)).map(|(pod, _)| *pod);
+    let launched = plan.nodes.iter().filter(|node| node.name.as_ref() == name).flat_map(|node| &node.pods);
+    placed.chain(launched.copied()).collect()
 }
 
-/// The pods on the machines that must go so that fewer rules of the plan as a whole are broken (a limit, a share): the
-/// last of the first pool whose machines have to do with it, as few as will do.
-fn last_bought(input: &PlanningInput, plan: &Plan) -> BTreeSet<u32> {
+/// The pods on the machines to remove so that fewer plan-wide rules (a limit, a share) are
+/// violated: as few as possible of the last machines of the first pool that is involved.
+fn last_launched(input: &PlanningInput, plan: &Plan) -> BTreeSet<u32> {
     let broken = |kept: &BTreeSet<usize>| {
         let mut less = plan.clone();
-        let gone: BTreeSet<u32> = pods_beyond(plan, kept);
-        take_away(input, &mut less, &gone);
+        let gone: BTreeSet<u32> = pods_outside(plan, kept);
+        remove_pods(input, &mut less, &gone);
         check(input, &less).iter().filter(|found| found.pod.is_none() && found.node.is_none()).count()
     };
     let all: BTreeSet<usize> = (0..plan.nodes.len()).collect();
@@ -131,18 +133,18 @@ fn last_bought(input: &PlanningInput, plan: &Plan) -> BTreeSet<u32> {
             let middle = enough + (too_many - enough) / 2;
             if broken(&keeping(middle)) < now { enough = middle } else { too_many = middle }
         }
-        return pods_beyond(plan, &keeping(enough));
+        return pods_outside(plan, &keeping(enough));
     }
     plan.order.iter().copied().collect()
 }
 
-fn pods_beyond(plan: &Plan, kept: &BTreeSet<usize>) -> BTreeSet<u32> {
+fn pods_outside(plan: &Plan, kept: &BTreeSet<usize>) -> BTreeSet<u32> {
     let gone = plan.nodes.iter().enumerate().filter(|(at, _)| !kept.contains(at));
     gone.flat_map(|(_, node)| node.pods.iter().copied()).collect()
 }
 
-/// Takes `pods` out of `plan`. Machines that are empty then are not bought.
-fn take_away(input: &PlanningInput, plan: &mut Plan, pods: &BTreeSet<u32>) {
+/// Removes `pods` from `plan`, and machines that are empty then.
+fn remove_pods(input: &PlanningInput, plan: &mut Plan, pods: &BTreeSet<u32>) {
     plan.placements.retain(|(pod, _)| !pods.contains(pod));
     plan.order.retain(|pod| !pods.contains(pod));
     for node in &mut plan.nodes {

@@ -1,13 +1,13 @@
-//! What a pool's catalogue answers by itself: labels that its machines may have, types that agree with a set of requirements,
-//! and how far the room of a machine is from what is asked for.
+//! Queries on the catalogue of a pool: labels that its nodes may have, instance types that match
+//! requirements, and the distance between requests and free capacity.
 
 use rustc_hash::FxHashSet;
 
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::{Catalogue, InstanceType, NodePool, Requirement, Requirements, Resources, Text};
 
-/// Whether a new machine of `pool` may have the label although the pool itself says nothing about it: the catalogue
-/// defines it. A well-known label that the catalogue lacks is on no machine that can be counted on.
+/// Whether the catalogue defines the label for new nodes of `pool`. A well-known label missing from
+/// the catalogue is not guaranteed on any node.
 pub(super) fn may_be_defined(pool: &NodePool, key: &str) -> bool {
     belongs_to_offerings(pool, key) || pool.catalogue.types.iter().any(|instance| instance.labels.get(key).is_some())
 }
@@ -24,55 +24,57 @@ pub(super) fn keys_of_types(catalogue: &Catalogue) -> FxHashSet<Text> {
     keys.into_iter().cloned().collect()
 }
 
-/// What of a set of requirements decides which types agree with it: equal for pools that differ in other labels alone.
+/// The part of a set of requirements that decides which instance types match. Equal for pools that
+/// differ only in other labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct OfTypes {
-    told: Requirements,
-    /// What a type does not define, somebody else must: the pool, the offering, or nobody where absence is allowed. These keys
-    /// nobody else defines.
+pub(super) struct TypeQuery {
+    relevant: Requirements,
+    /// Keys that the instance type itself must define: neither pool nor offering defines them, and
+    /// absence is not allowed.
     strict: Vec<Text>,
 }
 
-impl OfTypes {
-    /// What `merged` says of the types of `pool`, which define `keys`; `base` is what every node of the pool satisfies.
+impl TypeQuery {
+    /// The query of `merged` on the instance types of `pool`, which define `keys`; `base` holds the
+    /// requirements of every node of the pool.
     pub(super) fn new(pool: &NodePool, keys: &FxHashSet<Text>, base: &Requirements, merged: &Requirements) -> Self {
-        let told = merged.iter().filter(|r| keys.contains(r.key())).cloned().collect();
+        let relevant = merged.iter().filter(|r| keys.contains(r.key())).cloned().collect();
         let strict = merged
             .iter()
             .filter(|r| !r.allows_absence() && base.get(r.key()).is_none())
             .filter(|r| !belongs_to_offerings(pool, r.key()));
-        Self { told, strict: strict.map(|r| r.key().clone()).collect() }
+        Self { relevant, strict: strict.map(|r| r.key().clone()).collect() }
     }
 
-    /// The types that agree, offerings apart.
+    /// The matching instance types, offerings not considered.
     pub(super) fn matching(&self, catalogue: &Catalogue) -> Vec<u32> {
         let agrees = |instance: &InstanceType| {
             self.strict.iter().all(|key| instance.labels.get(key).is_some())
-                && instance.labels.first_conflict(&self.told).is_none()
+                && instance.labels.first_conflict(&self.relevant).is_none()
         };
         (0_u32..).zip(&catalogue.types).filter(|(_, instance)| agrees(instance)).map(|(at, _)| at).collect()
     }
 }
 
-/// The amounts of `asked` that `room` does not have: (resource, by how much).
-pub(super) fn shortage(asked: &Resources, room: &Resources) -> Vec<(Text, i64)> {
+/// The amounts of `requested` that `free` lacks: (resource, missing amount).
+pub(super) fn shortage(requested: &Resources, free: &Resources) -> Vec<(Text, i64)> {
     let short = |(name, amount): (&Text, i64)| {
-        let missing = amount - room.get(name).max(0);
+        let missing = amount - free.get(name).max(0);
         (amount > 0 && missing > 0).then(|| (name.clone(), missing))
     };
-    asked.iter().filter_map(short).collect()
+    requested.iter().filter_map(short).collect()
 }
 
-/// How far `room` is from `asked`: the largest share of any amount that is missing, in millionths.
-pub(super) fn distance(asked: &Resources, room: &Resources) -> i64 {
-    asked.iter().map(|(name, amount)| missing_share(amount, room.get(name))).max().unwrap_or(0)
+/// Distance of `free` from `requested`: the largest missing share of any amount, in millionths.
+pub(super) fn distance(requested: &Resources, free: &Resources) -> i64 {
+    requested.iter().map(|(name, amount)| missing_share(amount, free.get(name))).max().unwrap_or(0)
 }
 
-/// The share of `asked` that is missing where there is `room`, in millionths.
-pub(super) fn missing_share(asked: i64, room: i64) -> i64 {
-    let missing = asked - room.max(0);
-    if asked <= 0 || missing <= 0 {
+/// The share of `requested` that `free` lacks, in millionths.
+pub(super) fn missing_share(requested: i64, free: i64) -> i64 {
+    let missing = requested - free.max(0);
+    if requested <= 0 || missing <= 0 {
         return 0;
     }
-    i64::try_from(i128::from(missing) * 1_000_000 / i128::from(asked)).unwrap_or(i64::MAX)
+    i64::try_from(i128::from(missing) * 1_000_000 / i128::from(requested)).unwrap_or(i64::MAX)
 }

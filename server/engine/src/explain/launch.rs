@@ -1,8 +1,10 @@
-//! Whether a pool could launch a machine for a pod on top of the finished plan, and what bars it when not.
+//! Whether a pool could launch a node for a pod on top of the finished plan, and the obstacle if
+//! not.
 //!
-//! The tests run in one order: readiness, taints, labels, volumes, room, host ports, offerings, `minValues`, limits,
-//! topology. The first that leaves nothing is the reason; where the pod has several ways (OR-terms, volume alternatives)
-//! the way that came furthest is told.
+//! The checks run in a fixed order: readiness, taints, labels, volumes, resources, host ports,
+//! offerings, `minValues`, limits, topology. The first check that excludes everything is the
+//! obstacle. If the pod has several alternatives (OR-terms, volume alternatives), the alternative
+//! that passed the most checks is reported.
 
 mod trial;
 
@@ -12,14 +14,14 @@ use std::rc::Rc;
 use crate::model::resources::NODES;
 use crate::model::{HostPort, MicroUsd, NotReady, Requirement, Requirements, Taint, Text};
 
-use super::ask::{Ask, Waiver};
 use super::catalogue::shortage;
-use super::market::Market;
-use super::topology::{Barrier, Site, Topology};
-use super::world::World;
+use super::offering_filter::OfferingFilter;
+use super::pod_requirements::{IgnoredRule, PodRequirements};
+use super::snapshot::PlanSnapshot;
+use super::topology::{Location, Topology, TopologyConflict};
 use trial::Trial;
 
-/// A machine that could be launched: indices of type and offering.
+/// A possible launch: indices of instance type and offering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Launch {
     /// Price per hour; first, so that launches sort by it.
@@ -30,64 +32,64 @@ pub(super) struct Launch {
     pub offering: u32,
 }
 
-/// What bars a pod from a pool. The variants are in the order of the tests.
+/// Why a pool cannot launch a node for a pod. Variants are in the order of the checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// The pool takes no part.
+    /// The pool or its NodeClass is not ready.
     NotReady(NotReady),
-    /// A taint that is not tolerated.
+    /// A taint of the pool that the pod does not tolerate.
     Taint(Taint),
-    /// The pod's affinity has only empty terms.
+    /// The node affinity of the pod has only empty terms.
     NoTerm,
-    /// The pod contradicts itself about this label.
+    /// The requirements of the pod on this label contradict each other.
     Contradiction(Text),
-    /// The pod wants nodes of these names.
+    /// The pod requires nodes with these names.
     Named(Requirement),
-    /// A label that the pool cannot have.
+    /// A label requirement that the pool cannot satisfy.
     Label(Requirement),
-    /// No type has all the labels.
+    /// No instance type satisfies all label requirements.
     Types(Requirements),
-    /// Volumes want a label that the pool cannot have, or a place where nothing is offered.
+    /// The volumes require a label that the pool cannot have, or a location without an offering.
     Volume(Requirement),
-    /// More volumes of a driver than any type attaches.
+    /// The pod needs more volumes of this driver than any instance type attaches.
     Attach(Text),
-    /// None of these types is large enough.
-    Room {
-        /// Types that agree with all labels.
+    /// No matching instance type has enough resources.
+    Resources {
+        /// Instance types that match all labels.
         types: Rc<[u32]>,
-        /// Whether larger ones are kept away by the pool's ceilings.
+        /// Whether the ceilings of the pool exclude larger types.
         capped: bool,
     },
-    /// A DaemonSet of the pool takes the port.
+    /// A DaemonSet of the pool uses the host port.
     Port(HostPort, String),
-    /// These types would do, but none is for sale.
+    /// These instance types fit, but none has an open offering.
     Offering {
-        /// Types that are large enough.
+        /// Instance types with enough resources.
         types: Vec<u32>,
-        /// The labels asked for.
+        /// The merged requirements of pool and pod.
         merged: Requirements,
     },
-    /// The pool's on-demand floor or its share of spot.
+    /// The on-demand floor or the maximum spot share of the pool.
     SpotShare,
-    /// Too few different values of a label.
+    /// Too few distinct values of a label (`minValues`).
     MinValues {
-        /// The label.
+        /// The label key.
         key: Text,
-        /// Values wanted.
+        /// Required number of values.
         wanted: u32,
-        /// Values there are.
+        /// Available number of values.
         found: u32,
     },
-    /// The pool may have no further node.
+    /// The node limit of the pool is reached.
     NodeLimit,
-    /// These types are for sale, but the limits have no room for them.
+    /// These instance types have open offerings, but exceed the limits of the pool.
     Limits(Vec<u32>),
-    /// A topology rule, wherever the machine stands.
-    Topology(Barrier, Vec<Site>),
+    /// A topology rule excludes every possible location.
+    Topology(TopologyConflict, Vec<Location>),
 }
 
 impl Blocked {
-    /// How far the pod came.
+    /// Position of the failed check; higher means that more checks passed.
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::NotReady(_) => 0,
@@ -97,7 +99,7 @@ impl Blocked {
             Self::Types(_) => 4,
             Self::Volume(_) => 5,
             Self::Attach(_) => 6,
-            Self::Room { .. } => 7,
+            Self::Resources { .. } => 7,
             Self::Port(..) => 8,
             Self::Offering { .. } => 9,
             Self::SpotShare => 10,
@@ -109,23 +111,23 @@ impl Blocked {
     }
 }
 
-/// The machines that `pool` could launch for `ask`, cheapest first.
+/// The possible launches of `pool` for the pod, cheapest first.
 ///
 /// # Errors
-/// What bars the pod, for the way that came furthest.
+/// The obstacle of the alternative that passed the most checks.
 pub(super) fn launches(
-    world: &World<'_>,
-    ask: &Ask<'_>,
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
     topology: &Topology,
     pool: u32,
 ) -> Result<Vec<Launch>, Blocked> {
-    let trial = Trial { world, ask, topology, index: pool, pool: &world.input.pools[pool as usize] };
-    trial.gate()?;
+    let trial = Trial { snapshot, pod_reqs, topology, index: pool, pool: &snapshot.input.pools[pool as usize] };
+    trial.check_pool()?;
     let mut found: BTreeSet<Launch> = BTreeSet::new();
     let mut furthest = Blocked::NoTerm;
-    for way in &topology.ways {
-        for volumes in ask.volume_alternatives() {
-            match trial.along(way, &volumes) {
+    for alternative in &topology.alternatives {
+        for volumes in pod_reqs.volume_alternatives() {
+            match trial.launches_for(alternative, &volumes) {
                 Ok(launches) => found.extend(launches),
                 Err(blocked) if blocked.rank() > furthest.rank() || furthest == Blocked::NoTerm => furthest = blocked,
                 Err(_) => {}
@@ -135,42 +137,47 @@ pub(super) fn launches(
     if found.is_empty() { Err(furthest) } else { Ok(found.into_iter().collect()) }
 }
 
-/// Whether `pool` could launch any machine for `ask`: the answer of [`launches`], found without naming the obstacle and
-/// without looking further than the first machine that would do.
-pub(super) fn could_launch(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, pool: u32) -> bool {
-    let trial = Trial { world, ask, topology, index: pool, pool: &world.input.pools[pool as usize] };
-    if trial.gate().is_err() || (trial.has_no_node_left() && !ask.waives(&Waiver::Limits(pool))) {
+/// Whether `pool` could launch any node for the pod. Same answer as [`launches`], but stops at the
+/// first possible launch and does not name the obstacle.
+pub(super) fn could_launch(
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
+    topology: &Topology,
+    pool: u32,
+) -> bool {
+    let trial = Trial { snapshot, pod_reqs, topology, index: pool, pool: &snapshot.input.pools[pool as usize] };
+    if trial.check_pool().is_err() || (trial.has_no_node_left() && !pod_reqs.ignores(&IgnoredRule::Limits(pool))) {
         return false;
     }
-    if world.pools[pool as usize].base.iter().any(|requirement| requirement.min_values().is_some()) {
-        return launches(world, ask, topology, pool).is_ok();
+    if snapshot.pools[pool as usize].base.iter().any(|requirement| requirement.min_values().is_some()) {
+        return launches(snapshot, pod_reqs, topology, pool).is_ok();
     }
-    let market = Market::new(world, ask, pool);
-    topology.ways.iter().filter_map(|way| trial.own(way).ok()).any(|own| {
+    let filter = OfferingFilter::new(snapshot, pod_reqs, pool);
+    topology.alternatives.iter().filter_map(|alternative| trial.merge_with_pool(alternative).ok()).any(|own| {
         let merged =
-            ask.volume_alternatives().into_iter().filter_map(|volumes| trial.with_volumes(&own, &volumes).ok());
-        merged.into_iter().any(|merged| trial.would_do(&market, &merged, &trial.types(&merged)))
+            pod_reqs.volume_alternatives().into_iter().filter_map(|volumes| trial.with_volumes(&own, &volumes).ok());
+        merged.into_iter().any(|merged| trial.any_fits(&filter, &merged, &trial.types(&merged)))
     })
 }
 
-/// By how much a machine of the type would exceed the limits of `pool`: (resource, amount).
-pub(super) fn excess(world: &World<'_>, pool: u32, t: u32) -> Vec<(Text, i64)> {
-    let nodepool = &world.input.pools[pool as usize];
+/// The amounts by which a node of the type exceeds the limits of `pool`: (resource, amount).
+pub(super) fn excess(snapshot: &PlanSnapshot<'_>, pool: u32, t: u32) -> Vec<(Text, i64)> {
+    let nodepool = &snapshot.input.pools[pool as usize];
     let capacity = &nodepool.catalogue.types[t as usize].capacity;
     let limited = nodepool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
-    let over = limited.map(|(name, _)| (name.clone(), capacity.get(name) - world.left(pool, name).unwrap_or(0)));
+    let over = limited.map(|(name, _)| (name.clone(), capacity.get(name) - snapshot.left(pool, name).unwrap_or(0)));
     over.filter(|(_, over)| *over > 0).collect()
 }
 
-/// The type of `types` that comes nearest to carrying `ask`, and what it misses.
+/// The type of `types` nearest to fitting the pod, and what it lacks.
 pub(super) fn nearest_type(
-    world: &World<'_>,
-    ask: &Ask<'_>,
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
     pool: u32,
     types: &[u32],
 ) -> Option<(u32, Vec<(Text, i64)>)> {
-    let (free, requests) = (world.free_room(pool), &ask.shape.requests);
-    let asked = free.asked(requests);
-    let nearest = types.iter().copied().min_by_key(|&t| asked.distance(t))?;
-    Some((nearest, shortage(requests, &free.types[nearest as usize].room)))
+    let (free, requests) = (snapshot.free_capacity(pool), &pod_reqs.shape.requests);
+    let requested = free.request_columns(requests);
+    let nearest = types.iter().copied().min_by_key(|&t| requested.distance(t))?;
+    Some((nearest, shortage(requests, &free.types[nearest as usize].free)))
 }

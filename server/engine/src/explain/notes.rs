@@ -1,4 +1,5 @@
-//! Surprises told before they happen: one sentence for each kind of surprise, naming the workloads or pools it concerns.
+//! Notes about surprising results of a plan: one sentence per kind, listing the affected workloads
+//! or pools.
 
 mod pools;
 mod preferences;
@@ -10,43 +11,44 @@ use crate::input::PlanningInput;
 use crate::model::{Labels, Node, Text};
 use crate::plan::Plan;
 
+use super::snapshot::{NodeRef, PlanSnapshot};
 use super::wording::{count, some};
-use super::world::{Place, World};
 
-/// Workloads, pools or nodes that one note names before it counts the rest.
+/// Maximum number of workloads, pools or nodes that one note lists before it counts the rest.
 const NAMED: usize = 6;
 
-/// What a plan's reader should know beforehand: whole workloads in one zone, pods without an architecture constraint on
-/// arm64, pools that can never launch, preferences that could not be kept, required labels that nothing defines, and
-/// DaemonSets without room. Sorted, each once; the number of notes does not grow with the number of pods.
+/// Notes of a plan: workloads in a single zone, pods without an architecture constraint on arm64,
+/// pools that can never launch, violated preferences, required labels that nothing defines, and
+/// DaemonSets without capacity. Sorted and unique; the number of notes does not grow with the
+/// number of pods.
 #[must_use]
 pub fn notes(input: &PlanningInput, plan: &Plan) -> Vec<String> {
     let mut notes = BTreeSet::new();
-    pools::tell(input, &mut notes);
-    preferences::tell_of_the_bound(input, &mut notes);
+    pools::add_notes(input, &mut notes);
+    preferences::add_preference_limit_note(input, &mut notes);
     let workloads = by_workload(input, plan);
-    workloads::tell(input, plan, &workloads, &mut notes);
-    if preferences::are_stated(input, &workloads) || !input.daemons.is_empty() {
-        let world = World::new(input, plan);
-        preferences::tell(&world, &workloads, &mut notes);
-        pools::tell_daemons(&world, &mut notes);
+    workloads::add_notes(input, plan, &workloads, &mut notes);
+    if preferences::any_stated(input, &workloads) || !input.daemons.is_empty() {
+        let snapshot = PlanSnapshot::new(input, plan);
+        preferences::add_notes(&snapshot, &workloads, &mut notes);
+        pools::add_daemon_notes(&snapshot, &mut notes);
     }
     notes.into_iter().collect()
 }
 
 /// A workload: namespace and `Kind/name`.
 type Name<'i> = (&'i Text, &'i Text);
-/// Pods that have a place, by workload: (pod, place).
-type Workloads<'i> = BTreeMap<Name<'i>, Vec<(u32, Place)>>;
+/// Placed pods by workload: (pod, node).
+type Workloads<'i> = BTreeMap<Name<'i>, Vec<(u32, NodeRef)>>;
 
 fn by_workload<'i>(input: &'i PlanningInput, plan: &Plan) -> Workloads<'i> {
     let mut workloads = Workloads::new();
-    let placed = plan.placements.iter().map(|&(pod, node)| (pod, Place::Node(node)));
-    let bought =
-        (0_u32..).zip(&plan.nodes).flat_map(|(at, node)| node.pods.iter().map(move |&p| (p, Place::Planned(at))));
-    for (index, place) in placed.chain(bought) {
+    let placed = plan.placements.iter().map(|&(pod, node)| (pod, NodeRef::Existing(node)));
+    let planned =
+        (0_u32..).zip(&plan.nodes).flat_map(|(at, node)| node.pods.iter().map(move |&p| (p, NodeRef::Planned(at))));
+    for (index, node_ref) in placed.chain(planned) {
         let pod = &input.pods[index as usize];
-        workloads.entry((&pod.namespace, &pod.workload)).or_default().push((index, place));
+        workloads.entry((&pod.namespace, &pod.workload)).or_default().push((index, node_ref));
     }
     workloads
 }
@@ -56,18 +58,18 @@ fn named((namespace, workload): Name<'_>, pods: usize, more: &str) -> String {
     format!("{workload} in {namespace} ({}{more})", count(pods, "pod"))
 }
 
-/// One note about many workloads; none when there are none.
-fn tell_about(subject: &str, workloads: &[String], advice: &str, notes: &mut BTreeSet<String>) {
+/// Adds one note about many workloads; none if the list is empty.
+fn add_note(subject: &str, workloads: &[String], advice: &str, notes: &mut BTreeSet<String>) {
     if !workloads.is_empty() {
         notes.insert(format!("{subject}: {}{advice}", some(workloads, NAMED)));
     }
 }
 
-/// A label of the place as far as it is decided.
-fn label<'i>(input: &'i PlanningInput, plan: &'i Plan, place: Place, key: &str) -> Option<&'i Text> {
-    match place {
-        Place::Node(at) => of_node(&input.nodes[at as usize], key),
-        Place::Planned(at) => {
+/// A label of the node, if it is decided.
+fn label<'i>(input: &'i PlanningInput, plan: &'i Plan, node_ref: NodeRef, key: &str) -> Option<&'i Text> {
+    match node_ref {
+        NodeRef::Existing(at) => of_node(&input.nodes[at as usize], key),
+        NodeRef::Planned(at) => {
             let node = &plan.nodes[at as usize];
             match (key, node.zones.as_ref()) {
                 (crate::model::labels::ZONE, [one]) => Some(one),
@@ -78,7 +80,7 @@ fn label<'i>(input: &'i PlanningInput, plan: &'i Plan, place: Place, key: &str) 
 }
 
 fn of_node<'n>(node: &'n Node, key: &str) -> Option<&'n Text> {
-    super::world::node_label(node, key)
+    super::snapshot::node_label(node, key)
 }
 
 fn of_labels<'l>(labels: &'l Labels, key: &str) -> Option<&'l Text> {

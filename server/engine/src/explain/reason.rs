@@ -1,4 +1,4 @@
-//! What bars a pod, in words: the values wanted and found, the nearest machine, and by how much it misses.
+//! Messages for obstacles: required and found values, the nearest instance type, and what it lacks.
 
 mod rules;
 
@@ -9,18 +9,18 @@ use crate::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
 use crate::model::{NodePool, NotReady, Requirement, Requirements, Text};
 use crate::plan::ReasonCode;
 
-use super::ask::Ask;
 use super::catalogue::may_be_defined;
 use super::launch::{Blocked, excess, nearest_type};
-use super::market::{Closed, Market, time_left};
-use super::topology::{Barrier, Topology};
-use super::wording::{amount, amounts, and, count, duration, meant, needed, some, taint};
-use super::world::{World, living};
+use super::offering_filter::{OfferingFilter, Rejection, remaining_spot_wait};
+use super::pod_requirements::PodRequirements;
+use super::snapshot::{PlanSnapshot, active_nodes};
+use super::topology::{Topology, TopologyConflict};
+use super::wording::{amount, amounts, and, closest_match, count, duration, needed, some, taint};
 
-/// Domains, values and types that a message lists before it counts the rest.
+/// Maximum number of domains, values or types that a message lists before it counts the rest.
 const LISTED: usize = 6;
 
-/// The code of what bars a pod.
+/// Reason code of an obstacle.
 pub(super) fn code(blocked: &Blocked) -> ReasonCode {
     match blocked {
         Blocked::NotReady(NotReady::NodeClass(_)) => ReasonCode::NodeClassNotReady,
@@ -30,47 +30,47 @@ pub(super) fn code(blocked: &Blocked) -> ReasonCode {
             ReasonCode::Requirements
         }
         Blocked::Volume(_) | Blocked::Attach(_) => ReasonCode::Volumes,
-        Blocked::Room { .. } => ReasonCode::Resources,
+        Blocked::Resources { .. } => ReasonCode::Resources,
         Blocked::Port(..) => ReasonCode::HostPorts,
         Blocked::Offering { .. } => ReasonCode::NoOffering,
         Blocked::MinValues { .. } => ReasonCode::MinValues,
         Blocked::SpotShare | Blocked::NodeLimit | Blocked::Limits(_) => ReasonCode::Limits,
-        Blocked::Topology(barrier, _) => barrier_code(*barrier),
+        Blocked::Topology(conflict, _) => conflict_code(*conflict),
     }
 }
 
-/// The code of a topology rule.
-pub(super) fn barrier_code(barrier: Barrier) -> ReasonCode {
-    match barrier {
-        Barrier::Spread(_) => ReasonCode::TopologySpread,
-        Barrier::Affinity(_) => ReasonCode::PodAffinity,
-        Barrier::AntiAffinity(_) | Barrier::Foe => ReasonCode::PodAntiAffinity,
+/// Reason code of a topology conflict.
+pub(super) fn conflict_code(conflict: TopologyConflict) -> ReasonCode {
+    match conflict {
+        TopologyConflict::Spread(_) => ReasonCode::TopologySpread,
+        TopologyConflict::Affinity(_) => ReasonCode::PodAffinity,
+        TopologyConflict::AntiAffinity(_) | TopologyConflict::OtherPod => ReasonCode::PodAntiAffinity,
     }
 }
 
-/// Words for what bars `ask` from the pool with index `pool`.
-pub(super) struct Speaker<'s> {
-    /// The finished plan.
-    pub world: &'s World<'s>,
-    /// The pod.
-    pub ask: &'s Ask<'s>,
-    /// Its topology rules.
+/// Describes the obstacles of a pod in the pool with index `pool`.
+pub(super) struct Describer<'s> {
+    /// Snapshot of the finished plan.
+    pub snapshot: &'s PlanSnapshot<'s>,
+    /// Requirements of the pod.
+    pub pod_reqs: &'s PodRequirements<'s>,
+    /// Topology rules of the pod.
     pub topology: &'s Topology,
-    /// The pool.
+    /// Index of the pool.
     pub pool: u32,
 }
 
-impl Speaker<'_> {
+impl Describer<'_> {
     fn nodepool(&self) -> &NodePool {
-        &self.world.input.pools[self.pool as usize]
+        &self.snapshot.input.pools[self.pool as usize]
     }
 
     fn type_name(&self, t: u32) -> &str {
         &self.nodepool().catalogue.types[t as usize].name
     }
 
-    /// The reason in a sentence.
-    pub(super) fn say(&self, blocked: &Blocked) -> String {
+    /// Describes an obstacle in one sentence.
+    pub(super) fn describe(&self, blocked: &Blocked) -> String {
         match blocked {
             Blocked::NotReady(NotReady::NodeClass(why)) => {
                 format!("EC2NodeClass {}: {why}", self.nodepool().node_class)
@@ -84,9 +84,9 @@ impl Speaker<'_> {
             }
             Blocked::Label(wanted) => self.label(wanted),
             Blocked::Types(merged) => self.types(merged),
-            Blocked::Volume(place) => self.volume(place),
+            Blocked::Volume(required) => self.volume(required),
             Blocked::Attach(driver) => self.attach(driver),
-            Blocked::Room { types, capped } => self.room(types, *capped),
+            Blocked::Resources { types, capped } => self.resources(types, *capped),
             Blocked::Port(port, daemon) => format!(
                 "host port {}/{} is taken on every machine that would do by the DaemonSet {daemon}",
                 port.port, port.protocol
@@ -98,48 +98,51 @@ impl Speaker<'_> {
             }
             Blocked::NodeLimit => self.node_limit(),
             Blocked::Limits(types) => self.limits(types),
-            Blocked::Topology(barrier, sites) => self.topology(*barrier, sites),
+            Blocked::Topology(conflict, locations) => self.topology(*conflict, locations),
         }
     }
 
     fn label(&self, wanted: &Requirement) -> String {
         let pool = self.nodepool();
-        let base = &self.world.pools[self.pool as usize].base;
+        let base = &self.snapshot.pools[self.pool as usize].base;
         match base.get(wanted.key()) {
             Some(offered) => {
-                format!("wants {wanted}, but NodePool {} has {offered}{}", pool.name, typo(wanted, offered))
+                format!("wants {wanted}, but NodePool {} has {offered}{}", pool.name, suggestion(wanted, offered))
             }
             None => {
                 let known: BTreeSet<Text> = base
                     .iter()
                     .chain(pool.catalogue.types.first().into_iter().flat_map(|t| t.labels.iter()))
                     .map(|r| r.key().clone())
-                    .chain(self.world.input.policy.well_known_labels.iter().cloned())
+                    .chain(self.snapshot.input.policy.well_known_labels.iter().cloned())
                     .collect();
-                let hint = meant(wanted.key(), &known).map_or(String::new(), |key| format!("; did you mean {key}?"));
+                let hint =
+                    closest_match(wanted.key(), &known).map_or(String::new(), |key| format!("; did you mean {key}?"));
                 format!("wants {wanted}, but NodePool {} does not define {}{hint}", pool.name, wanted.key())
             }
         }
     }
 
-    /// No type has all the labels: which of the pod's own conditions leaves none, alone or with another.
+    /// No instance type has all labels: names the condition of the pod that excludes every type,
+    /// alone or with another one.
     fn types(&self, merged: &Requirements) -> String {
-        let base = &self.world.pools[self.pool as usize].base;
-        if self.world.types(self.pool, base).is_empty() {
+        let base = &self.snapshot.pools[self.pool as usize].base;
+        if self.snapshot.types(self.pool, base).is_empty() {
             return "no instance type satisfies the NodePool's own requirements".to_owned();
         }
+        // The smallest explanation comes first: one condition, then a pair, then all together.
         let own: Vec<&Requirement> = merged.iter().filter(|r| base.get(r.key()) != Some(r)).collect();
         let left = |conditions: &[&Requirement]| {
             let mut some = base.clone();
             conditions.iter().for_each(|condition| some.add((*condition).clone()));
-            self.world.types(self.pool, &some).len()
+            self.snapshot.types(self.pool, &some).len()
         };
         if let Some(one) = own.iter().find(|r| left(&[r]) == 0) {
             let offered = self.values_of(one.key());
             let list: Vec<&str> = offered.iter().map(AsRef::as_ref).collect();
             let hint = one
                 .finite_values()
-                .and_then(|wanted| wanted.iter().find_map(|value| meant(value, &offered)))
+                .and_then(|wanted| wanted.iter().find_map(|value| closest_match(value, &offered)))
                 .map_or(String::new(), |value| format!("; did you mean {value}?"));
             let has = if list.is_empty() {
                 "none has that label".to_owned()
@@ -157,34 +160,34 @@ impl Speaker<'_> {
         format!("no instance type of the NodePool has all of {}", and(&all))
     }
 
-    /// Values that the pool's types have for `key`.
+    /// Values of `key` on the instance types of the pool.
     fn values_of(&self, key: &str) -> BTreeSet<Text> {
-        let types = self.world.types(self.pool, &self.world.pools[self.pool as usize].base);
+        let types = self.snapshot.types(self.pool, &self.snapshot.pools[self.pool as usize].base);
         let labels = types.iter().filter_map(|&t| self.nodepool().catalogue.types[t as usize].labels.get(key));
         labels.filter_map(|r| r.finite_values()).flatten().cloned().collect()
     }
 
-    fn volume(&self, place: &Requirement) -> String {
+    fn volume(&self, required: &Requirement) -> String {
         let name = &self.nodepool().name;
-        let base = &self.world.pools[self.pool as usize].base;
-        match base.get(place.key()) {
-            Some(offered) if !offered.intersects(place) => {
-                format!("its volumes need {place}, but NodePool {name} has {offered}")
+        let base = &self.snapshot.pools[self.pool as usize].base;
+        match base.get(required.key()) {
+            Some(offered) if !offered.intersects(required) => {
+                format!("its volumes need {required}, but NodePool {name} has {offered}")
             }
-            _ if place.key().as_ref() == ZONE => {
-                format!("its volumes need {place}, where NodePool {name} has nothing for sale that would do")
+            _ if required.key().as_ref() == ZONE => {
+                format!("its volumes need {required}, where NodePool {name} has no available offering that would fit")
             }
-            _ if !may_be_defined(self.nodepool(), place.key()) => {
-                format!("its volumes need {place}, but NodePool {name} does not define {}", place.key())
+            _ if !may_be_defined(self.nodepool(), required.key()) => {
+                format!("its volumes need {required}, but NodePool {name} does not define {}", required.key())
             }
             _ => format!(
-                "its volumes need {place}, which no machine of NodePool {name} has together with what the pod wants"
+                "its volumes need {required}, which no machine of NodePool {name} has together with what the pod wants"
             ),
         }
     }
 
     fn attach(&self, driver: &Text) -> String {
-        let wanted = self.ask.volumes.attachments.iter().filter(|(of, _)| of == driver).count();
+        let wanted = self.pod_reqs.volumes.attachments.iter().filter(|(of, _)| of == driver).count();
         let limit = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
         let types = self.nodepool().catalogue.types.iter();
         let most = types.max_by_key(|t| t.allocatable.get(&limit));
@@ -192,12 +195,12 @@ impl Speaker<'_> {
         format!("attaches {} of {driver}, more than any type that would do{most}", count(wanted, "volume"))
     }
 
-    fn room(&self, types: &[u32], capped: bool) -> String {
-        let asked = amounts(&self.ask.shape.requests);
-        let Some((nearest, short)) = nearest_type(self.world, self.ask, self.pool, types) else {
-            return format!("asks for {asked}, and no type is allowed");
+    fn resources(&self, types: &[u32], capped: bool) -> String {
+        let requested = amounts(&self.pod_reqs.shape.requests);
+        let Some((nearest, short)) = nearest_type(self.snapshot, self.pod_reqs, self.pool, types) else {
+            return format!("asks for {requested}, and no type is allowed");
         };
-        let free = &self.world.freed(self.pool)[nearest as usize].room;
+        let free = &self.snapshot.type_capacities(self.pool)[nearest as usize].free;
         let has: Vec<String> =
             short.iter().map(|(name, _)| format!("{} {name}", amount(name, free.get(name).max(0)))).collect();
         let misses: Vec<String> = short.iter().map(|(name, by)| format!("{} {name}", needed(name, *by))).collect();
@@ -208,7 +211,7 @@ impl Speaker<'_> {
         };
         let nearest = self.type_name(nearest);
         let mut message = format!(
-            "asks for {asked}; {of}, {nearest}, has {} free after DaemonSets: {} short",
+            "asks for {requested}; {of}, {nearest}, has {} free after DaemonSets: {} short",
             and(&has),
             and(&misses)
         );
@@ -220,35 +223,39 @@ impl Speaker<'_> {
         message
     }
 
-    /// The smallest type that would be large enough but is refused by labels, and who refuses it.
+    /// The smallest type that would be large enough but is excluded by labels, and the source of
+    /// the exclusion.
     fn larger_elsewhere(&self, types: &[u32]) -> Option<String> {
         let catalogue = &self.nodepool().catalogue;
-        let asked = self.world.free_room(self.pool).asked(&self.ask.shape.requests);
-        let enough = |t: &u32| asked.fits(*t) && !types.contains(t);
+        let requested = self.snapshot.free_capacity(self.pool).request_columns(&self.pod_reqs.shape.requests);
+        let enough = |t: &u32| requested.fits(*t) && !types.contains(t);
         let all = 0..u32::try_from(catalogue.types.len()).unwrap_or(u32::MAX);
         let t = all.filter(enough).min_by_key(|&t| (catalogue.types[t as usize].capacity.get(CPU), t))?;
         let labels = &catalogue.types[t as usize].labels;
-        let base = &self.world.pools[self.pool as usize].base;
-        let who = match labels.first_conflict(base) {
+        let base = &self.snapshot.pools[self.pool as usize].base;
+        let refusal = match labels.first_conflict(base) {
             Some(refusing) => format!("NodePool {} has {refusing}", self.nodepool().name),
             None => {
-                let ways = self.ask.alternatives();
-                let refusing = ways.iter().find_map(|way| labels.first_conflict(&way.requirements))?;
+                let alternatives = self.pod_reqs.alternatives();
+                let refusing =
+                    alternatives.iter().find_map(|alternative| labels.first_conflict(&alternative.requirements))?;
                 format!("the pod wants {refusing}")
             }
         };
-        Some(format!("; {} would be large enough, but {who}", catalogue.types[t as usize].name))
+        Some(format!("; {} would be large enough, but {refusal}", catalogue.types[t as usize].name))
     }
 
     fn offering(&self, types: &[u32], merged: &Requirements) -> String {
-        let market = Market::new(self.world, self.ask, self.pool);
-        let closed = market.why_closed(types, merged);
-        // Types that came as far as any: those that a change in the market, or in one rule, would help.
-        let furthest = closed.keys().next_back();
-        let near = |t: &&u32| market.why_closed(&[**t], merged).keys().next_back() == furthest;
+        let filter = OfferingFilter::new(self.snapshot, self.pod_reqs, self.pool);
+        let rejections = filter.count_rejections(types, merged);
+        // The types with the least restrictive rejection: one change of an offering or rule would
+        // help these.
+        let furthest = rejections.keys().next_back();
+        let near = |t: &&u32| filter.count_rejections(&[**t], merged).keys().next_back() == furthest;
         let first: Vec<&str> = types.iter().filter(near).map(|&t| self.type_name(t)).collect();
-        let mut message = format!("{} would do, but nothing is for sale", some(&first, 3));
-        let why: Vec<String> = closed.iter().map(|(why, number)| self.say_closed(*why, *number, merged)).collect();
+        let mut message = format!("{} would fit, but no offering is available", some(&first, 3));
+        let why: Vec<String> =
+            rejections.iter().map(|(why, number)| self.describe_rejection(*why, *number, merged)).collect();
         if !why.is_empty() {
             message.push_str(": ");
             message.push_str(&why.join("; "));
@@ -256,28 +263,28 @@ impl Speaker<'_> {
         message
     }
 
-    fn say_closed(&self, why: Closed, number: usize, merged: &Requirements) -> String {
+    fn describe_rejection(&self, why: Rejection, number: usize, merged: &Requirements) -> String {
         let rules = &self.nodepool().rules;
         let offers = count(number, "offering");
         let allowed = |key| merged.get(key).map_or(String::new(), |r| format!(" ({r})"));
         match why {
-            Closed::Zone => format!("{offers} outside the zones allowed{}", allowed(ZONE)),
-            Closed::CapacityType => {
+            Rejection::Zone => format!("{offers} outside the zones allowed{}", allowed(ZONE)),
+            Rejection::CapacityType => {
                 let key = crate::model::labels::CAPACITY_TYPE;
                 format!("{offers} of another capacity type{}", allowed(key))
             }
-            Closed::Label => format!("{offers} with other labels"),
-            Closed::Unavailable => format!("{offers} without capacity at present"),
-            Closed::Reservation => format!("{offers} whose reservation is used up"),
-            Closed::Price => {
+            Rejection::Label => format!("{offers} with other labels"),
+            Rejection::Unavailable => format!("{offers} without capacity at present"),
+            Rejection::Reservation => format!("{offers} whose reservation is used up"),
+            Rejection::Price => {
                 let ceilings = [(rules.max_node_price, "per node"), (rules.max_price_per_vcpu, "per vCPU")];
-                let said: Vec<String> =
+                let parts: Vec<String> =
                     ceilings.iter().filter_map(|(p, what)| p.map(|p| format!("${p} {what}"))).collect();
-                format!("{offers} dearer than {} per hour", and(&said))
+                format!("{offers} dearer than {} per hour", and(&parts))
             }
-            Closed::SpotShare => format!("{offers} kept off spot by the NodePool's share"),
-            Closed::SpotWait => {
-                let left = time_left(self.world, self.ask, self.pool).unwrap_or(0);
+            Rejection::SpotShare => format!("{offers} kept off spot by the NodePool's share"),
+            Rejection::SpotWait => {
+                let left = remaining_spot_wait(self.snapshot, self.pod_reqs, self.pool).unwrap_or(0);
                 format!("{offers} on demand for which it waits another {} (spot-fallback-after)", duration(left))
             }
         }
@@ -289,12 +296,12 @@ impl Speaker<'_> {
         let floor = rules
             .on_demand_min_nodes
             .map(|n| format!("{} on demand before spot is used", count(usize::try_from(n).unwrap_or(0), "node")));
-        let said: Vec<String> = share.into_iter().chain(floor).collect();
-        format!("only spot would do, and the NodePool keeps {}", and(&said))
+        let parts: Vec<String> = share.into_iter().chain(floor).collect();
+        format!("only spot would do, and the NodePool keeps {}", and(&parts))
     }
 
     fn node_limit(&self) -> String {
-        let (limit, left) = (self.nodepool().limits.get(NODES), self.world.left(self.pool, NODES).unwrap_or(0));
+        let (limit, left) = (self.nodepool().limits.get(NODES), self.snapshot.left(self.pool, NODES).unwrap_or(0));
         format!(
             "its limit of {} is reached: {} exist or are planned",
             count(usize::try_from(limit).unwrap_or(0), "node"),
@@ -303,13 +310,13 @@ impl Speaker<'_> {
     }
 
     fn limits(&self, types: &[u32]) -> String {
-        let Some(&smallest) = types.iter().min_by_key(|&&t| (self.world.over(self.pool, t), t)) else {
+        let Some(&smallest) = types.iter().min_by_key(|&&t| (self.snapshot.over(self.pool, t), t)) else {
             return "its limits are used up".to_owned();
         };
         let pool = self.nodepool();
         let capacity = &pool.catalogue.types[smallest as usize].capacity;
-        let say = |(name, _): &(Text, i64)| {
-            let (limit, left) = (pool.limits.get(name), self.world.left(self.pool, name).unwrap_or(0));
+        let describe = |(name, _): &(Text, i64)| {
+            let (limit, left) = (pool.limits.get(name), self.snapshot.left(self.pool, name).unwrap_or(0));
             format!(
                 "of its limit {name} {} it uses {} and has {} left, but the smallest machine that would do, {}, has {}",
                 amount(name, limit),
@@ -319,26 +326,29 @@ impl Speaker<'_> {
                 amount(name, capacity.get(name)),
             )
         };
-        let parts: Vec<String> = excess(self.world, self.pool, smallest).iter().map(say).collect();
-        let planned = self.world.plan.nodes.iter().filter(|node| node.pool == self.pool).count();
-        let nodes = living(self.world.input, pool).count();
+        let parts: Vec<String> = excess(self.snapshot, self.pool, smallest).iter().map(describe).collect();
+        let planned = self.snapshot.plan.nodes.iter().filter(|node| node.pool == self.pool).count();
+        let nodes = active_nodes(self.snapshot.input, pool).count();
         format!("{} (it has {} and {} planned)", parts.join("; "), count(nodes, "node"), planned)
     }
 }
 
-/// A term without expressions matches nothing.
+/// Message for affinity with only empty terms, which match nothing.
 pub(super) fn no_term() -> &'static str {
     "its required node affinity has only empty terms, and an empty term matches no node"
 }
 
-/// A pod that contradicts itself.
+/// Message for contradictory requirements of one pod.
 pub(super) fn contradiction(key: &str) -> String {
     format!("its nodeSelector and required node affinity contradict each other about {key}: no value satisfies both")
 }
 
-fn typo(wanted: &Requirement, offered: &Requirement) -> String {
+fn suggestion(wanted: &Requirement, offered: &Requirement) -> String {
     let known = offered.finite_values();
-    let guess =
-        wanted.finite_values().into_iter().flatten().find_map(|value| meant(value, known.into_iter().flatten()));
-    guess.map_or(String::new(), |value| format!("; did you mean {value}?"))
+    let closest = wanted
+        .finite_values()
+        .into_iter()
+        .flatten()
+        .find_map(|value| closest_match(value, known.into_iter().flatten()));
+    closest.map_or(String::new(), |value| format!("; did you mean {value}?"))
 }

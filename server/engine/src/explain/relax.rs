@@ -1,4 +1,4 @@
-//! What would have to give way: constraints are taken out one by one, and the pod is really tried again without them.
+//! Relaxations: constraints are removed one by one, and the pod is tried again without each.
 
 mod sentence;
 
@@ -8,314 +8,343 @@ use std::collections::BTreeSet;
 use crate::model::resources::PODS;
 use crate::model::{HostPort, PodAffinityTerm, Text};
 
-use super::ask::{Ask, Waiver};
+use super::existing::{node_obstacle, planned_node_fits};
 use super::launch::{Blocked, could_launch, launches, nearest_type};
-use super::standing::{node_refuses, planned_takes};
-use super::topology::{Barrier, Topology};
-use super::wording::bars;
-use super::world::World;
+use super::pod_requirements::{IgnoredRule, PodRequirements};
+use super::snapshot::PlanSnapshot;
+use super::topology::{Topology, TopologyConflict};
+use super::wording::excludes_pods;
 
-/// Pairs are tried only as long as there are no more candidates than this for the first of the two.
-const MOST_IN_PAIRS: usize = 8;
-/// Sentences that are told for one pod.
-const MOST_SENTENCES: usize = 8;
+/// Maximum number of first candidates for which pairs are tried.
+const MAX_PAIRED: usize = 8;
+/// Maximum number of sentences per pod.
+const MAX_SENTENCES: usize = 8;
 
-/// One thing that could give way. The order is that of the sentences: what the pod's owner can change comes first.
+/// One constraint that can be relaxed. Variants are in the order of the sentences: what the owner
+/// of the pod can change comes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Relaxation {
-    /// An entry of the node selector.
+    /// An entry of the node selector, by key.
     Selector(Text),
-    /// What required node affinity says about a label.
+    /// The expressions of required node affinity on a label.
     Affinity(Text),
-    /// `matchFields`.
+    /// The `matchFields` of required node affinity.
     Names,
-    /// Tolerate the taints of a pool.
+    /// The missing tolerations for the taints of a pool.
     Tolerate(u32),
-    /// Less of a resource.
+    /// The requested amount of a resource.
     Amount(Text),
-    /// Where volumes are.
+    /// The node requirements of its volumes.
     VolumePlace,
-    /// How many volumes.
+    /// The number of attached volumes.
     Attachments,
-    /// A host port.
+    /// One host port.
     Port(HostPort),
-    /// A spread constraint, by its place in the shape.
+    /// A spread constraint, by its index in the shape.
     Spread(usize),
     /// A required affinity term.
     PodAffinity(PodAffinityTerm),
     /// A required anti-affinity term.
     PodAntiAffinity(PodAffinityTerm),
-    /// A rule that is not the pod's own.
-    Waive(Waiver),
+    /// A rule outside the pod.
+    Ignore(IgnoredRule),
 }
 
-/// Whether `ask` would find a place on top of the finished plan.
-pub(super) fn fits(world: &World<'_>, ask: &Ask<'_>) -> bool {
-    fits_by(world, ask, &Topology::of(world, ask))
+/// Whether the pod fits on top of the finished plan.
+pub(super) fn fits(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>) -> bool {
+    fits_by(snapshot, pod_reqs, &Topology::of(snapshot, pod_reqs))
 }
 
-/// The same for counts that are made already.
-fn fits_by(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> bool {
-    if ask.volumes.blocked.is_some() {
+/// Whether the pod fits, for given topology counts.
+fn fits_by(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, topology: &Topology) -> bool {
+    if pod_reqs.volumes.blocked.is_some() {
         return false;
     }
-    let mut nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
-    let mut planned = 0..u32::try_from(world.plan.nodes.len()).unwrap_or(u32::MAX);
-    let requests = &ask.shape.requests;
-    world.open_pools().any(|(pool, _)| could_launch(world, ask, topology, pool))
-        || nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, topology, at).is_none())
-        || planned.any(|at| joins_planned(world, ask, topology, at))
+    let mut nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
+    let mut planned = 0..u32::try_from(snapshot.plan.nodes.len()).unwrap_or(u32::MAX);
+    let requests = &pod_reqs.shape.requests;
+    snapshot.open_pools().any(|(pool, _)| could_launch(snapshot, pod_reqs, topology, pool))
+        || nodes.any(|at| {
+            requests.fits(snapshot.free_on_node(at)) && node_obstacle(snapshot, pod_reqs, topology, at).is_none()
+        })
+        || planned.any(|at| fits_planned_node(snapshot, pod_reqs, topology, at))
 }
 
-/// Where `ask` finds a place as it is: what need not be asked again when one pool alone changes.
+/// Nodes that fit the pod without a relaxation: results that stay valid when only one pool changes.
 #[derive(Debug)]
-struct Before {
-    /// Pools that would launch for it.
+struct Baseline {
+    /// Pools that could launch a node for the pod.
     pools: Vec<u32>,
-    /// Whether an existing node takes it.
+    /// Whether an existing node fits the pod.
     node: bool,
-    /// Pools of which a planned node takes it.
+    /// Pools with a planned node that fits the pod.
     planned: BTreeSet<u32>,
 }
 
-impl Before {
-    fn of(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, obstacles: &[(u32, Blocked)]) -> Self {
+impl Baseline {
+    fn of(
+        snapshot: &PlanSnapshot<'_>,
+        pod_reqs: &PodRequirements<'_>,
+        topology: &Topology,
+        obstacles: &[(u32, Blocked)],
+    ) -> Self {
         let free = |pool: &u32| !obstacles.iter().any(|(of, _)| of == pool);
-        let mut nodes = 0..u32::try_from(world.input.nodes.len()).unwrap_or(u32::MAX);
-        let requests = &ask.shape.requests;
+        let mut nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
+        let requests = &pod_reqs.shape.requests;
         let mut planned = BTreeSet::new();
-        for (at, node) in (0_u32..).zip(&world.plan.nodes) {
-            if !planned.contains(&node.pool) && joins_planned(world, ask, topology, at) {
+        for (at, node) in (0_u32..).zip(&snapshot.plan.nodes) {
+            if !planned.contains(&node.pool) && fits_planned_node(snapshot, pod_reqs, topology, at) {
                 planned.insert(node.pool);
             }
         }
         Self {
-            pools: world.open_pools().map(|(pool, _)| pool).filter(free).collect(),
-            node: nodes.any(|at| requests.fits(world.room(at)) && node_refuses(world, ask, topology, at).is_none()),
+            pools: snapshot.open_pools().map(|(pool, _)| pool).filter(free).collect(),
+            node: nodes.any(|at| {
+                requests.fits(snapshot.free_on_node(at)) && node_obstacle(snapshot, pod_reqs, topology, at).is_none()
+            }),
             planned,
         }
     }
 
-    /// Whether `relaxed`, which differs from the ask in what it waives of `pool` alone, finds a place.
-    fn fits_with(&self, world: &World<'_>, relaxed: &Ask<'_>, topology: &Topology, pool: u32) -> bool {
-        let mut planned = (0_u32..).zip(&world.plan.nodes).filter(|(_, node)| node.pool == pool);
+    /// Whether `relaxed` fits, given that it differs only in ignored rules of `pool`.
+    fn fits_with(
+        &self,
+        snapshot: &PlanSnapshot<'_>,
+        relaxed: &PodRequirements<'_>,
+        topology: &Topology,
+        pool: u32,
+    ) -> bool {
+        let mut planned = (0_u32..).zip(&snapshot.plan.nodes).filter(|(_, node)| node.pool == pool);
         self.node
             || self.pools.iter().any(|of| *of != pool)
             || self.planned.iter().any(|of| *of != pool)
-            || could_launch(world, relaxed, topology, pool)
-            || planned.any(|(at, _)| joins_planned(world, relaxed, topology, at))
+            || could_launch(snapshot, relaxed, topology, pool)
+            || planned.any(|(at, _)| fits_planned_node(snapshot, relaxed, topology, at))
     }
 }
 
-fn joins_planned(world: &World<'_>, ask: &Ask<'_>, topology: &Topology, at: u32) -> bool {
-    ask.shape.requests.fits(world.most_room(at)) && planned_takes(world, ask, topology, at)
+fn fits_planned_node(
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
+    topology: &Topology,
+    at: u32,
+) -> bool {
+    pod_reqs.shape.requests.fits(snapshot.most_free(at)) && planned_node_fits(snapshot, pod_reqs, topology, at)
 }
 
-/// What bars `ask` from each pool that would not launch for it.
-pub(super) fn obstacles(world: &World<'_>, ask: &Ask<'_>, topology: &Topology) -> Vec<(u32, Blocked)> {
-    let blocked = |pool| Some((pool, launches(world, ask, topology, pool).err()?));
-    world.open_pools().filter_map(|(pool, _)| blocked(pool)).collect()
+/// The obstacle of the pod in each pool that cannot launch a node for it.
+pub(super) fn obstacles(
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
+    topology: &Topology,
+) -> Vec<(u32, Blocked)> {
+    let blocked = |pool| Some((pool, launches(snapshot, pod_reqs, topology, pool).err()?));
+    snapshot.open_pools().filter_map(|(pool, _)| blocked(pool)).collect()
 }
 
-/// The smallest relaxations that make `ask` fit, as sentences; none when neither one nor two of them suffice.
+/// The smallest relaxations that make the pod fit, as sentences; empty if neither one nor two
+/// suffice.
 pub(super) fn fits_if(
-    world: &World<'_>,
-    ask: &Ask<'_>,
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
     topology: &Topology,
     obstacles: &[(u32, Blocked)],
 ) -> Vec<String> {
-    let singles = candidates(world, ask, topology, obstacles);
-    let before = OnceCell::new();
+    let singles = candidates(snapshot, pod_reqs, topology, obstacles);
+    let baseline = OnceCell::new();
     let mut sentences = Vec::new();
     for one in &singles {
-        if sentences.len() == MOST_SENTENCES {
+        if sentences.len() == MAX_SENTENCES {
             break;
         }
-        let Some(relaxed) = one.apply(world, ask) else { continue };
+        let Some(relaxed) = one.apply(snapshot, pod_reqs) else { continue };
         let fits = match one.only_pool() {
-            Some(pool) => before
-                .get_or_init(|| Before::of(world, ask, topology, obstacles))
-                .fits_with(world, &relaxed, topology, pool),
-            None => fits(world, &relaxed),
+            Some(pool) => baseline
+                .get_or_init(|| Baseline::of(snapshot, pod_reqs, topology, obstacles))
+                .fits_with(snapshot, &relaxed, topology, pool),
+            None => fits(snapshot, &relaxed),
         };
         if fits {
-            sentences.extend(one.sentence(world, ask).map(|what| format!("fits if {what}")));
+            sentences.extend(one.describe(snapshot, pod_reqs).map(|what| format!("fits if {what}")));
         }
     }
-    if sentences.is_empty() && singles.len() <= MOST_IN_PAIRS {
-        sentences = pairs(world, ask, &singles);
+    if sentences.is_empty() && singles.len() <= MAX_PAIRED {
+        sentences = pairs(snapshot, pod_reqs, &singles);
     }
-    sentences.truncate(MOST_SENTENCES);
+    sentences.truncate(MAX_SENTENCES);
     sentences
 }
 
-/// What stands behind the first obstacle is known only once that is out of the way, so the second candidate is looked for
-/// with the first one applied.
-fn pairs(world: &World<'_>, ask: &Ask<'_>, singles: &BTreeSet<Relaxation>) -> Vec<String> {
+/// Pairs of relaxations. The second obstacle becomes visible only after the first is removed, so
+/// second candidates are computed with the first relaxation applied.
+fn pairs(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, singles: &BTreeSet<Relaxation>) -> Vec<String> {
+    // A pair is tried once, in whichever order its members appear; its sentences have the order of the variants.
     let mut tried = BTreeSet::new();
     let mut sentences = Vec::new();
     for one in singles {
-        let Some(without_one) = one.apply(world, ask) else { continue };
-        let topology = Topology::of(world, &without_one);
-        let obstacles = obstacles(world, &without_one, &topology);
-        let before = OnceCell::new();
-        for other in candidates(world, &without_one, &topology, &obstacles) {
+        let Some(without_one) = one.apply(snapshot, pod_reqs) else { continue };
+        let topology = Topology::of(snapshot, &without_one);
+        let obstacles = obstacles(snapshot, &without_one, &topology);
+        let baseline = OnceCell::new();
+        for other in candidates(snapshot, &without_one, &topology, &obstacles) {
             let pair = if *one < other { (one.clone(), other.clone()) } else { (other.clone(), one.clone()) };
-            if tried.len() >= MOST_IN_PAIRS * MOST_IN_PAIRS || !tried.insert(pair.clone()) {
+            if tried.len() >= MAX_PAIRED * MAX_PAIRED || !tried.insert(pair.clone()) {
                 continue;
             }
-            let Some(without_both) = other.apply(world, &without_one) else { continue };
-            let fits =
-                match other.only_pool() {
-                    Some(pool) => before
-                        .get_or_init(|| Before::of(world, &without_one, &topology, &obstacles))
-                        .fits_with(world, &without_both, &topology, pool),
-                    None => fits(world, &without_both),
-                };
+            let Some(without_both) = other.apply(snapshot, &without_one) else { continue };
+            let fits = match other.only_pool() {
+                Some(pool) => baseline
+                    .get_or_init(|| Baseline::of(snapshot, &without_one, &topology, &obstacles))
+                    .fits_with(snapshot, &without_both, &topology, pool),
+                None => fits(snapshot, &without_both),
+            };
             if !fits {
                 continue;
             }
-            let Some(without_second) = pair.1.apply(world, ask) else { continue };
-            let Some(without_first) = pair.0.apply(world, ask) else { continue };
-            let said = [pair.0.sentence(world, &without_second), pair.1.sentence(world, &without_first)];
-            if let [Some(first), Some(second)] = said {
+            let Some(without_second) = pair.1.apply(snapshot, pod_reqs) else { continue };
+            let Some(without_first) = pair.0.apply(snapshot, pod_reqs) else { continue };
+            let sentences_of_both =
+                [pair.0.describe(snapshot, &without_second), pair.1.describe(snapshot, &without_first)];
+            if let [Some(first), Some(second)] = sentences_of_both {
                 sentences.push(format!("fits if {first} and {second}"));
             }
         }
-        if sentences.len() >= MOST_SENTENCES {
+        if sentences.len() >= MAX_SENTENCES {
             break;
         }
     }
     sentences
 }
 
-/// What could be relaxed, judged by what bars the pod from each pool.
+/// Candidate relaxations for the obstacles in each pool.
 fn candidates(
-    world: &World<'_>,
-    ask: &Ask<'_>,
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
     topology: &Topology,
     obstacles: &[(u32, Blocked)],
 ) -> BTreeSet<Relaxation> {
     let mut all = BTreeSet::new();
     for (pool, blocked) in obstacles {
-        suited(world, ask, topology, *pool, blocked, &mut all);
+        relaxations_for(snapshot, pod_reqs, topology, *pool, blocked, &mut all);
     }
-    // Without a pool, room on existing nodes is all there is.
-    if world.open_pools().next().is_none() {
-        own_labels(ask, &mut all);
-        let amounts = ask.shape.requests.iter().filter(|(name, amount)| name.as_ref() != PODS && *amount > 0);
+    // Without a pool, only existing nodes offer capacity.
+    if snapshot.open_pools().next().is_none() {
+        own_labels(pod_reqs, &mut all);
+        let amounts = pod_reqs.shape.requests.iter().filter(|(name, amount)| name.as_ref() != PODS && *amount > 0);
         all.extend(amounts.map(|(name, _)| Relaxation::Amount(name.clone())));
-        let hard = |at: &usize| ask.shape.spread[*at].hard;
-        all.extend((0..ask.shape.spread.len()).filter(hard).map(Relaxation::Spread));
-        all.extend(ask.shape.pod_affinity.iter().cloned().map(Relaxation::PodAffinity));
-        all.extend(ask.shape.pod_anti_affinity.iter().cloned().map(Relaxation::PodAntiAffinity));
+        let hard = |at: &usize| pod_reqs.shape.spread[*at].hard;
+        all.extend((0..pod_reqs.shape.spread.len()).filter(hard).map(Relaxation::Spread));
+        all.extend(pod_reqs.shape.pod_affinity.iter().cloned().map(Relaxation::PodAffinity));
+        all.extend(pod_reqs.shape.pod_anti_affinity.iter().cloned().map(Relaxation::PodAntiAffinity));
     }
     all
 }
 
-fn own_labels(ask: &Ask<'_>, into: &mut BTreeSet<Relaxation>) {
-    into.extend(ask.shape.node_selector.keys().cloned().map(Relaxation::Selector));
-    let terms = &ask.shape.node_affinity;
+fn own_labels(pod_reqs: &PodRequirements<'_>, into: &mut BTreeSet<Relaxation>) {
+    into.extend(pod_reqs.shape.node_selector.keys().cloned().map(Relaxation::Selector));
+    let terms = &pod_reqs.shape.node_affinity;
     into.extend(terms.iter().flat_map(|term| &term.expressions).map(|e| Relaxation::Affinity(e.key().clone())));
     if terms.iter().any(|term| !term.names.is_empty()) {
         into.insert(Relaxation::Names);
     }
-    if !ask.volumes.any_of.is_empty() {
+    if !pod_reqs.volumes.any_of.is_empty() {
         into.insert(Relaxation::VolumePlace);
     }
 }
 
-fn suited(
-    world: &World<'_>,
-    ask: &Ask<'_>,
+fn relaxations_for(
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
     topology: &Topology,
     pool: u32,
     blocked: &Blocked,
     into: &mut BTreeSet<Relaxation>,
 ) {
-    let waive = Relaxation::Waive;
+    // Only relaxations that act on this obstacle are added; the label relaxations may act on any obstacle that
+    // depends on the chosen types.
+    let ignore = Relaxation::Ignore;
     match blocked {
-        Blocked::NotReady(_) => drop(into.insert(waive(Waiver::Ready(pool)))),
+        Blocked::NotReady(_) => drop(into.insert(ignore(IgnoredRule::Ready(pool)))),
         Blocked::Taint(_) => drop(into.insert(Relaxation::Tolerate(pool))),
         Blocked::Label(wanted) => {
-            own_labels(ask, into);
-            into.insert(waive(Waiver::Label(pool, wanted.key().clone())));
+            own_labels(pod_reqs, into);
+            into.insert(ignore(IgnoredRule::Label(pool, wanted.key().clone())));
         }
-        Blocked::NoTerm | Blocked::Contradiction(_) | Blocked::Named(_) => own_labels(ask, into),
+        Blocked::NoTerm | Blocked::Contradiction(_) | Blocked::Named(_) => own_labels(pod_reqs, into),
         Blocked::Types(merged) => {
-            own_labels(ask, into);
-            let base = &world.pools[pool as usize].base;
+            own_labels(pod_reqs, into);
+            let base = &snapshot.pools[pool as usize].base;
             let narrowed = merged.iter().filter(|r| base.get(r.key()).is_some_and(|ours| ours != *r));
-            into.extend(narrowed.map(|r| waive(Waiver::Label(pool, r.key().clone()))));
+            into.extend(narrowed.map(|r| ignore(IgnoredRule::Label(pool, r.key().clone()))));
         }
-        Blocked::Volume(_) => own_labels(ask, into),
+        Blocked::Volume(_) => own_labels(pod_reqs, into),
         Blocked::Attach(_) => drop(into.insert(Relaxation::Attachments)),
-        Blocked::Room { types, capped } => {
-            own_labels(ask, into);
-            let short = nearest_type(world, ask, pool, types).map(|(_, short)| short).unwrap_or_default();
+        Blocked::Resources { types, capped } => {
+            own_labels(pod_reqs, into);
+            let short = nearest_type(snapshot, pod_reqs, pool, types).map(|(_, short)| short).unwrap_or_default();
             into.extend(short.into_iter().map(|(name, _)| Relaxation::Amount(name)));
             if *capped {
-                into.insert(waive(Waiver::Ceilings(pool)));
+                into.insert(ignore(IgnoredRule::Ceilings(pool)));
             }
         }
-        Blocked::Port(..) => into.extend(ask.shape.host_ports.iter().cloned().map(Relaxation::Port)),
+        Blocked::Port(..) => into.extend(pod_reqs.shape.host_ports.iter().cloned().map(Relaxation::Port)),
         Blocked::Offering { .. } => {
-            own_labels(ask, into);
-            let rules = [Waiver::Ceilings(pool), Waiver::SpotWait(pool), Waiver::Stock(pool)];
-            into.extend(rules.map(waive));
+            own_labels(pod_reqs, into);
+            let rules = [IgnoredRule::Ceilings(pool), IgnoredRule::SpotWait(pool), IgnoredRule::Availability(pool)];
+            into.extend(rules.map(ignore));
         }
         Blocked::SpotShare => {
-            own_labels(ask, into);
-            into.insert(waive(Waiver::SpotShare(pool)));
+            own_labels(pod_reqs, into);
+            into.insert(ignore(IgnoredRule::SpotShare(pool)));
         }
         Blocked::MinValues { .. } => {
-            own_labels(ask, into);
-            into.insert(waive(Waiver::MinValues(pool)));
+            own_labels(pod_reqs, into);
+            into.insert(ignore(IgnoredRule::MinValues(pool)));
         }
-        Blocked::NodeLimit => drop(into.insert(waive(Waiver::Limits(pool)))),
+        Blocked::NodeLimit => drop(into.insert(ignore(IgnoredRule::Limits(pool)))),
         Blocked::Limits(_) => {
-            into.insert(waive(Waiver::Limits(pool)));
-            let amounts = ask.shape.requests.iter().filter(|(name, amount)| name.as_ref() != PODS && *amount > 0);
+            into.insert(ignore(IgnoredRule::Limits(pool)));
+            let amounts = pod_reqs.shape.requests.iter().filter(|(name, amount)| name.as_ref() != PODS && *amount > 0);
             into.extend(amounts.map(|(name, _)| Relaxation::Amount(name.clone())));
         }
-        Blocked::Topology(barrier, _) => {
-            own_labels(ask, into);
-            into.insert(match barrier {
-                Barrier::Spread(at) => Relaxation::Spread(topology.spread[*at].index),
-                Barrier::Affinity(at) => {
-                    Relaxation::PodAffinity(ask.shape.pod_affinity[topology.affinity[*at].index].clone())
+        Blocked::Topology(conflict, _) => {
+            own_labels(pod_reqs, into);
+            into.insert(match conflict {
+                TopologyConflict::Spread(at) => Relaxation::Spread(topology.spread[*at].index),
+                TopologyConflict::Affinity(at) => {
+                    Relaxation::PodAffinity(pod_reqs.shape.pod_affinity[topology.affinity[*at].index].clone())
                 }
-                Barrier::AntiAffinity(at) => {
-                    Relaxation::PodAntiAffinity(ask.shape.pod_anti_affinity[topology.anti[*at].index].clone())
+                TopologyConflict::AntiAffinity(at) => {
+                    Relaxation::PodAntiAffinity(pod_reqs.shape.pod_anti_affinity[topology.anti[*at].index].clone())
                 }
-                Barrier::Foe => waive(Waiver::ForeignAntiAffinity),
+                TopologyConflict::OtherPod => ignore(IgnoredRule::OtherPodsAntiAffinity),
             });
         }
     }
 }
 
 impl Relaxation {
-    /// The pool that it changes, where it changes nothing else: no count of a topology rule, no other pool, no existing
-    /// node.
+    /// The only pool affected, if the relaxation changes no topology count, no other pool and no
+    /// existing node.
     fn only_pool(&self) -> Option<u32> {
         match self {
-            Self::Waive(
-                Waiver::Ready(pool)
-                | Waiver::Limits(pool)
-                | Waiver::MinValues(pool)
-                | Waiver::Ceilings(pool)
-                | Waiver::SpotWait(pool)
-                | Waiver::SpotShare(pool)
-                | Waiver::Stock(pool)
-                | Waiver::Label(pool, _),
+            Self::Ignore(
+                IgnoredRule::Ready(pool)
+                | IgnoredRule::Limits(pool)
+                | IgnoredRule::MinValues(pool)
+                | IgnoredRule::Ceilings(pool)
+                | IgnoredRule::SpotWait(pool)
+                | IgnoredRule::SpotShare(pool)
+                | IgnoredRule::Availability(pool)
+                | IgnoredRule::Label(pool, _),
             ) => Some(*pool),
             _ => None,
         }
     }
 
-    /// `ask` without it; `None` when nothing would change.
-    fn apply<'a>(&self, world: &World<'_>, ask: &Ask<'a>) -> Option<Ask<'a>> {
-        let mut relaxed = ask.clone();
+    /// The pod requirements without this constraint; `None` if nothing would change.
+    fn apply<'a>(&self, snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'a>) -> Option<PodRequirements<'a>> {
+        let mut relaxed = pod_reqs.clone();
         let shape = &mut relaxed.shape;
         match self {
             Self::Selector(key) => drop(shape.node_selector.remove(key)?),
@@ -323,7 +352,7 @@ impl Relaxation {
                 for term in &mut shape.node_affinity {
                     term.expressions.retain(|expression| expression.key() != key);
                 }
-                // A term that has nothing left to ask for is met by every node.
+                // A term without remaining expressions matches every node.
                 if shape.node_affinity.iter().any(|term| term.expressions.is_empty() && term.names.is_empty()) {
                     shape.node_affinity.clear();
                 }
@@ -335,8 +364,11 @@ impl Relaxation {
                 }
             }
             Self::Tolerate(pool) => {
-                let taints = &world.input.pools[*pool as usize].taints;
-                taints.iter().filter(|taint| bars(taint.effect)).for_each(|taint| relaxed.tolerate(taint));
+                let taints = &snapshot.input.pools[*pool as usize].taints;
+                taints
+                    .iter()
+                    .filter(|taint| excludes_pods(taint.effect))
+                    .for_each(|taint| relaxed.add_toleration(taint));
             }
             Self::Amount(name) => shape.requests.set(name.clone(), 0),
             Self::VolumePlace => relaxed.volumes.any_of.clear(),
@@ -345,9 +377,11 @@ impl Relaxation {
             Self::Spread(at) => shape.spread.get_mut(*at)?.hard = false,
             Self::PodAffinity(term) => shape.pod_affinity.retain(|own| own != term),
             Self::PodAntiAffinity(term) => shape.pod_anti_affinity.retain(|own| own != term),
-            Self::Waive(waiver) => drop(relaxed.waived.insert(waiver.clone())),
+            Self::Ignore(ignored_rule) => drop(relaxed.ignored_rules.insert(ignored_rule.clone())),
         }
-        (relaxed.waived != ask.waived || relaxed.shape != ask.shape || relaxed.volumes != ask.volumes)
+        (relaxed.ignored_rules != pod_reqs.ignored_rules
+            || relaxed.shape != pod_reqs.shape
+            || relaxed.volumes != pod_reqs.volumes)
             .then_some(relaxed)
     }
 }

@@ -1,21 +1,21 @@
-//! How amounts, lists, labels and prices are said.
+//! Formats amounts, lists, labels and prices for messages.
 
 use crate::model::resources::{CPU, counts_bytes};
 use crate::model::{Effect, LabelSelector, Resources, SelectorOperator, SelectorTerm, Taint, Text};
 
-/// An amount that may be promised: rounded down where it is long (`7.91`, `200m`, `12.44Gi`).
+/// Formats an available amount, rounded down if it is long (`7.91`, `200m`, `12.44Gi`).
 pub(super) fn amount(resource: &str, value: i64) -> String {
-    said(resource, value, false)
+    format_amount(resource, value, false)
 }
 
-/// An amount that is needed or missing: rounded up where it is long.
+/// Formats a required or missing amount, rounded up if it is long.
 pub(super) fn needed(resource: &str, value: i64) -> String {
-    said(resource, value, true)
+    format_amount(resource, value, true)
 }
 
-fn said(resource: &str, value: i64, up: bool) -> String {
+fn format_amount(resource: &str, value: i64, up: bool) -> String {
     if value < 0 {
-        return format!("-{}", said(resource, value.saturating_neg(), !up));
+        return format!("-{}", format_amount(resource, value.saturating_neg(), !up));
     }
     if resource == CPU {
         return if value == 0 || value >= 1000 { decimal(value, 1000, 1000, up) } else { format!("{value}m") };
@@ -40,10 +40,10 @@ fn decimal(value: i64, unit: i64, steps: i64, up: bool) -> String {
     if fraction.is_empty() { format!("{}", scaled / steps) } else { format!("{}.{fraction}", scaled / steps) }
 }
 
-/// `2 cpu and 4Gi memory`; the pod itself (`pods: 1`) goes without saying.
+/// `2 cpu and 4Gi memory`; the pod itself (`pods: 1`) is omitted.
 pub(super) fn amounts(resources: &Resources) -> String {
-    let said = resources.iter().filter(|(name, value)| name.as_ref() != "pods" && *value != 0);
-    let parts: Vec<String> = said.map(|(name, value)| format!("{} {name}", needed(name, value))).collect();
+    let text = resources.iter().filter(|(name, value)| name.as_ref() != "pods" && *value != 0);
+    let parts: Vec<String> = text.map(|(name, value)| format!("{} {name}", needed(name, value))).collect();
     if parts.is_empty() { "nothing".to_owned() } else { and(&parts) }
 }
 
@@ -81,8 +81,8 @@ pub(super) fn taint(taint: &Taint) -> String {
     }
 }
 
-/// Whether a taint bars pods that do not tolerate it.
-pub(super) fn bars(effect: Effect) -> bool {
+/// Whether a taint with this effect excludes pods that do not tolerate it.
+pub(super) fn excludes_pods(effect: Effect) -> bool {
     effect != Effect::PreferNoSchedule
 }
 
@@ -111,13 +111,13 @@ fn term(term: &SelectorTerm) -> String {
 pub(super) fn duration(millis: i64) -> String {
     let seconds = (millis + 999) / 1000;
     let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let said: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    if said.is_empty() { "0s".to_owned() } else { said }
+    let text: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// The value out of `known` that `wanted` was probably meant to be: the same but for case, punctuation or at most two
-/// edits, or one contains the other.
-pub(super) fn meant<'k>(wanted: &str, known: impl IntoIterator<Item = &'k Text>) -> Option<&'k Text> {
+/// The likely intended value among `known`: equal to `wanted` apart from case, punctuation or at
+/// most two edits, or one contains the other.
+pub(super) fn closest_match<'k>(wanted: &str, known: impl IntoIterator<Item = &'k Text>) -> Option<&'k Text> {
     let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let wanted_plain = plain(wanted);
     if wanted_plain.len() < 3 {
@@ -126,7 +126,8 @@ pub(super) fn meant<'k>(wanted: &str, known: impl IntoIterator<Item = &'k Text>)
     let near = |known: &&Text| {
         let known_plain = plain(known);
         let edits = edits(&wanted_plain, &known_plain);
-        // Values such as m5.large and m6.large, or zones, differ by one edit without being typing errors of each other.
+        // Values such as m5.large and m6.large, or zones, differ by one edit and are distinct
+        // values.
         let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
         (edits <= 2 && edits * 3 <= wanted_plain.len() && digits(&wanted_plain) == digits(&known_plain))
             || (known_plain.len() > 3 && (known_plain.ends_with(&wanted_plain) || wanted_plain.ends_with(&known_plain)))
@@ -137,7 +138,7 @@ pub(super) fn meant<'k>(wanted: &str, known: impl IntoIterator<Item = &'k Text>)
     })
 }
 
-/// Levenshtein's distance.
+/// Levenshtein distance.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -158,11 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_promised_round_down_and_amounts_needed_round_up() {
+    fn available_amounts_round_down_and_required_amounts_round_up() {
         assert_eq!(amount("cpu", 7910), "7.91");
         assert_eq!(amount("cpu", 200), "200m");
         assert_eq!(amount("cpu", 2000), "2");
-        // 1 GiB + 1 B is 1.0000…Gi: never promised as more, never asked for as less.
+        // 1 GiB + 1 B is 1.0000…Gi: available amounts round down, required amounts round up.
         assert_eq!(amount("memory", (1 << 30) + 1), "1Gi");
         assert_eq!(needed("memory", (1 << 30) + 1), "1.01Gi");
         assert_eq!(needed("memory", 3 << 29), "1.5Gi");
@@ -179,13 +180,13 @@ mod tests {
     #[test]
     fn typing_errors_are_recognised_and_other_values_are_not() {
         let known = [Text::from("kubernetes.io/arch"), Text::from("topology.kubernetes.io/zone")];
-        assert_eq!(meant("kubernetes.io/arhc", &known).map(AsRef::as_ref), Some("kubernetes.io/arch"));
+        assert_eq!(closest_match("kubernetes.io/arhc", &known).map(AsRef::as_ref), Some("kubernetes.io/arch"));
         assert_eq!(
-            meant("topology.kubernetes.io/zones", &known).map(AsRef::as_ref),
+            closest_match("topology.kubernetes.io/zones", &known).map(AsRef::as_ref),
             Some("topology.kubernetes.io/zone")
         );
-        assert_eq!(meant("example.com/team", &known), None);
-        assert_eq!(meant("m5.large", &[Text::from("m6.large")]), None);
+        assert_eq!(closest_match("example.com/team", &known), None);
+        assert_eq!(closest_match("m5.large", &[Text::from("m6.large")]), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Labels and the selectors that look at them.
+//! Labels and label selectors.
 
 use std::collections::BTreeMap;
 
@@ -52,11 +52,11 @@ pub enum SelectorOperator {
 /// One condition of a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SelectorTerm {
-    /// The label's key.
+    /// Label key.
     pub key: Text,
-    /// How `values` are compared.
+    /// Comparison with `values`.
     pub operator: SelectorOperator,
-    /// Values, sorted and free of doubles.
+    /// Values, sorted and unique.
     pub values: Vec<Text>,
 }
 
@@ -75,16 +75,16 @@ impl SelectorTerm {
     }
 }
 
-/// A label selector with `matchLabels` already written as `In` terms. No terms select everything; a selector that is
-/// absent selects nothing, which users of this type express as `Option::None`.
+/// A label selector with `matchLabels` converted to `In` terms. A selector without terms selects
+/// everything; an absent selector, `Option::None`, selects nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct LabelSelector {
-    /// All of these must hold. Sorted, so that equal selectors are equal values.
+    /// All terms must hold. Sorted, so that equal selectors are equal values.
     pub terms: Vec<SelectorTerm>,
 }
 
 impl LabelSelector {
-    /// A selector in canonical order: terms and values sorted, doubles removed.
+    /// A selector in canonical order: terms and values sorted and unique.
     #[must_use]
     pub fn new(mut terms: Vec<SelectorTerm>) -> Self {
         for term in &mut terms {
@@ -103,8 +103,8 @@ impl LabelSelector {
     }
 }
 
-/// The key under which the field knows `key` today: deprecated aliases become canonical (Karpenter core §2.2).
-/// Topology keys of spread and affinity terms are never normalised.
+/// The canonical key for `key`: deprecated aliases are replaced (Karpenter core §2.2). Topology
+/// keys of spread and affinity terms are never normalised.
 #[must_use]
 pub fn canonical_key(key: &str) -> &str {
     match key {

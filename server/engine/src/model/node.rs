@@ -1,53 +1,57 @@
-//! Machines that exist or are on their way, and the pods on them.
+//! Nodes, existing or in flight, and the pods on them.
 
 use super::{Labels, Resources, Taint, Text, Timestamp};
 
-/// Where a node stands in its life.
+/// Lifecycle stage of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeStage {
-    /// A NodeClaim without a Node: capacity that is promised and will take pods.
+    /// A NodeClaim without a Node: launched capacity that will accept pods.
     InFlight,
-    /// A Node that is registered but not initialised yet.
+    /// A Node that is registered but not initialized.
     Registered,
-    /// A Node that is in service.
+    /// An initialized Node.
     Initialized,
-    /// Being deleted, or about to be: takes no pods, does not count against limits; its pods move.
+    /// A Node that is being deleted, or soon will be: accepts no pods, does not count against
+    /// limits, its pods move.
     Deleting,
 }
 
 /// A node, or a NodeClaim that has no Node yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Name of the Node, or of the NodeClaim as long as there is no Node.
+    /// Name of the Node, or of the NodeClaim while there is no Node.
     pub name: Text,
-    /// The NodePool that owns it; `None` for nodes that no pool of ours manages (they give room and are never touched).
+    /// The NodePool that owns it; `None` for unmanaged nodes, which offer capacity and are never
+    /// changed.
     pub pool: Option<Text>,
-    /// Labels, keys canonical, `kubernetes.io/hostname` always there. In-flight nodes carry what their NodeClaim promises.
+    /// Labels with canonical keys; `kubernetes.io/hostname` is always present. In-flight nodes
+    /// carry the labels of their NodeClaim.
     pub labels: Labels,
-    /// Taints that bar pods now: startup and ephemeral taints are left out while the node is not initialised.
+    /// Effective taints: startup and ephemeral taints are excluded while the node is not
+    /// initialized.
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// What pods can use.
+    /// Resources available to pods.
     pub allocatable: Resources,
-    /// What the machine has; counts against NodePool limits.
+    /// Total resources; count against NodePool limits.
     pub capacity: Resources,
-    /// Where it stands in its life.
+    /// Lifecycle stage.
     pub stage: NodeStage,
-    /// Pods that take room there: bound, and promised by nomination.
+    /// Pods that use its resources: bound, and assigned by nomination.
     pub pods: Vec<BoundPod>,
-    /// Volumes that each CSI driver can attach there; drivers that are not named have no limit.
+    /// Attach limit per CSI driver; unlisted drivers have no limit.
     pub attach_limits: Vec<(Text, i64)>,
-    /// When it was created.
+    /// Creation time.
     pub created: Option<Timestamp>,
 }
 
 /// A pod on a node. Shape and labels are indices into [`PlanningInput`](crate::input::PlanningInput).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BoundPod {
-    /// Namespace.
+    /// Namespace of the object.
     pub namespace: Text,
-    /// Name.
+    /// Name, unique in the namespace.
     pub name: Text,
     /// Index into `PlanningInput::shapes`.
     pub shape: u32,
@@ -57,18 +61,19 @@ pub struct BoundPod {
     pub volumes: Option<u32>,
     /// The DaemonSet (`namespace/name`) that owns it, if one does.
     pub daemon: Option<Text>,
-    /// Terminating pods take room but are not counted by topology rules.
+    /// Terminating pods use resources but do not count for topology rules.
     pub terminating: bool,
-    /// The pod leaves (its node is deleted) and is planned again: it takes no room and is not counted.
+    /// The pod moves (its node is being deleted) and is planned again: it uses no resources and
+    /// does not count for topology rules.
     pub leaving: bool,
 }
 
-/// A DaemonSet, as the pod that it will put on every node that suits it.
+/// A DaemonSet, represented by the pod that it creates on every matching node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DaemonSet {
-    /// Namespace.
+    /// Namespace of the object.
     pub namespace: Text,
-    /// Name.
+    /// Name, unique in the namespace.
     pub name: Text,
     /// Index into `PlanningInput::shapes`. Its tolerations include those that the DaemonSet controller adds.
     pub shape: u32,

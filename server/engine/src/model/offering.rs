@@ -1,16 +1,16 @@
-//! What can be bought: instance types and their offerings.
+//! Instance types and their offerings.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Labels, Requirements, Resources, Text};
 
-/// Micro-dollars per hour. Integers, so that sums are exact on every machine.
+/// Micro-dollars per hour. An integer, so that sums are exact and deterministic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct MicroUsd(pub i64);
 
 impl fmt::Display for MicroUsd {
-    /// Dollars with as few decimals as are exact, at most six and at least two.
+    /// Dollars with the fewest exact decimals, at least two and at most six.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let text = format!("{:06}", self.0.unsigned_abs() % 1_000_000);
@@ -19,10 +19,10 @@ impl fmt::Display for MicroUsd {
     }
 }
 
-/// How capacity is paid for. The order is the order of preference at launch: what is paid already, then spot, then on-demand.
+/// Capacity type. The order is the preference at launch: reserved, spot, on-demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CapacityType {
-    /// Capacity reservations, paid already.
+    /// Capacity reservations, which are paid for already.
     Reserved,
     /// Spot.
     Spot,
@@ -42,60 +42,61 @@ impl CapacityType {
     }
 }
 
-/// A capacity reservation that an offering draws on.
+/// The capacity reservation that an offering uses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reservation {
-    /// Identity; offerings of several catalogues with one id draw on the same machines.
+    /// Reservation id; offerings with the same id in several catalogues share its instances.
     pub id: Text,
-    /// Machines that are left.
+    /// Number of remaining instances.
     pub remaining: i64,
 }
 
-/// One way to buy one instance type: a zone, a capacity type, a price.
+/// One offering of an instance type: zone, capacity type, price.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Offering {
     /// `topology.kubernetes.io/zone`.
     pub zone: Text,
-    /// How it is paid for.
+    /// Capacity type.
     pub capacity_type: CapacityType,
-    /// Price per hour. Reserved capacity costs 0.
+    /// Price per hour; 0 for reserved capacity.
     pub price: MicroUsd,
     /// Whether the price is an estimate.
     pub estimated: bool,
-    /// Whether it can be launched now. Offerings that cannot are kept for explanations.
+    /// Whether it can be launched now. Unavailable offerings are retained for explanations.
     pub available: bool,
-    /// The reservation that it draws on; always there for [`CapacityType::Reserved`].
+    /// The reservation that it uses; always set for [`CapacityType::Reserved`].
     pub reservation: Option<Reservation>,
-    /// Labels that this offering gives the node besides zone and capacity type (zone id, reservation id, …).
+    /// Node labels of this offering besides zone and capacity type (zone id, reservation id, …).
     pub labels: Labels,
 }
 
-/// An instance type as one NodeClass would run it.
+/// An instance type as configured by one NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceType {
     /// `node.kubernetes.io/instance-type`.
     pub name: Text,
-    /// Labels that a node of this type has, and those that it is known not to have (`DoesNotExist`). Keys that depend on
-    /// the offering are not here.
+    /// Labels of nodes of this type, and labels known to be absent (`DoesNotExist`). Keys that
+    /// depend on the offering are excluded.
     pub labels: Requirements,
-    /// What the machine has; counts against NodePool limits.
+    /// Total resources; count against NodePool limits.
     pub capacity: Resources,
-    /// What pods can use, DaemonSets included. Attach limits are `attachable-volumes-<driver>`.
+    /// Resources available to pods, DaemonSet pods included. Attach limits are
+    /// `attachable-volumes-<driver>`.
     pub allocatable: Resources,
-    /// Machines that are launched only when nothing ordinary would do: metal, accelerators (Karpenter AWS §4.2, filter 5).
+    /// Launched only if no ordinary type fits: metal, accelerators (Karpenter AWS §4.2, filter 5).
     pub exotic: bool,
-    /// Ways to buy it, in any order.
+    /// Offerings, in any order.
     pub offerings: Vec<Offering>,
 }
 
-/// The instance types that a NodePool may choose from: one catalogue for each distinct NodeClass configuration.
+/// The instance types of a NodePool: one catalogue per distinct NodeClass configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
     /// Sorted by name.
     pub types: Vec<InstanceType>,
-    /// Label keys that offerings set, beside zone and capacity type.
+    /// Label keys set by offerings, besides zone and capacity type.
     pub offering_keys: Vec<Text>,
 }
 
-/// Catalogues are shared by all pools and plans that use them.
+/// A catalogue shared by all pools and plans that use it.
 pub type SharedCatalogue = Arc<Catalogue>;

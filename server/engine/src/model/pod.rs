@@ -1,4 +1,4 @@
-//! Pods, split into what many share (the shape) and what is their own.
+//! Pods, split into the shared part (the shape) and the individual part.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,26 @@ use super::labels::LabelSelector;
 use super::requirements::{Requirement, Requirements};
 use super::{Labels, Resources, Text, Timestamp, Toleration};
 
-/// Everything about a pod's specification that scheduling looks at. Pods of one workload share one shape; work grows with
-/// shapes, not with pods.
+/// The part of a pod specification that scheduling evaluates. Pods of one workload share one shape;
+/// work grows with shapes, not with pods.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct PodShape {
-    /// What the pod consumes on its node, `pods: 1` included (containers, sidecars, init phases, pod level, overhead).
+    /// Resources used on the node, `pods: 1` included (containers, sidecars, init phases, pod
+    /// level, overhead).
     pub requests: Resources,
-    /// `nodeSelector`: every label must be there with that value.
+    /// `nodeSelector`: every label must be present with that value.
     pub node_selector: BTreeMap<Text, Text>,
-    /// Required node affinity: at least one term must hold. Empty means no constraint; a term without expressions matches
-    /// nothing.
+    /// Required node affinity: at least one term must hold. Empty means no constraint; a term
+    /// without expressions matches nothing.
     pub node_affinity: Vec<NodeSelectorTerm>,
     /// Preferred node affinity.
     pub preferred_node_affinity: Vec<Weighted<NodeSelectorTerm>>,
-    /// Required pod affinity: all terms must hold, for one and the same set of pods (kube-scheduler's rule, L48).
+    /// Required pod affinity: the same set of pods must match all terms (rule of kube-scheduler,
+    /// L48).
     pub pod_affinity: Vec<PodAffinityTerm>,
     /// Preferred pod affinity.
     pub preferred_pod_affinity: Vec<Weighted<PodAffinityTerm>>,
-    /// Required pod anti-affinity: no term may be met.
+    /// Required pod anti-affinity: no term may match.
     pub pod_anti_affinity: Vec<PodAffinityTerm>,
     /// Preferred pod anti-affinity.
     pub preferred_pod_anti_affinity: Vec<Weighted<PodAffinityTerm>>,
@@ -33,12 +35,12 @@ pub struct PodShape {
     pub tolerations: Vec<Toleration>,
     /// Host ports of ordinary containers, sorted.
     pub host_ports: Vec<HostPort>,
-    /// Priority, resolved from the PriorityClass; higher is served first.
+    /// Priority, resolved from the PriorityClass; higher is scheduled first.
     pub priority: i32,
 }
 
 impl PodShape {
-    /// How many soft constraints it has.
+    /// Number of soft constraints.
     #[must_use]
     pub fn preferences(&self) -> usize {
         self.preferred_node_affinity.len()
@@ -51,50 +53,53 @@ impl PodShape {
 /// One term of a node selector: all expressions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct NodeSelectorTerm {
-    /// `matchExpressions`, kept as written (keys canonical), one requirement an entry.
+    /// `matchExpressions` as written (keys canonical), one requirement per entry.
     pub expressions: Vec<Requirement>,
     /// `matchFields` on `metadata.name`: the node's name must be in all of these sets (`In`, negated for `NotIn`).
     pub names: Vec<Requirement>,
 }
 
-/// Something with a weight of 1 to 100.
+/// A term with a weight of 1 to 100.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weighted<T> {
     /// 1 to 100.
     pub weight: i32,
-    /// What is preferred.
+    /// The preferred term.
     pub term: T,
 }
 
 /// A term of pod affinity or anti-affinity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodAffinityTerm {
-    /// The node label whose value makes the domain. Never normalised.
+    /// Key of the node label whose value is the domain. Never normalised.
     pub topology_key: Text,
-    /// Which pods count; `None` selects none. `matchLabelKeys` and `mismatchLabelKeys` are already merged in.
+    /// Selector of the counted pods; `None` selects none. `matchLabelKeys` and `mismatchLabelKeys`
+    /// are merged in.
     pub selector: Option<LabelSelector>,
     /// Namespaces by name, sorted. Empty with no `namespace_selector` means the pod's own.
     pub namespaces: Vec<Text>,
-    /// Namespaces by label; the empty selector means all. United with `namespaces`.
+    /// Namespaces by label, in addition to `namespaces`; the empty selector means all.
     pub namespace_selector: Option<LabelSelector>,
 }
 
 /// A topology spread constraint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpreadConstraint {
-    /// The node label whose value makes the domain. Never normalised.
+    /// Key of the node label whose value is the domain. Never normalised.
     pub topology_key: Text,
     /// At least 1.
     pub max_skew: i32,
-    /// Domains below which the global minimum counts as zero; at least 1.
+    /// Number of domains below which the global minimum is zero; at least 1.
     pub min_domains: Option<i32>,
     /// `DoNotSchedule` (true) or `ScheduleAnyway` (false).
     pub hard: bool,
-    /// Which pods of the pod's own namespace count; `None` selects none. `matchLabelKeys` are already merged in.
+    /// Selector of the counted pods in the namespace of the pod; `None` selects none.
+    /// `matchLabelKeys` are merged in.
     pub selector: Option<LabelSelector>,
-    /// Nodes that the pod's node selector and affinity refuse are left out (`Honor`, the default).
+    /// Whether nodes excluded by node selector and affinity of the pod are left out (`Honor`, the
+    /// default).
     pub honor_node_affinity: bool,
-    /// Nodes whose taints the pod does not tolerate are left out (`Honor`; the default is `Ignore`).
+    /// Whether nodes with untolerated taints are left out (`Honor`; the default is `Ignore`).
     pub honor_node_taints: bool,
 }
 
@@ -110,7 +115,8 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Whether both cannot be on one node: same port and protocol, and addresses that are equal or unspecific.
+    /// Whether the two ports exclude each other on one node: same port and protocol, and addresses
+    /// equal or unspecific.
     #[must_use]
     pub fn conflicts_with(&self, other: &Self) -> bool {
         let unspecific = |ip: &str| matches!(ip, "" | "0.0.0.0" | "::");
@@ -120,14 +126,17 @@ impl HostPort {
     }
 }
 
-/// What a pod's volumes ask of its node. Interned apart from the shape, because the claims of a StatefulSet differ pod by pod.
+/// Node requirements of the volumes of a pod. Interned apart from the shape, because the claims of
+/// a StatefulSet differ per pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct VolumeAlternatives {
-    /// Node requirements of which one must hold, in the order they are to be tried; empty means no constraint.
+    /// Alternative node requirements, in the order in which they are tried; empty means no
+    /// constraint.
     pub any_of: Vec<Requirements>,
-    /// Volumes to attach: (CSI driver, volume or claim identity), sorted, without doubles.
+    /// Volumes to attach: (CSI driver, volume or claim id), sorted and unique.
     pub attachments: Vec<(Text, Text)>,
-    /// Why no node can ever satisfy these volumes (a missing claim, an unbound `Immediate` claim, …).
+    /// Reason why no node can satisfy these volumes (a missing claim, an unbound `Immediate` claim,
+    /// …).
     pub blocked: Option<Text>,
 }
 
@@ -144,17 +153,19 @@ pub struct Pod {
     pub labels: u32,
     /// Index into `PlanningInput::volume_sets`.
     pub volumes: Option<u32>,
-    /// When the pod was created; `None` for replicas that do not exist yet, which count as having waited long enough.
+    /// Creation time; `None` for replicas that do not exist yet, which count as having waited long
+    /// enough.
     pub created: Option<Timestamp>,
-    /// The workload that owns the pod, as `Kind/name`; the pod's own `Pod/name` without an owner.
+    /// The owning workload as `Kind/name`; `Pod/name` for a pod without owner.
     pub workload: Text,
-    /// The node it leaves, when it is moved off one.
-    pub leaves: Option<Text>,
-    /// Why nobody can schedule this pod (what the API server accepts and Karpenter's validation refuses).
+    /// The node that the pod is moved off, if any.
+    pub moved_from: Option<Text>,
+    /// Reason why the pod cannot be scheduled (accepted by the API server, rejected by the
+    /// validation of Karpenter).
     pub invalid: Option<Text>,
 }
 
-/// Labels of a pod by index, for callers that hold both tables.
+/// Labels of a pod, for callers that hold both tables.
 #[must_use]
 pub fn labels_of<'i>(pod: &Pod, label_sets: &'i [Labels]) -> &'i Labels {
     &label_sets[pod.labels as usize]

@@ -1,12 +1,12 @@
-//! NodePools: what may be bought for whom, and how much of it.
+//! NodePools: allowed instance types, requirements and limits.
 
 use super::offering::{MicroUsd, SharedCatalogue};
 use super::{Labels, Requirements, Resources, Taint, Text};
 
-/// Why a pool takes no part in planning.
+/// Reason why a pool is excluded from planning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NotReady {
-    /// Its NodeClass is missing, unready or being deleted; the text says which.
+    /// The NodeClass is missing, not ready or being deleted; the text says which.
     NodeClass(Text),
     /// The pool itself is not ready or being deleted; the text says why.
     NodePool(Text),
@@ -25,30 +25,33 @@ pub struct NodePool {
     pub labels: Labels,
     /// Taints of the running node.
     pub taints: Vec<Taint>,
-    /// Taints that go away before pods come; they bar nobody.
+    /// Taints removed before pods are scheduled; they exclude no pod.
     pub startup_taints: Vec<Taint>,
     /// Requirements of the template, `minValues` included, merged with its labels.
     pub requirements: Requirements,
-    /// Upper bounds over all nodes of the pool, in capacity; `nodes` counts machines.
+    /// Upper bounds on the total capacity of the pool; `nodes` is the number of nodes.
     pub limits: Resources,
-    /// Fixed number of nodes; such a pool is not used for pending pods.
+    /// Fixed number of nodes (static pool); such a pool launches nothing for pending pods.
     pub replicas: Option<i64>,
     /// `None` when the pool may be used.
     pub not_ready: Option<NotReady>,
-    /// `NodeRegistrationHealthy` is False: healthy pools come first, whatever their weight (L33).
+    /// `NodeRegistrationHealthy` is False: healthy pools are preferred, whatever their weight
+    /// (L33).
     pub unhealthy: bool,
-    /// What it may buy.
+    /// The instance types that it may launch.
     pub catalogue: SharedCatalogue,
     /// Opt-in rules by annotation.
     pub rules: OptInRules,
 }
 
-/// Rules that an annotation `fleetwright.dev/…` on the NodePool switches on (plan contract §4).
+/// Rules enabled by annotations `fleetwright.dev/…` on the NodePool (plan contract §4).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OptInRules {
-    /// `zone-balance`: no new node where the pool has two or more nodes more than in another usable zone.
+    /// `zone-balance`: no new node in a zone with at least two more nodes of the pool than another
+    /// usable zone.
     pub zone_balance: bool,
-    /// `safe-architectures`: new nodes for pods without an architecture constraint are of these.
+    /// `safe-architectures`: architectures of new nodes for pods without an architecture
+    /// constraint.
     pub safe_architectures: Vec<Text>,
     /// `spot-fallback-after`, in milliseconds.
     pub spot_fallback_after_ms: Option<i64>,

@@ -1,14 +1,14 @@
-//! Kubernetes quantities ("100m", "1.5Gi", "2e3"), read exactly and written as people write them.
+//! Kubernetes quantities ("100m", "1.5Gi", "2e3"), parsed exactly and rendered in the usual form.
 //!
-//! The grammar is that of `k8s.io/apimachinery/pkg/api/resource`: a signed decimal number and one suffix out of
-//! `n u m "" k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent `e3`/`E3`. Fractions finer than the unit round up,
-//! as the API server rounds them.
+//! The grammar is that of `k8s.io/apimachinery/pkg/api/resource`: a signed decimal number and one
+//! suffix out of `n u m "" k M G T P E`, `Ki Mi Gi Ti Pi Ei`, or an exponent `e3`/`E3`. Fractions
+//! finer than the unit round up, as in the API server.
 
 use std::fmt;
 
 use super::resources::{CPU, Resources, counts_bytes};
 
-/// Why a text is no quantity.
+/// Parse error of a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text does not follow the grammar.
@@ -19,16 +19,18 @@ pub enum QuantityError {
     TooLarge(String),
 }
 
-/// Reads `text` as an amount of `resource`, in that resource's unit (millicores for cpu, else whole units, rounded up).
+/// Parses `text` as an amount of `resource`, in the unit of that resource (millicores for cpu,
+/// otherwise whole units, rounded up).
 ///
 /// # Errors
-/// [`QuantityError`] when the text is no quantity or is too large. Negative amounts are read; callers refuse them.
+/// [`QuantityError`] if the text is no quantity or is too large. Negative amounts are parsed;
+/// callers reject them.
 pub fn parse(resource: &str, text: &str) -> Result<i64, QuantityError> {
     let scaled = parse_scaled(text, if resource == CPU { 3 } else { 0 })?;
     i64::try_from(scaled).map_err(|_| QuantityError::TooLarge(text.to_owned()))
 }
 
-/// Reads `text` in units of 10^-`decimals`, rounding away from zero.
+/// Parses `text` in units of 10^-`decimals`, rounding away from zero.
 fn parse_scaled(text: &str, decimals: i32) -> Result<i128, QuantityError> {
     let malformed = || QuantityError::Malformed(text.to_owned());
     let too_large = || QuantityError::TooLarge(text.to_owned());
@@ -44,7 +46,7 @@ fn parse_scaled(text: &str, decimals: i32) -> Result<i128, QuantityError> {
         return Err(malformed());
     }
     let (binary, exponent) = parse_suffix(suffix).ok_or_else(malformed)?;
-    // Digits beyond these can change neither value nor rounding of any amount that fits a machine.
+    // Digits beyond these change neither value nor rounding of any amount that fits into 63 bits.
     let fraction = fraction.trim_end_matches('0');
     if whole.trim_start_matches('0').len() > 30 || fraction.len() > 30 {
         return Err(if fraction.len() > 30 { malformed() } else { too_large() });
@@ -112,7 +114,7 @@ fn parse_exponent(suffix: &str) -> Option<(u32, i32)> {
     Some((0, digits.parse().ok()?))
 }
 
-/// Writes `amount` of `resource` as people write it: `1500m`, `2`, `1536Mi`, `3`.
+/// Renders `amount` of `resource` in the usual form: `1500m`, `2`, `1536Mi`, `3`.
 #[must_use]
 pub fn render(resource: &str, amount: i64) -> String {
     if resource == CPU {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suffix_means_what_kubernetes_says() {
+    fn every_suffix_has_the_meaning_of_kubernetes() {
         assert_eq!(memory("1Ki"), 1 << 10);
         assert_eq!(memory("1Mi"), 1 << 20);
         assert_eq!(memory("1.5Gi"), 3 << 29);
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn malformed_and_oversized_quantities_are_rejected() {
         for text in ["", "-", ".", "1.2.3", "1 Gi", "1gi", "Gi", "1e", "1e99999", "0x10", "1Gib", "one", "1,5"] {
             assert!(parse("memory", text).is_err(), "{text:?} was read");
         }

@@ -1,7 +1,7 @@
-//! The requirement algebra: which values of a label are allowed (Karpenter core §2).
+//! The algebra of label requirements: the allowed values of a label (Karpenter core §2).
 //!
-//! A [`Requirement`] is a set of strings, finite or with a finite complement, cut by integer bounds. [`Requirements`] is
-//! one set per key; a key that is not there is unconstrained.
+//! A [`Requirement`] is a set of strings, finite or with a finite complement, restricted by integer
+//! bounds. [`Requirements`] is one set per key; an absent key is unconstrained.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{Labels, Text};
 pub enum Operator {
     /// One of the values.
     In,
-    /// None of the values; an absent label will do.
+    /// None of the values; an absent label matches.
     NotIn,
     /// Any value.
     Exists,
@@ -31,7 +31,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Every operator, in the order in which messages list them.
+    /// All operators, in the order of messages.
     pub const ALL: [Self; 8] =
         [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
 
@@ -50,44 +50,44 @@ impl Operator {
         }
     }
 
-    /// The operator of that name.
+    /// The operator with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operator| operator.as_str() == name)
     }
 }
 
-/// What is allowed for one label key.
+/// The allowed values of one label key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Requirement {
     key: Text,
-    /// Whether `values` are those that are refused.
+    /// Whether `values` are the excluded values.
     complement: bool,
     values: BTreeSet<Text>,
     gte: Option<i64>,
     lte: Option<i64>,
-    /// Whether a machine without the label will do. Kept apart from the values, because `Exists` together with
-    /// `NotIn [x]` allows the same values as `NotIn [x]` alone, but not absence.
+    /// Whether a node without the label matches. Stored apart from the values, because `Exists`
+    /// together with `NotIn [x]` allows the same values as `NotIn [x]` alone, but not absence.
     absence: bool,
     min_values: Option<u32>,
 }
 
-/// Everything that a [`Requirement`] is, for whoever writes it down and reads it back.
+/// The fields of a [`Requirement`], for encoders and decoders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementParts {
     /// The label key, canonical.
     pub key: Text,
-    /// Whether `values` are those that are refused.
+    /// Whether `values` are the excluded values.
     pub complement: bool,
-    /// Values, allowed or refused.
+    /// Values, allowed or excluded.
     pub values: BTreeSet<Text>,
-    /// The least integer that is allowed.
+    /// Minimum allowed integer.
     pub gte: Option<i64>,
-    /// The largest integer that is allowed.
+    /// Maximum allowed integer.
     pub lte: Option<i64>,
-    /// Whether a machine without the label will do.
+    /// Whether a node without the label matches.
     pub absence: bool,
-    /// How many different values the launch options must offer.
+    /// Required number of distinct values among the launch options.
     pub min_values: Option<u32>,
 }
 
@@ -106,8 +106,8 @@ impl From<Requirement> for RequirementParts {
 }
 
 impl Requirement {
-    /// A requirement from its parts. `values` of the ordering operators hold one integer; anything else there means that
-    /// nothing is allowed (readers refuse such input beforehand).
+    /// A requirement from its parts. `values` of the ordering operators hold one integer; any other
+    /// content allows nothing (readers reject such input first).
     #[must_use]
     pub fn new(key: &str, operator: Operator, values: impl IntoIterator<Item = Text>) -> Self {
         let key = Text::from(canonical_key(key));
@@ -142,7 +142,7 @@ impl Requirement {
         Self { key, complement: true, values: BTreeSet::new(), gte, lte, absence: false, min_values: None }
     }
 
-    /// The same with at least `count` different values among the launch options.
+    /// The requirement with at least `count` distinct values among the launch options.
     #[must_use]
     pub fn with_min_values(mut self, count: Option<u32>) -> Self {
         self.min_values = count;
@@ -155,19 +155,19 @@ impl Requirement {
         &self.key
     }
 
-    /// How many different values the launch options must offer.
+    /// Required number of distinct values among the launch options.
     #[must_use]
     pub fn min_values(&self) -> Option<u32> {
         self.min_values
     }
 
-    /// The allowed values when they are finitely many.
+    /// The allowed values, if they are finitely many.
     #[must_use]
     pub fn finite_values(&self) -> Option<&BTreeSet<Text>> {
         (!self.complement).then_some(&self.values)
     }
 
-    /// Values that are refused by name; empty for finite sets.
+    /// Values excluded by name; empty for finite sets.
     pub fn excluded_values(&self) -> impl Iterator<Item = &Text> {
         self.values.iter().filter(|_| self.complement)
     }
@@ -178,7 +178,7 @@ impl Requirement {
         (self.gte, self.lte)
     }
 
-    /// The derived operator: bounded sets read as `Exists` (Karpenter core §2.1).
+    /// The derived operator; bounded sets map to `Exists` (Karpenter core §2.1).
     #[must_use]
     pub fn operator(&self) -> Operator {
         match (self.complement, self.values.is_empty()) {
@@ -189,13 +189,14 @@ impl Requirement {
         }
     }
 
-    /// Whether an absent label satisfies this: `NotIn` and `DoesNotExist`, and nothing that also asks for presence.
+    /// Whether an absent label satisfies this: `NotIn` and `DoesNotExist`, unless presence is
+    /// required too.
     #[must_use]
     pub fn allows_absence(&self) -> bool {
         self.absence
     }
 
-    /// Whether neither a value nor absence satisfies this: nothing ever will.
+    /// Whether neither a value nor absence satisfies this.
     #[must_use]
     pub fn is_impossible(&self) -> bool {
         !self.absence && !self.is_satisfiable()
@@ -215,7 +216,7 @@ impl Requirement {
         self.gte.is_none_or(|gte| number >= gte) && self.lte.is_none_or(|lte| number <= lte)
     }
 
-    /// What both allow. `minValues` becomes the larger of the two.
+    /// The values that both allow. `minValues` becomes the larger of the two.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let gte = self.gte.max(other.gte);
@@ -245,8 +246,8 @@ impl Requirement {
         result
     }
 
-    /// Whether some value is allowed by both. Two infinite sets meet unless their bounds cross or leave only integers
-    /// that are refused by name.
+    /// Whether some value is allowed by both. Two infinite sets intersect unless their bounds
+    /// exclude each other or leave only integers excluded by name.
     #[must_use]
     pub fn intersects(&self, other: &Self) -> bool {
         match (self.complement, other.complement) {
@@ -256,7 +257,7 @@ impl Requirement {
         }
     }
 
-    /// Whether any value at all is allowed.
+    /// Whether any value is allowed.
     #[must_use]
     pub fn is_satisfiable(&self) -> bool {
         if !self.complement {
@@ -272,8 +273,8 @@ impl Requirement {
         }
     }
 
-    /// A value that is allowed, the same on every machine: the least listed one, else the least integer from the lower
-    /// bound (or zero) on that is not refused (L32). `None` when nothing is allowed.
+    /// A deterministic allowed value: the least listed one, otherwise the least integer from the
+    /// lower bound (or zero) that is not excluded (L32). `None` if nothing is allowed.
     #[must_use]
     pub fn representative(&self) -> Option<Text> {
         if !self.complement {
@@ -285,7 +286,7 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// As people write it: `arch In [amd64]`, `cpu Gte 4, Lte 8`.
+    /// Usual form: `arch In [amd64]`, `cpu Gte 4, Lte 8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.key)?;
         let list = || self.values.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
@@ -300,7 +301,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// One requirement per key; keys that are not named are unconstrained.
+/// One requirement per key; absent keys are unconstrained.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Requirements(BTreeMap<Text, Requirement>);
 
@@ -311,13 +312,13 @@ impl Requirements {
         Self::default()
     }
 
-    /// What `labels` fix: every key has exactly its value.
+    /// The requirements equal to `labels`: every key has exactly its value.
     #[must_use]
     pub fn from_labels(labels: &Labels) -> Self {
         labels.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect()
     }
 
-    /// Adds `requirement`, intersecting with what is there for its key.
+    /// Adds `requirement`, intersected with the present requirement of its key.
     pub fn add(&mut self, requirement: Requirement) {
         let merged = match self.0.get(&requirement.key) {
             Some(present) => present.intersection(&requirement),
@@ -345,7 +346,7 @@ impl Requirements {
         self.0.get(key)
     }
 
-    /// Forgets `key`.
+    /// Removes the requirement of `key`.
     pub fn remove(&mut self, key: &str) -> Option<Requirement> {
         self.0.remove(key)
     }
@@ -361,16 +362,17 @@ impl Requirements {
         self.0.is_empty()
     }
 
-    /// The first key on which `self` and `other` cannot agree: both define it, no value is allowed by both, and not both
-    /// would do without the label (Karpenter core §2.4, step 2).
+    /// The first key with a conflict between `self` and `other`: both define it, no value is
+    /// allowed by both, and not both allow absence (Karpenter core §2.4, step 2).
     #[must_use]
     pub fn first_conflict<'r>(&'r self, other: &'r Self) -> Option<&'r Requirement> {
         other.iter().find(|theirs| self.get(&theirs.key).is_some_and(|ours| !agree(ours, theirs)))
     }
 
-    /// The first requirement of `incoming` that `self`, describing a node, cannot meet: a key that is neither defined here
-    /// nor allowed to be undefined, unless absence is fine; or a conflict (Karpenter core §2.4). `may_be_undefined` says which
-    /// keys a machine may turn out to have although nobody defines them.
+    /// The first requirement of `incoming` that `self`, describing a node, cannot satisfy: a
+    /// conflict, or a key that is undefined here although absence is not allowed (Karpenter core
+    /// §2.4). `may_be_undefined` selects the keys that a node may have although nothing defines
+    /// them.
     #[must_use]
     pub fn first_incompatible<'r>(
         &'r self,
@@ -389,7 +391,8 @@ fn agree(ours: &Requirement, theirs: &Requirement) -> bool {
 }
 
 impl FromIterator<Requirement> for Requirements {
-    /// Sorts first, so that the map is laid out at once: catalogues hold tens of thousands of these.
+    /// Sorts first, so that the map is built in one pass: catalogues hold tens of thousands of
+    /// these.
     fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
         let mut all: Vec<Requirement> = requirements.into_iter().collect();
         all.sort_by(|a, b| a.key.cmp(&b.key));
@@ -404,8 +407,8 @@ impl FromIterator<Requirement> for Requirements {
     }
 }
 
-/// Whether the node with `labels` satisfies `requirement` as kube-scheduler reads it: `NotIn` and `DoesNotExist` accept an
-/// absent label, everything else wants one that is allowed.
+/// Whether the node with `labels` satisfies `requirement` by the rules of kube-scheduler: `NotIn`
+/// and `DoesNotExist` accept an absent label, all other operators require an allowed value.
 #[must_use]
 pub fn label_satisfies(labels: &Labels, requirement: &Requirement) -> bool {
     match labels.get(requirement.key()) {
@@ -427,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_meet_as_integers() {
+    fn bounds_intersect_as_integers() {
         let four = make(Operator::Gt, &["3"]).intersection(&make(Operator::Lt, &["5"]));
         assert!(four.has("4") && !four.has("3") && !four.has("5") && !four.has("x"));
         let none = make(Operator::Gt, &["4"]).intersection(&make(Operator::Lt, &["5"]));
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn infinite_sets_meet_unless_every_integer_between_is_refused() {
+    fn infinite_sets_intersect_unless_every_integer_between_is_excluded() {
         let between = make(Operator::Gte, &["1"]).intersection(&make(Operator::Lte, &["2"]));
         assert!(!between.intersects(&make(Operator::NotIn, &["1", "2"])));
         assert!(between.intersects(&make(Operator::NotIn, &["1"])));

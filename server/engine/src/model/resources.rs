@@ -1,7 +1,7 @@
 //! Exact amounts of named resources.
 //!
-//! Units are fixed by the name: `cpu` counts millicores, `memory`, `ephemeral-storage` and `hugepages-*` count bytes,
-//! everything else (pods, devices, attachable volumes) counts pieces.
+//! The name determines the unit: `cpu` in millicores; `memory`, `ephemeral-storage` and
+//! `hugepages-*` in bytes; everything else (pods, devices, attachable volumes) in pieces.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub const MEMORY: &str = "memory";
 pub const PODS: &str = "pods";
 /// `ephemeral-storage`, in bytes.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// `nodes`, the pseudo-resource that a NodePool's limits may name; in pieces.
+/// `nodes`, the pseudo-resource of NodePool limits; in pieces.
 pub const NODES: &str = "nodes";
-/// Prefix of the per-driver attach limits, as Kubernetes has named them; in volumes.
+/// Prefix of the attach limits per CSI driver (Kubernetes name); in volumes.
 pub const ATTACHABLE_VOLUMES_PREFIX: &str = "attachable-volumes-";
 /// Prefix of huge pages, in bytes.
 pub const HUGEPAGES_PREFIX: &str = "hugepages-";
@@ -42,13 +42,13 @@ impl Resources {
         Self::default()
     }
 
-    /// The amount of `name`, zero when it is not named.
+    /// The amount of `name`; zero if absent.
     #[must_use]
     pub fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Whether `name` is named, if only with zero.
+    /// Whether `name` is present, even with zero.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
@@ -59,7 +59,7 @@ impl Resources {
         self.0.insert(name.into(), amount);
     }
 
-    /// Forgets `name` and returns its amount.
+    /// Removes `name` and returns its amount.
     pub fn remove(&mut self, name: &str) -> Option<i64> {
         self.0.remove(name)
     }
@@ -72,7 +72,7 @@ impl Resources {
         }
     }
 
-    /// Takes `other` from `self`, name by name; amounts may become negative.
+    /// Subtracts `other` from `self`, name by name; amounts may become negative.
     pub fn subtract(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             let slot = self.0.entry(name.clone()).or_insert(0);
@@ -88,11 +88,12 @@ impl Resources {
         }
     }
 
-    /// Whether every amount asked for is there. Resources that `self` does not ask for play no part, even when `room`
-    /// is negative in them (a deliberate difference from Karpenter, where one negative amount bars everything: L31).
+    /// Whether every requested amount is free. Resources that `self` does not request are ignored,
+    /// even if negative in `free` (a deliberate difference from Karpenter, where one negative
+    /// amount rejects every pod: L31).
     #[must_use]
-    pub fn fits(&self, room: &Self) -> bool {
-        self.0.iter().all(|(name, amount)| *amount <= 0 || *amount <= room.get(name))
+    pub fn fits(&self, free: &Self) -> bool {
+        self.0.iter().all(|(name, amount)| *amount <= 0 || *amount <= free.get(name))
     }
 
     /// Names and amounts, by name.
@@ -100,7 +101,7 @@ impl Resources {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
 
-    /// Whether nothing is named.
+    /// Whether no resource is present.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -118,11 +119,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_negative_amount_bars_only_those_who_ask_for_it() {
-        let room = Resources::from_iter([(CPU, 1000), ("example.com/odd", -1)]);
-        assert!(Resources::from_iter([(CPU, 1000)]).fits(&room));
-        assert!(!Resources::from_iter([(CPU, 10), ("example.com/odd", 1)]).fits(&room));
-        assert!(Resources::from_iter([(CPU, 10), ("example.com/odd", 0)]).fits(&room));
+    fn a_negative_amount_excludes_only_pods_that_request_it() {
+        let free = Resources::from_iter([(CPU, 1000), ("example.com/odd", -1)]);
+        assert!(Resources::from_iter([(CPU, 1000)]).fits(&free));
+        assert!(!Resources::from_iter([(CPU, 10), ("example.com/odd", 1)]).fits(&free));
+        assert!(Resources::from_iter([(CPU, 10), ("example.com/odd", 0)]).fits(&free));
     }
 
     #[test]

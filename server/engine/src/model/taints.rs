@@ -2,14 +2,14 @@
 
 use super::Text;
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
-    /// New pods are refused.
+    /// New pods are not scheduled.
     NoSchedule,
-    /// New pods go elsewhere if they can.
+    /// New pods are scheduled elsewhere if possible.
     PreferNoSchedule,
-    /// New pods are refused, running ones are evicted.
+    /// New pods are not scheduled, running pods are evicted.
     NoExecute,
 }
 
@@ -30,9 +30,9 @@ impl Effect {
 pub struct Taint {
     /// Key, never empty.
     pub key: Text,
-    /// Value, empty when the taint has none.
+    /// Value; empty if the taint has none.
     pub value: Text,
-    /// Effect.
+    /// Effect on pods without a toleration.
     pub effect: Effect,
 }
 
@@ -85,15 +85,15 @@ impl Toleration {
     }
 }
 
-/// The first of `taints` that bars a pod with `tolerations`. `PreferNoSchedule` never bars.
+/// The first of `taints` that excludes a pod with `tolerations`. `PreferNoSchedule` never excludes.
 #[must_use]
-pub fn first_barring<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
+pub fn first_untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
     taints.iter().find(|taint| taint.effect != Effect::PreferNoSchedule && !tolerated(taint, tolerations))
 }
 
 /// Whether some `PreferNoSchedule` taint is not tolerated.
 #[must_use]
-pub fn discouraged(taints: &[Taint], tolerations: &[Toleration]) -> bool {
+pub fn has_untolerated_soft_taint(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints.iter().any(|taint| taint.effect == Effect::PreferNoSchedule && !tolerated(taint, tolerations))
 }
 

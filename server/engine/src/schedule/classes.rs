@@ -1,14 +1,14 @@
-//! Pods that planning cannot tell apart, and what they ask for.
+//! Pod classes: pods that planning cannot distinguish, and their constraints.
 //!
-//! A class is a shape, split only by what live selectors see of the labels, by volumes and by opt-in waits. Ten thousand
-//! replicas are one class with a count.
+//! A class is a shape, split only by the labels that live selectors look at, by volumes and by
+//! opt-in waits. Ten thousand replicas are one class with a count.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::axis::{Amounts, Axis};
-use super::fits::{FitTable, NAME_FIELD, ReqId};
-use super::subjects::{Namespaces, Predicate, SelectorIndex};
+use super::fits::{FitTable, NAME_FIELD, RequirementsId};
+use super::resource_vector::{Amounts, ResourceOrder};
+use super::selector_index::{Namespaces, Predicate, SelectorIndex};
 use super::topology::{GroupId, GroupSpec, KeyId, NodeFilter, Topology};
 use crate::input::{PlanningInput, PreferencePolicy};
 use crate::model::labels::ARCH;
@@ -16,69 +16,73 @@ use crate::model::{
     NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, SpreadConstraint, Text,
 };
 
-/// Alternatives of one pod beyond which further ones are not tried; a product of terms and volumes this large is a mistake
-/// in the manifest, and each costs a compilation.
+/// Alternatives of one pod beyond which further ones are not tried. A product of terms and volumes
+/// this large is a mistake in the manifest, and each alternative costs a compilation.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// What a class asks of the domains of one group.
+/// What a class requires of the domains of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Rule {
-    /// At most `max_skew` above the least domain. `selfish`: the pod counts itself.
-    Spread { max_skew: u32, min_domains: u32, selfish: bool, honor_affinity: bool, honor_taints: bool },
-    /// Some pod that the group means must be there. `bootstrap`: the first one may go anywhere.
-    With { bootstrap: bool },
-    /// No pod that the group means may be there. `selfish`: it refuses its own kind.
-    Without { selfish: bool },
+pub(super) enum RuleKind {
+    /// At most `max_skew` above the least filled domain. `selects_self`: the selector matches the
+    /// pod itself.
+    Spread { max_skew: u32, min_domains: u32, selects_self: bool, honor_affinity: bool, honor_taints: bool },
+    /// A pod that the group selects must be in the domain. `bootstrap`: the first one may go
+    /// anywhere.
+    Affinity { bootstrap: bool },
+    /// No pod that the group selects may be in the domain. `selects_self`: the term selects the
+    /// pod's own class.
+    AntiAffinity { selects_self: bool },
 }
 
-/// A rule of a class, hard or soft.
+/// A rule of a class, required or preferred.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Owned {
+pub(super) struct ClassRule {
     pub(super) group: GroupId,
     pub(super) key: KeyId,
-    pub(super) rule: Rule,
-    /// Index into [`Class::softs`] when the rule is a preference.
-    pub(super) soft: Option<u8>,
+    pub(super) kind: RuleKind,
+    /// Index into [`Class::preferences`] when the rule is a preference.
+    pub(super) preference: Option<u8>,
 }
 
 impl Class {
-    /// What a look at one place for it costs, in steps: one, and one for each constraint that is looked at there.
+    /// Steps that one placement attempt costs: one, and one for each constraint evaluated there.
     pub(super) fn constraints(&self) -> usize {
-        1 + self.owned.len() + self.softs.len()
+        1 + self.rules.len() + self.preferences.len()
     }
 }
 
-/// A preference: what dropping it costs, and what it adds to the node requirements.
+/// A preference: its weight, and what it adds to the node requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Soft {
+pub(super) struct Preference {
     pub(super) weight: i32,
-    /// Requirements that a preferred node affinity adds.
+    /// Requirements added by a preferred node affinity.
     pub(super) requirements: Option<Requirements>,
-    /// Hostname preferences choose among machines and never buy one.
+    /// Whether it is over the hostname: such preferences choose among machines and never launch
+    /// one.
     pub(super) host: bool,
 }
 
-/// Pods that planning cannot tell apart.
+/// Pods that planning cannot distinguish.
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) shape: u32,
     /// Indices of the pods, ascending.
     pub(super) pods: Vec<u32>,
     pub(super) request: Amounts,
-    /// Node requirements of which one must hold; empty when nothing ever will.
-    pub(super) alternatives: SmallVec<[ReqId; 1]>,
-    pub(super) owned: Vec<Owned>,
-    pub(super) softs: Vec<Soft>,
-    /// Groups that mean these pods.
-    pub(super) meant_by: Vec<GroupId>,
-    /// Whether an architecture is asked for (see `safe-architectures`).
-    pub(super) names_arch: bool,
-    /// Pools (by index) whose spot wait is not over for these pods.
-    pub(super) waits: Vec<u32>,
-    /// Whether planning can place them at all.
+    /// Node requirements, one of which must hold; empty when none can.
+    pub(super) alternatives: SmallVec<[RequirementsId; 1]>,
+    pub(super) rules: Vec<ClassRule>,
+    pub(super) preferences: Vec<Preference>,
+    /// Groups whose predicate selects these pods.
+    pub(super) selected_by: Vec<GroupId>,
+    /// Whether the pods require an architecture (see `safe-architectures`).
+    pub(super) requires_arch: bool,
+    /// Pools (by index) whose spot wait has not elapsed for these pods.
+    pub(super) spot_wait_pools: Vec<u32>,
+    /// Whether planning can place the pods at all.
     pub(super) possible: bool,
-    /// The hostname group by which each wants a machine without others of its kind.
-    pub(super) alone: Option<GroupId>,
+    /// The hostname group that allows at most one pod of this class per machine.
+    pub(super) self_exclusive: Option<GroupId>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -86,34 +90,35 @@ struct ClassKey {
     shape: u32,
     namespace: Option<Text>,
     volumes: Option<u32>,
-    meant_by: Vec<GroupId>,
-    waits: Vec<u32>,
+    selected_by: Vec<GroupId>,
+    spot_wait_pools: Vec<u32>,
     possible: bool,
 }
 
 /// Splits the pods of `input` into classes, in the order of their first pods.
-pub(super) fn split(
+pub(super) fn split_into_classes(
     input: &PlanningInput,
-    axis: &Axis,
-    subjects: &SelectorIndex<'_>,
+    resources: &ResourceOrder,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &mut FitTable,
 ) -> Vec<Class> {
-    let owned = register_rules(input, subjects, topology, fits);
+    let rules = register_rules(input, selector_index, topology, fits);
     let mut by_key: FxHashMap<ClassKey, usize> = FxHashMap::default();
     let mut by_pod: FxHashMap<(u32, &str, u32, Option<u32>), usize> = FxHashMap::default();
     let waiting = input.pools.iter().any(|pool| pool.rules.spot_fallback_after_ms.is_some());
     let mut classes: Vec<Class> = Vec::new();
+    // `by_pod` avoids computing the key of a pod whose class depends on its indices alone.
     for (index, pod) in (0_u32..).zip(&input.pods) {
         let quick = (pod.shape, pod.namespace.as_ref(), pod.labels, pod.volumes);
         let plain = !waiting && pod.invalid.is_none();
         let at = match by_pod.get(&quick) {
             Some(at) if plain => *at,
             _ => {
-                let key = key_of(input, pod, subjects, topology);
+                let key = key_of(input, pod, selector_index, topology);
                 *by_key.entry(key).or_insert_with_key(|key| {
-                    let rules = &owned[&(pod.shape, pod.namespace.clone())];
-                    classes.push(class_of(input, pod, key, axis, rules, fits, subjects, topology));
+                    let rules = &rules[&(pod.shape, pod.namespace.clone())];
+                    classes.push(class_of(input, pod, key, resources, rules, fits, selector_index, topology));
                     classes.len() - 1
                 })
             }
@@ -126,7 +131,7 @@ pub(super) fn split(
     classes
 }
 
-fn key_of(input: &PlanningInput, pod: &Pod, subjects: &SelectorIndex<'_>, topology: &Topology) -> ClassKey {
+fn key_of(input: &PlanningInput, pod: &Pod, selector_index: &SelectorIndex<'_>, topology: &Topology) -> ClassKey {
     let shape = &input.shapes[pod.shape as usize];
     let between_pods = !shape.pod_affinity.is_empty()
         || !shape.preferred_pod_affinity.is_empty()
@@ -138,14 +143,14 @@ fn key_of(input: &PlanningInput, pod: &Pod, subjects: &SelectorIndex<'_>, topolo
         shape: pod.shape,
         namespace: between_pods.then(|| pod.namespace.clone()),
         volumes: pod.volumes,
-        meant_by: topology.meant_by(subjects.id(&pod.namespace, pod.labels)).to_vec(),
-        waits: waits_of(input, pod),
+        selected_by: topology.selected_by(selector_index.id(&pod.namespace, pod.labels)).to_vec(),
+        spot_wait_pools: spot_wait_pools(input, pod),
         possible: pod.invalid.is_none() && !blocked,
     }
 }
 
-/// Pools that make this pod wait before it may fall back from spot (plan contract §4).
-fn waits_of(input: &PlanningInput, pod: &Pod) -> Vec<u32> {
+/// Pools whose spot wait has not elapsed for this pod (plan contract §4).
+fn spot_wait_pools(input: &PlanningInput, pod: &Pod) -> Vec<u32> {
     let waits = |after: i64| pod.created.is_some_and(|created| input.now.millis_since(created) < after);
     (0_u32..)
         .zip(&input.pools)
@@ -154,12 +159,13 @@ fn waits_of(input: &PlanningInput, pod: &Pod) -> Vec<u32> {
         .collect()
 }
 
-type Rules = FxHashMap<(u32, Text), (Vec<Owned>, Vec<Soft>)>;
+type Rules = FxHashMap<(u32, Text), (Vec<ClassRule>, Vec<Preference>)>;
 
-/// Registers every rule of every pod, so that all groups are known before pods are split by them.
+/// Registers the rules of all pods before pods are split into classes: the split depends on all
+/// groups.
 fn register_rules(
     input: &PlanningInput,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &mut FitTable,
 ) -> Rules {
@@ -168,7 +174,7 @@ fn register_rules(
     for pod in &input.pods {
         if seen.insert((pod.shape, &pod.namespace), ()).is_none() {
             let shape = &input.shapes[pod.shape as usize];
-            let made = rules_of(input, shape, &pod.namespace, subjects, topology, fits);
+            let made = rules_of(input, shape, &pod.namespace, selector_index, topology, fits);
             rules.insert((pod.shape, pod.namespace.clone()), made);
         }
     }
@@ -179,51 +185,52 @@ fn rules_of(
     input: &PlanningInput,
     shape: &PodShape,
     namespace: &Text,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &mut FitTable,
-) -> (Vec<Owned>, Vec<Soft>) {
-    let mut maker = RuleMaker { shape, namespace, subjects, topology, fits, owned: Vec::new(), softs: Vec::new() };
+) -> (Vec<ClassRule>, Vec<Preference>) {
+    let mut builder =
+        RuleBuilder { shape, namespace, selector_index, topology, fits, rules: Vec::new(), preferences: Vec::new() };
     for constraint in shape.spread.iter().filter(|constraint| constraint.hard) {
-        maker.spread(constraint, None);
+        builder.add_spread(constraint, None);
     }
-    maker.affinity(&shape.pod_affinity);
+    builder.add_affinity(&shape.pod_affinity);
     for term in &shape.pod_anti_affinity {
-        maker.anti_affinity(term, None);
+        builder.add_anti_affinity(term, None);
     }
     if input.policy.preferences == PreferencePolicy::Respect {
-        maker.preferences(input.policy.preferred_terms_most());
+        builder.add_preferences(input.policy.max_preferred_terms());
     }
-    (maker.owned, maker.softs)
+    (builder.rules, builder.preferences)
 }
 
-struct RuleMaker<'m, 'i> {
+struct RuleBuilder<'m, 'i> {
     shape: &'m PodShape,
     namespace: &'m Text,
-    subjects: &'m SelectorIndex<'i>,
+    selector_index: &'m SelectorIndex<'i>,
     topology: &'m mut Topology,
     fits: &'m mut FitTable,
-    owned: Vec<Owned>,
-    softs: Vec<Soft>,
+    rules: Vec<ClassRule>,
+    preferences: Vec<Preference>,
 }
 
-impl RuleMaker<'_, '_> {
-    fn push(&mut self, spec: GroupSpec, rule: Rule, soft: Option<u8>) {
+impl RuleBuilder<'_, '_> {
+    fn add_rule(&mut self, spec: GroupSpec, kind: RuleKind, preference: Option<u8>) {
         let key = spec.key;
-        let group = self.topology.group(spec, self.subjects);
-        if soft.is_none() {
-            self.topology.harden(group);
+        let group = self.topology.group_id(spec, self.selector_index);
+        if preference.is_none() {
+            self.topology.mark_hard(group);
         }
-        self.owned.push(Owned { group, key, rule, soft });
+        self.rules.push(ClassRule { group, key, kind, preference });
     }
 
-    fn soft(&mut self, weight: i32, requirements: Option<Requirements>, host: bool) -> Option<u8> {
-        self.softs.push(Soft { weight, requirements, host });
-        u8::try_from(self.softs.len() - 1).ok()
+    fn add_preference(&mut self, weight: i32, requirements: Option<Requirements>, host: bool) -> Option<u8> {
+        self.preferences.push(Preference { weight, requirements, host });
+        u8::try_from(self.preferences.len() - 1).ok()
     }
 
-    fn spread(&mut self, constraint: &SpreadConstraint, soft: Option<u8>) {
-        let key = self.topology.key(&constraint.topology_key);
+    fn add_spread(&mut self, constraint: &SpreadConstraint, preference: Option<u8>) {
+        let key = self.topology.key_id(&constraint.topology_key);
         let own = Namespaces::These([self.namespace.clone()].into());
         let any_of = constraint.honor_node_affinity.then(|| node_alternatives(self.shape, None, self.fits).to_vec());
         let unconstrained =
@@ -231,81 +238,86 @@ impl RuleMaker<'_, '_> {
         let filter = NodeFilter {
             any_of: any_of.filter(|_| !unconstrained),
             tolerations: constraint.honor_node_taints.then(|| self.shape.tolerations.clone()),
-            keys: if soft.is_none() { self.other_keys(key) } else { Vec::new() },
+            keys: if preference.is_none() { self.other_keys(key) } else { Vec::new() },
         };
-        let rule = Rule::Spread {
+        let rule = RuleKind::Spread {
             max_skew: u32::try_from(constraint.max_skew).unwrap_or(1),
             min_domains: constraint.min_domains.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-            selfish: false,
+            selects_self: false,
             honor_affinity: constraint.honor_node_affinity,
             honor_taints: constraint.honor_node_taints,
         };
         let predicate = vec![(own, constraint.selector.clone())];
-        self.push(GroupSpec { key, predicate, filter, anti: false }, rule, soft);
+        self.add_rule(GroupSpec { key, predicate, filter, anti: false }, rule, preference);
     }
 
     /// The keys of the hard spread constraints, apart from `own` and the hostname, which every node has.
     fn other_keys(&mut self, own: KeyId) -> Vec<KeyId> {
         let hard = self.shape.spread.iter().filter(|constraint| constraint.hard);
-        let mut keys: Vec<KeyId> = hard.map(|constraint| self.topology.key(&constraint.topology_key)).collect();
+        let mut keys: Vec<KeyId> = hard.map(|constraint| self.topology.key_id(&constraint.topology_key)).collect();
         keys.retain(|key| *key != own && *key != Topology::HOST);
         keys.sort_unstable();
         keys.dedup();
         keys
     }
 
-    /// All terms must be met by one and the same pod, as kube-scheduler wants it (L48): one predicate, a group per key.
-    fn affinity(&mut self, terms: &[PodAffinityTerm]) {
+    /// One pod must match all terms, as in kube-scheduler (L48): one predicate, and a group per
+    /// key.
+    fn add_affinity(&mut self, terms: &[PodAffinityTerm]) {
         let predicate: Predicate = terms.iter().map(|term| self.pair(term)).collect();
-        let mut keys: Vec<KeyId> = terms.iter().map(|term| self.topology.key(&term.topology_key)).collect();
+        let mut keys: Vec<KeyId> = terms.iter().map(|term| self.topology.key_id(&term.topology_key)).collect();
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
             let spec = GroupSpec { key, predicate: predicate.clone(), filter: NodeFilter::default(), anti: false };
-            self.push(spec, Rule::With { bootstrap: false }, None);
+            self.add_rule(spec, RuleKind::Affinity { bootstrap: false }, None);
         }
     }
 
     fn pair(&self, term: &PodAffinityTerm) -> (Namespaces, Option<crate::model::LabelSelector>) {
-        (self.subjects.namespaces_of(term, self.namespace), term.selector.clone())
+        (self.selector_index.namespaces_of(term, self.namespace), term.selector.clone())
     }
 
-    fn anti_affinity(&mut self, term: &PodAffinityTerm, soft: Option<u8>) {
-        let key = self.topology.key(&term.topology_key);
-        let spec =
-            GroupSpec { key, predicate: vec![self.pair(term)], filter: NodeFilter::default(), anti: soft.is_none() };
-        self.push(spec, Rule::Without { selfish: false }, soft);
+    fn add_anti_affinity(&mut self, term: &PodAffinityTerm, preference: Option<u8>) {
+        let key = self.topology.key_id(&term.topology_key);
+        let spec = GroupSpec {
+            key,
+            predicate: vec![self.pair(term)],
+            filter: NodeFilter::default(),
+            anti: preference.is_none(),
+        };
+        self.add_rule(spec, RuleKind::AntiAffinity { selects_self: false }, preference);
     }
 
-    /// The preferences, as many as may be looked at: the heaviest, and of equal ones those that are stated first.
-    fn preferences(&mut self, most: usize) {
+    /// Adds the heaviest `most` preferences; of equal weights, those stated first.
+    fn add_preferences(&mut self, most: usize) {
         let host = |key: &str| key == crate::model::labels::HOSTNAME;
         let shape = self.shape;
         let soft_spreads = || shape.spread.iter().filter(|constraint| !constraint.hard);
         let nodes = shape.preferred_node_affinity.iter().map(|preferred| preferred.weight);
         let near = shape.preferred_pod_affinity.iter().map(|preferred| preferred.weight);
-        let apart = shape.preferred_pod_anti_affinity.iter().map(|preferred| preferred.weight);
-        let weights: Vec<i32> = nodes.chain(near).chain(apart).chain(soft_spreads().map(|_| 1)).collect();
+        let separate = shape.preferred_pod_anti_affinity.iter().map(|preferred| preferred.weight);
+        let weights: Vec<i32> = nodes.chain(near).chain(separate).chain(soft_spreads().map(|_| 1)).collect();
         let mut kept = heaviest(&weights, most).into_iter();
         let mut keeps = || kept.next().unwrap_or(false);
         for preferred in shape.preferred_node_affinity.iter().filter(|_| keeps()) {
             let requirements: Requirements = preferred.term.expressions.iter().cloned().collect();
-            self.soft(preferred.weight, Some(requirements), false);
+            self.add_preference(preferred.weight, Some(requirements), false);
         }
         for preferred in shape.preferred_pod_affinity.iter().filter(|_| keeps()) {
-            let soft = self.soft(preferred.weight, None, host(&preferred.term.topology_key));
-            let key = self.topology.key(&preferred.term.topology_key);
+            let preference = self.add_preference(preferred.weight, None, host(&preferred.term.topology_key));
+            let key = self.topology.key_id(&preferred.term.topology_key);
             let predicate = vec![self.pair(&preferred.term)];
             let spec = GroupSpec { key, predicate, filter: NodeFilter::default(), anti: false };
-            self.push(spec, Rule::With { bootstrap: false }, soft);
+            self.add_rule(spec, RuleKind::Affinity { bootstrap: false }, preference);
         }
         for preferred in shape.preferred_pod_anti_affinity.iter().filter(|_| keeps()) {
-            let soft = self.soft(preferred.weight, None, host(&preferred.term.topology_key));
-            self.anti_affinity(&preferred.term, soft);
+            let preference = self.add_preference(preferred.weight, None, host(&preferred.term.topology_key));
+            self.add_anti_affinity(&preferred.term, preference);
         }
         for constraint in soft_spreads().filter(|_| keeps()) {
-            let soft = self.soft(1, None, host(&constraint.topology_key));
-            self.spread(constraint, soft);
+            let preference = self.add_preference(1, None, host(&constraint.topology_key));
+            self.add_spread(constraint, preference);
         }
     }
 }
@@ -324,24 +336,29 @@ fn class_of(
     input: &PlanningInput,
     pod: &Pod,
     key: &ClassKey,
-    axis: &Axis,
-    (owned, softs): &(Vec<Owned>, Vec<Soft>),
+    resources: &ResourceOrder,
+    (rules, preferences): &(Vec<ClassRule>, Vec<Preference>),
     fits: &mut FitTable,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &Topology,
 ) -> Class {
     let shape = &input.shapes[pod.shape as usize];
     let volumes = pod.volumes.map(|at| &input.volume_sets[at as usize]);
-    let mut request = axis.demand(&shape.requests);
+    let mut request = resources.demand(&shape.requests);
     if let Some(volumes) = volumes {
-        axis.add_attachments(&mut request, &volumes.attachments);
+        resources.add_attachments(&mut request, &volumes.attachments);
     }
-    let subject = subjects.id(&pod.namespace, pod.labels);
-    let owned: Vec<Owned> = owned.iter().map(|rule| about_itself(rule, topology.means(rule.group, subject))).collect();
-    let refuses_itself = |rule: &&Owned| {
-        rule.soft.is_none()
+    let pod_labels = selector_index.id(&pod.namespace, pod.labels);
+    // Whether a rule selects its own pod depends on the labels, so it is set per class.
+    let rules: Vec<ClassRule> =
+        rules.iter().map(|rule| with_self_selection(rule, topology.selects(rule.group, pod_labels))).collect();
+    let refuses_itself = |rule: &&ClassRule| {
+        rule.preference.is_none()
             && rule.key == Topology::HOST
-            && matches!(rule.rule, Rule::Without { selfish: true } | Rule::Spread { selfish: true, .. })
+            && matches!(
+                rule.kind,
+                RuleKind::AntiAffinity { selects_self: true } | RuleKind::Spread { selects_self: true, .. }
+            )
     };
     let arch = |requirement: &Requirement| requirement.key().as_ref() == ARCH;
     Class {
@@ -349,33 +366,36 @@ fn class_of(
         pods: Vec::new(),
         request,
         alternatives: node_alternatives(shape, volumes.map(|volumes| volumes.any_of.as_slice()), fits),
-        softs: softs.clone(),
-        meant_by: key.meant_by.clone(),
-        names_arch: shape.node_selector.keys().any(|key| crate::model::labels::canonical_key(key) == ARCH)
+        preferences: preferences.clone(),
+        selected_by: key.selected_by.clone(),
+        requires_arch: shape.node_selector.keys().any(|key| crate::model::labels::canonical_key(key) == ARCH)
             || shape.node_affinity.iter().any(|term| term.expressions.iter().any(arch)),
-        waits: key.waits.clone(),
+        spot_wait_pools: key.spot_wait_pools.clone(),
         possible: key.possible,
-        alone: owned.iter().find(refuses_itself).map(|rule| rule.group),
-        owned,
+        self_exclusive: rules.iter().find(refuses_itself).map(|rule| rule.group),
+        rules,
     }
 }
 
-/// `rule`, knowing whether the pod that owns it is meant by it.
-fn about_itself(rule: &Owned, means_itself: bool) -> Owned {
+/// `rule`, with whether its group selects the pod that carries it.
+fn with_self_selection(rule: &ClassRule, selects_itself: bool) -> ClassRule {
     let mut rule = rule.clone();
-    match &mut rule.rule {
-        Rule::Spread { selfish, .. } | Rule::Without { selfish } => *selfish = means_itself,
-        Rule::With { bootstrap } => *bootstrap = means_itself,
+    match &mut rule.kind {
+        RuleKind::Spread { selects_self, .. } | RuleKind::AntiAffinity { selects_self } => {
+            *selects_self = selects_itself
+        }
+        RuleKind::Affinity { bootstrap } => *bootstrap = selects_itself,
     }
     rule
 }
 
-/// The node requirements of a pod as alternatives: node selector with each node affinity term and each volume alternative.
+/// The node requirements of a pod as alternatives: the node selector with each node affinity term
+/// and each volume alternative.
 pub(super) fn node_alternatives(
     shape: &PodShape,
     volumes: Option<&[Requirements]>,
     fits: &mut FitTable,
-) -> SmallVec<[ReqId; 1]> {
+) -> SmallVec<[RequirementsId; 1]> {
     let selector: Requirements =
         shape.node_selector.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect();
     let terms: Vec<Requirements> = match shape.node_affinity.as_slice() {

@@ -1,31 +1,33 @@
-//! Which machines of a pool satisfy a set of node requirements, computed once per distinct set.
+//! The launch options of a pool that satisfy a set of node requirements, computed once per distinct
+//! set.
 //!
-//! A [`Fit`] is a rectangle of launch options: types × slots, plus what is required of labels that neither decides. Fits
-//! and their intersections are interned, so that narrowing a node for one more pod is a table look-up.
+//! A [`Fit`] is a rectangle of launch options, types × slots, with the requirements on labels that
+//! neither defines. Fits and their intersections are interned, so narrowing a machine for one more
+//! pod is a table lookup.
 
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::bits::BitSet;
-use super::stall::{PoolOfferings, is_slot_key, leaves_open, suits};
+use super::bit_set::BitSet;
+use super::pool_offerings::{PoolOfferings, is_offering_label, leaves_open, satisfies_requirement};
 use crate::model::labels::{HOSTNAME, INITIALIZED, NODECLASS, NODEPOOL, REGISTERED};
 use crate::model::{MicroUsd, NodePool, Requirement, Requirements, Text};
 
-/// The pseudo-label under which `matchFields` on `metadata.name` travel.
+/// The pseudo-label that represents `matchFields` on `metadata.name`.
 pub(super) const NAME_FIELD: &str = "metadata.name";
 
 /// Index of an interned [`Fit`].
 pub(super) type FitId = u32;
 /// Index of interned node requirements.
-pub(super) type ReqId = u32;
+pub(super) type RequirementsId = u32;
 
-/// Launch options that are left.
+/// The launch options that remain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Fit {
     pub(super) types: BitSet,
     pub(super) slots: BitSet,
-    /// What is required of labels that the pool leaves open; empty in nearly every cluster.
+    /// Requirements on labels that the pool leaves open; empty in nearly every cluster.
     pub(super) open_labels: Requirements,
 }
 
@@ -33,17 +35,17 @@ pub(super) struct Fit {
 #[derive(Debug, Default)]
 pub(super) struct FitTable {
     requirements: Vec<Requirements>,
-    requirement_ids: FxHashMap<Requirements, ReqId>,
+    requirement_ids: FxHashMap<Requirements, RequirementsId>,
     fits: Vec<Fit>,
     fit_ids: FxHashMap<Fit, FitId>,
-    compiled: FxHashMap<(ReqId, u32), Option<FitId>>,
+    compiled: FxHashMap<(RequirementsId, u32), Option<FitId>>,
     intersections: FxHashMap<(FitId, FitId), Option<FitId>>,
     within: FxHashMap<(FitId, BitSet), Option<FitId>>,
     ranked: FxHashMap<FitId, Rc<[(MicroUsd, usize)]>>,
 }
 
 impl FitTable {
-    pub(super) fn requirements(&self, id: ReqId) -> &Requirements {
+    pub(super) fn requirements(&self, id: RequirementsId) -> &Requirements {
         &self.requirements[id as usize]
     }
 
@@ -51,7 +53,7 @@ impl FitTable {
         &self.fits[id as usize]
     }
 
-    pub(super) fn intern_requirements(&mut self, requirements: Requirements) -> ReqId {
+    pub(super) fn intern_requirements(&mut self, requirements: Requirements) -> RequirementsId {
         if let Some(id) = self.requirement_ids.get(&requirements) {
             return *id;
         }
@@ -72,17 +74,23 @@ impl FitTable {
     }
 
     /// The options of `pool` that satisfy requirements `id`, or `None` when there are none.
-    pub(super) fn compile(&mut self, id: ReqId, at: u32, pool: &NodePool, stall: &PoolOfferings) -> Option<FitId> {
+    pub(super) fn compile(
+        &mut self,
+        id: RequirementsId,
+        at: u32,
+        pool: &NodePool,
+        offerings: &PoolOfferings,
+    ) -> Option<FitId> {
         if let Some(known) = self.compiled.get(&(id, at)) {
             return *known;
         }
-        let fit = compile(&self.requirements[id as usize], pool, stall).map(|fit| self.intern(fit));
+        let fit = compile(&self.requirements[id as usize], pool, offerings).map(|fit| self.intern(fit));
         self.compiled.insert((id, at), fit);
         fit
     }
 
-    /// The options that both leave; both belong to one pool.
-    pub(super) fn intersect(&mut self, a: FitId, b: FitId, stall: &PoolOfferings) -> Option<FitId> {
+    /// The intersection of two fits of one pool.
+    pub(super) fn intersect(&mut self, a: FitId, b: FitId, offerings: &PoolOfferings) -> Option<FitId> {
         if a == b {
             return Some(a);
         }
@@ -94,15 +102,15 @@ impl FitTable {
         let mut open_labels = left.open_labels.clone();
         open_labels.add_all(&right.open_labels);
         let slots = left.slots.intersection(&right.slots);
-        let types = offered_in(left.types.intersection(&right.types), &slots, stall);
+        let types = offered_in(left.types.intersection(&right.types), &slots, offerings);
         let possible = !types.is_empty() && !open_labels.is_impossible();
         let fit = possible.then(|| self.intern(Fit { types, slots, open_labels }));
         self.intersections.insert(key, fit);
         fit
     }
 
-    /// `id` cut down to `slots`.
-    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, stall: &PoolOfferings) -> Option<FitId> {
+    /// `id` restricted to `slots`.
+    pub(super) fn within_slots(&mut self, id: FitId, slots: &BitSet, offerings: &PoolOfferings) -> Option<FitId> {
         let slots = self.fits[id as usize].slots.intersection(slots);
         if slots == self.fits[id as usize].slots {
             return Some(id);
@@ -111,20 +119,20 @@ impl FitTable {
         if let Some(known) = self.within.get(&key) {
             return *known;
         }
-        let types = offered_in(self.fits[id as usize].types.clone(), &key.1, stall);
+        let types = offered_in(self.fits[id as usize].types.clone(), &key.1, offerings);
         let open_labels = self.fits[id as usize].open_labels.clone();
         let fit = (!types.is_empty()).then(|| self.intern(Fit { types, slots: key.1.clone(), open_labels }));
         self.within.insert(key, fit);
         fit
     }
 
-    /// What fit `id` leaves, cheapest first: (price of the cheapest offering, machine).
-    pub(super) fn ranked(&mut self, id: FitId, stall: &PoolOfferings) -> Rc<[(MicroUsd, usize)]> {
+    /// The types of fit `id`, cheapest first: (price of the cheapest offering, type).
+    pub(super) fn ranked(&mut self, id: FitId, offerings: &PoolOfferings) -> Rc<[(MicroUsd, usize)]> {
         if let Some(known) = self.ranked.get(&id) {
             return known.clone();
         }
         let fit = &self.fits[id as usize];
-        let price = |at: usize| Some((stall.machines[at].cheapest_in(&fit.slots)?.1, at));
+        let price = |at: usize| Some((offerings.instance_types[at].cheapest_in(&fit.slots)?.1, at));
         let mut all: Vec<(MicroUsd, usize)> = fit.types.iter().filter_map(price).collect();
         all.sort_unstable();
         let all: Rc<[(MicroUsd, usize)]> = all.into();
@@ -134,29 +142,29 @@ impl FitTable {
 }
 
 /// `types` without those that none of `slots` offers.
-fn offered_in(mut types: BitSet, slots: &BitSet, stall: &PoolOfferings) -> BitSet {
-    let gone: Vec<usize> = types.iter().filter(|at| !stall.machines[*at].slots.meets(slots)).collect();
+fn offered_in(mut types: BitSet, slots: &BitSet, offerings: &PoolOfferings) -> BitSet {
+    let gone: Vec<usize> = types.iter().filter(|at| !offerings.instance_types[*at].slots.overlaps(slots)).collect();
     for at in gone {
         types.remove(at);
     }
     types
 }
 
-fn compile(wanted: &Requirements, pool: &NodePool, stall: &PoolOfferings) -> Option<Fit> {
+fn compile(wanted: &Requirements, pool: &NodePool, offerings: &PoolOfferings) -> Option<Fit> {
     let mut fit = Fit {
-        types: BitSet::full(stall.machines.len()),
-        slots: BitSet::full(stall.slots.len()),
+        types: BitSet::full(offerings.instance_types.len()),
+        slots: BitSet::full(offerings.slots.len()),
         open_labels: Requirements::new(),
     };
-    if !wanted.iter().chain(pool.requirements.iter()).all(|requirement| apply(&mut fit, requirement, pool, stall)) {
+    if !wanted.iter().chain(pool.requirements.iter()).all(|requirement| apply(&mut fit, requirement, pool, offerings)) {
         return None;
     }
-    fit.types = offered_in(fit.types, &fit.slots, stall);
+    fit.types = offered_in(fit.types, &fit.slots, offerings);
     (!fit.types.is_empty()).then_some(fit)
 }
 
 /// Narrows `fit` to what satisfies `requirement`; false when nothing does.
-fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &PoolOfferings) -> bool {
+fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, offerings: &PoolOfferings) -> bool {
     if requirement.is_impossible() {
         return false;
     }
@@ -165,22 +173,23 @@ fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &Pool
         return requirement.has(value);
     }
     if key.as_ref() == HOSTNAME || key.as_ref() == NAME_FIELD {
-        // A machine that does not exist has a name that nobody knows.
+        // The name of a future node is unknown.
         return requirement.finite_values().is_none();
     }
-    if is_slot_key(pool, key) {
-        for at in 0..stall.slots.len() {
-            if !stall.slots[at].satisfies(requirement) {
+    if is_offering_label(pool, key) {
+        for at in 0..offerings.slots.len() {
+            if !offerings.slots[at].satisfies(requirement) {
                 fit.slots.remove(at);
             }
         }
         return !fit.slots.is_empty();
     }
-    if stall.type_keys.binary_search(key).is_ok() {
-        return narrow_types(fit, requirement, pool, stall);
+    if offerings.type_keys.binary_search(key).is_ok() {
+        return narrow_types(fit, requirement, pool, offerings);
     }
-    // A custom label is on the machine because the pool says so. A well-known one that no type defines is on none.
-    let given = pool.labels.contains_key(key) || !stall.well_known.contains(key);
+    // A custom label exists on the node because the pool defines it. A well-known one that no type
+    // defines exists on none.
+    let given = pool.labels.contains_key(key) || !offerings.well_known.contains(key);
     if given && pool.requirements.get(key).is_some() {
         fit.open_labels.add(requirement.clone());
         return !fit.open_labels.is_impossible();
@@ -188,7 +197,7 @@ fn apply(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &Pool
     requirement.allows_absence()
 }
 
-/// Labels that every machine of the pool has.
+/// Labels with one value on every node of the pool.
 fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
     match key.as_ref() {
         NODEPOOL => Some(&pool.name),
@@ -198,16 +207,19 @@ fn fixed_value<'p>(key: &Text, pool: &'p NodePool) -> Option<&'p str> {
     }
 }
 
-fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, stall: &PoolOfferings) -> bool {
-    let open = match stall.narrowed(requirement) {
-        Some((suited, open)) => {
-            fit.types.intersect(suited);
-            fit.types.meets(open)
+fn narrow_types(fit: &mut Fit, requirement: &Requirement, pool: &NodePool, offerings: &PoolOfferings) -> bool {
+    let open = match offerings.filtered(requirement) {
+        Some((matching, open)) => {
+            fit.types.intersect(matching);
+            fit.types.overlaps(open)
         }
         None => {
-            let unsuited: Vec<usize> =
-                fit.types.iter().filter(|at| !suits(&pool.catalogue.types[*at], requirement, pool)).collect();
-            unsuited.into_iter().for_each(|at| fit.types.remove(at));
+            let mismatching: Vec<usize> = fit
+                .types
+                .iter()
+                .filter(|at| !satisfies_requirement(&pool.catalogue.types[*at], requirement, pool))
+                .collect();
+            mismatching.into_iter().for_each(|at| fit.types.remove(at));
             fit.types.iter().any(|at| leaves_open(&pool.catalogue.types[at], requirement.key()))
         }
     };

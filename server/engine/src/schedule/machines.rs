@@ -1,9 +1,9 @@
-//! Machines that pods are put on: rooms (they exist) and cohorts (they are to be bought).
+//! Destinations of pods: existing nodes, and cohorts of machines to launch.
 
 use smallvec::SmallVec;
 
-use super::axis::Amounts;
 use super::fits::FitId;
+use super::resource_vector::Amounts;
 use super::topology::{DomainId, GroupId, Tally};
 use crate::model::HostPort;
 
@@ -20,13 +20,13 @@ impl HostTallies {
         self.0.iter().copied()
     }
 
-    pub(super) fn add(&mut self, group: GroupId, matched: u32, owners: u32) {
+    pub(super) fn add(&mut self, group: GroupId, matched: u32, carriers: u32) {
         let at = self.0.binary_search_by_key(&group, |(id, _)| *id).unwrap_or_else(|at| {
             self.0.insert(at, (group, Tally::default()));
             at
         });
         self.0[at].1.matched += matched;
-        self.0[at].1.owners += owners;
+        self.0[at].1.carriers += carriers;
     }
 }
 
@@ -38,58 +38,59 @@ pub(super) struct ExistingNode {
     pub(super) free: Amounts,
     pub(super) ports: Vec<HostPort>,
     pub(super) host: HostTallies,
-    /// The node's domain under each wide topology key (hostname apart), by key.
+    /// The node's domain under each wide topology key (hostname excluded), by key.
     pub(super) domains: Vec<Option<DomainId>>,
 }
 
-/// Machines to buy that are alike in every respect. Work grows with cohorts, not with machines.
+/// Identical machines to launch. Work grows with cohorts, not with machines.
 #[derive(Debug, Clone)]
 pub(super) struct Cohort {
-    /// Numbers of the machines, in order of opening.
+    /// Numbers of the machines, in the order of opening.
     pub(super) ids: Vec<u32>,
     /// Index of the pool.
     pub(super) pool: u32,
-    /// The machine (index in the market) whose room is being filled. What is launched in the end may be smaller.
-    pub(super) target: u32,
-    /// Launch options that suit everything on the machine, resources apart.
+    /// The instance type (index in the supply) whose capacity is filled. The launch may choose a
+    /// smaller one.
+    pub(super) target_type: u32,
+    /// Launch options that suit all pods of the machine, resources not considered.
     pub(super) fit: FitId,
-    /// What the pool is charged for each machine, along [`super::stall::PoolOfferings::limited`]: at least the target, and what
-    /// `minValues` need besides.
+    /// Charge to the pool per machine, along [`super::pool_offerings::PoolOfferings::limited`]: at
+    /// least the target's, and what `minValues` need besides.
     pub(super) charged: Vec<i64>,
-    /// ExistingNode that is left on the target.
+    /// Capacity left on the target.
     pub(super) free: Amounts,
-    /// What the pods ask for.
+    /// Requests of the pods.
     pub(super) used: Amounts,
     pub(super) ports: Vec<HostPort>,
     pub(super) host: HostTallies,
-    /// What a larger target could give at most, if that was looked for since the contents or the target changed.
-    pub(super) growth: Option<Growth>,
+    /// What a larger target could give at most, if computed since the pods or the target changed.
+    pub(super) growth: Option<GrowthLimit>,
 }
 
-/// What the machines that a cohort could change to have room for beside its pods, resource by resource at most.
+/// Maximum free capacity, resource by resource, of the types that a cohort could change to.
 #[derive(Debug, Clone)]
-pub(super) struct Growth {
-    /// The options that were looked at.
+pub(super) struct GrowthLimit {
+    /// The options evaluated.
     pub(super) fit: FitId,
-    /// What the limits of the pool left: it holds for as long as they leave no more.
+    /// The limits left in the pool at that time: the result is valid while they are not exceeded.
     pub(super) limits: SmallVec<[i64; 2]>,
     pub(super) most: Amounts,
 }
 
-/// Where pods went.
+/// Where a pod is placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// A node of the input, by room.
-    ExistingNode(u32),
-    /// A machine to buy, by number.
+pub(super) enum Destination {
+    /// An existing node, by index in [`super::packing::Packing::existing_nodes`].
+    Existing(u32),
+    /// A machine to launch, by number.
     New(u32),
 }
 
-/// `count` pods of `class` went to `place`; in order of time.
+/// `count` pods of `class` were placed on `destination`; events are in the order of placement.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
+pub(super) struct PlacementEvent {
     pub(super) class: u32,
-    pub(super) place: Place,
+    pub(super) destination: Destination,
     pub(super) count: u32,
 }
 

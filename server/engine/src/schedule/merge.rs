@@ -1,23 +1,26 @@
-//! Small plans, looked at once more: two or three machines whose pods one cheaper machine would carry become one.
+//! Revision of small plans: two or three machines become one when one cheaper machine carries their
+//! pods.
 //!
-//! Class after class, machines are opened for what comes first, and what comes last may get one to itself. In a large
-//! plan that is noise; in a small one it is the bill. Only plans of few machines are looked at, so the cost is bounded.
+//! Machines are opened class after class, and the last classes may get a machine to themselves. In
+//! a large plan that cost is negligible; in a small one it is not. Only plans of few machines are
+//! revised, so the cost is bounded.
 
-use super::axis::{self, Amounts};
-use super::classes::{Owned, Rule};
+use super::classes::{ClassRule, RuleKind};
 use super::fits::FitId;
-use super::machines::{Event, Place, ports_free};
+use super::machines::{Destination, PlacementEvent, ports_free};
 use super::packing::Packing;
+use super::resource_vector::{self, Amounts};
 use super::topology::{GroupId, Topology};
 use crate::model::MicroUsd;
 
-/// Plans with more machines are left as they are: trying all pairs would cost more than they could save.
-const MOST_MACHINES: usize = 48;
-/// Plans with more machines are not searched for threes.
-const MOST_FOR_THREES: usize = 20;
+/// Maximum number of machines in a revised plan: trying all pairs of a larger one costs more than
+/// it saves.
+const MAX_MACHINES: usize = 48;
+/// Maximum number of machines for which triples are tried.
+const MAX_MACHINES_FOR_TRIPLES: usize = 20;
 
-/// Machines (by cohort) that one machine would replace, and what that saves.
-struct Merger {
+/// Machines (by cohort) that one machine would replace, and the saving.
+struct MergeCandidate {
     parts: Vec<usize>,
     fit: FitId,
     target: u32,
@@ -25,51 +28,52 @@ struct Merger {
 }
 
 impl Packing<'_, '_> {
-    /// Merges machines for as long as that saves money; whether it did.
+    /// Merges machines while that saves money; returns whether any was merged.
     pub(super) fn merge(&mut self) -> bool {
-        if self.home.len() > MOST_MACHINES {
+        if self.cohort_of.len() > MAX_MACHINES {
             return false;
         }
-        self.separate();
-        let divisive = self.divisive_groups();
+        self.split_all_cohorts();
+        let separating = self.separating_groups();
         let mut any = false;
-        while let Some(merger) = self.best_merger(&divisive) {
-            self.carry_out(&merger);
+        while let Some(candidate) = self.best_merge(&separating) {
+            self.apply_merge(&candidate);
             any = true;
         }
         any
     }
 
-    /// Hostname groups by which some class keeps its distance. Their members may not come closer than they stand.
-    fn divisive_groups(&self) -> Vec<GroupId> {
-        let keeps_distance = |owned: &&Owned| {
-            owned.key == Topology::HOST && owned.soft.is_none() && !matches!(owned.rule, Rule::With { .. })
+    /// Hostname groups with a required spread or anti-affinity. Merging must not bring their
+    /// members closer.
+    fn separating_groups(&self) -> Vec<GroupId> {
+        let keeps_distance = |rule: &&ClassRule| {
+            rule.key == Topology::HOST && rule.preference.is_none() && !matches!(rule.kind, RuleKind::Affinity { .. })
         };
-        let owned = self.problem.classes.iter().flat_map(|class| &class.owned);
-        let mut groups: Vec<GroupId> = owned.filter(keeps_distance).map(|owned| owned.group).collect();
+        let rules = self.problem.classes.iter().flat_map(|class| &class.rules);
+        let mut groups: Vec<GroupId> = rules.filter(keeps_distance).map(|rule| rule.group).collect();
         groups.sort_unstable();
         groups.dedup();
         groups
     }
 
-    /// One cohort per machine, so that each can be judged by itself.
-    fn separate(&mut self) {
+    /// Splits cohorts into one per machine, so that each can be merged alone.
+    fn split_all_cohorts(&mut self) {
         for at in 0..self.cohorts.len() {
             while self.cohorts[at].ids.len() > 1 {
-                self.split(at, 1);
+                self.split_cohort(at, 1);
             }
         }
     }
 
-    fn best_merger(&mut self, divisive: &[GroupId]) -> Option<Merger> {
+    fn best_merge(&mut self, separating: &[GroupId]) -> Option<MergeCandidate> {
         let alive: Vec<usize> = (0..self.cohorts.len()).filter(|at| self.is_mergeable(*at)).collect();
-        let threes = alive.len() <= MOST_FOR_THREES;
-        let mut best: Option<Merger> = None;
+        let threes = alive.len() <= MAX_MACHINES_FOR_TRIPLES;
+        let mut best: Option<MergeCandidate> = None;
         for (first, a) in alive.iter().enumerate() {
             for (second, b) in alive.iter().enumerate().skip(first + 1) {
-                self.consider(vec![*a, *b], divisive, &mut best);
+                self.consider_merge(vec![*a, *b], separating, &mut best);
                 for c in alive.iter().skip(second + 1).filter(|_| threes) {
-                    self.consider(vec![*a, *b, *c], divisive, &mut best);
+                    self.consider_merge(vec![*a, *b, *c], separating, &mut best);
                 }
             }
         }
@@ -78,108 +82,115 @@ impl Packing<'_, '_> {
 
     fn is_mergeable(&self, at: usize) -> bool {
         let cohort = &self.cohorts[at];
-        !cohort.ids.is_empty() && !self.ledger.is_stateful(cohort.pool) && !self.ledger.wants_many(cohort.pool)
+        !cohort.ids.is_empty()
+            && !self.pool_counts.is_stateful(cohort.pool)
+            && !self.pool_counts.has_min_nodes(cohort.pool)
     }
 
-    fn consider(&mut self, parts: Vec<usize>, divisive: &[GroupId], best: &mut Option<Merger>) {
-        if let Some(merger) = self.merger_of(parts, divisive)
-            && best.as_ref().is_none_or(|known| merger.saving > known.saving)
+    fn consider_merge(&mut self, parts: Vec<usize>, separating: &[GroupId], best: &mut Option<MergeCandidate>) {
+        if let Some(candidate) = self.merge_candidate(parts, separating)
+            && best.as_ref().is_none_or(|known| candidate.saving > known.saving)
         {
-            *best = Some(merger);
+            *best = Some(candidate);
         }
     }
 
-    /// The cheapest machine for everything on `parts`, when it costs less than they do.
-    fn merger_of(&mut self, parts: Vec<usize>, divisive: &[GroupId]) -> Option<Merger> {
+    /// The cheapest machine for all pods of `parts`, when it costs less than they do.
+    fn merge_candidate(&mut self, parts: Vec<usize>, separating: &[GroupId]) -> Option<MergeCandidate> {
         let pool = self.cohorts[parts[0]].pool;
-        if parts.iter().any(|at| self.cohorts[*at].pool != pool) || !self.get_along(&parts, divisive) {
+        if parts.iter().any(|at| self.cohorts[*at].pool != pool) || !self.can_share_machine(&parts, separating) {
             return None;
         }
-        let market = self.problem.markets[pool as usize].as_ref()?;
+        let supply = self.problem.supplies[pool as usize].as_ref()?;
         let mut fit = self.cohorts[parts[0]].fit;
-        let mut used: Amounts = self.problem.axis.zero();
+        let mut used: Amounts = self.problem.resources.zero();
         let mut price = 0;
         for at in &parts {
-            fit = self.fits.intersect(fit, self.cohorts[*at].fit, market)?;
-            axis::add(&mut used, &self.cohorts[*at].used.clone(), 1);
+            fit = self.fits.intersect(fit, self.cohorts[*at].fit, supply)?;
+            resource_vector::add(&mut used, &self.cohorts[*at].used.clone(), 1);
             price += self.cheapest(self.cohorts[*at].fit, pool, &self.cohorts[*at].used.clone(), &[*at])?.1.0;
         }
         let (target, merged) = self.cheapest(fit, pool, &used, &parts)?;
-        let nothing = self.problem.axis.zero();
+        let nothing = self.problem.resources.zero();
         let mut charged = vec![0; self.limits[pool as usize].len()];
         for part in &parts {
             charged.iter_mut().zip(&self.cohorts[*part].charged).for_each(|(sum, own)| *sum += own);
         }
-        let flexible = self.flexible_count(pool, (fit, target), (&used, &charged), &nothing, 1) > 0;
+        let flexible = self.count_meeting_min_values(pool, (fit, target), (&used, &charged), &nothing, 1) > 0;
         let saving = price - merged.0;
-        (saving > 0 && flexible).then_some(Merger { parts, fit, target, saving })
+        (saving > 0 && flexible).then_some(MergeCandidate { parts, fit, target, saving })
     }
 
-    /// The cheapest machine of `fit` that carries `used` and charges the pool no more than `parts` do and its limits leave.
+    /// The cheapest type of `fit` that carries `used`, with a charge within that of `parts` plus
+    /// the pool's limits left.
     fn cheapest(&mut self, fit: FitId, pool: u32, used: &[i64], parts: &[usize]) -> Option<(u32, MicroUsd)> {
-        let market = self.problem.markets[pool as usize].as_ref()?;
-        let ranked = self.fits.ranked(fit, market);
+        let supply = self.problem.supplies[pool as usize].as_ref()?;
+        let ranked = self.fits.ranked(fit, supply);
         let charged = |place: usize| -> i64 {
             let charge = |at: &usize| self.cohorts[*at].charged[place];
             parts.iter().map(charge).sum()
         };
         let within = |kind: usize| {
-            let charges = market.machines[kind].charge.iter().zip(&self.limits[pool as usize]).enumerate();
+            let charges = supply.instance_types[kind].charge.iter().zip(&self.limits[pool as usize]).enumerate();
             charges.into_iter().all(|(place, (charge, left))| *charge <= charged(place) + (*left).max(0))
         };
-        let ordinary =
-            ranked.iter().any(|(_, kind)| !market.machines[*kind].exotic && axis::fits(used, &market.rooms[*kind]));
-        let suits = |kind: usize| {
-            let machine = &market.machines[kind];
-            axis::fits(used, &market.rooms[kind]) && (!machine.exotic || !ordinary) && within(kind)
+        let ordinary = ranked.iter().any(|(_, kind)| {
+            !supply.instance_types[*kind].exotic && resource_vector::fits(used, &supply.net_allocatable[*kind])
+        });
+        let is_suitable = |kind: usize| {
+            let instance_type = &supply.instance_types[kind];
+            resource_vector::fits(used, &supply.net_allocatable[kind])
+                && (!instance_type.exotic || !ordinary)
+                && within(kind)
         };
-        let (price, kind) = ranked.iter().find(|(_, kind)| suits(*kind))?;
+        let (price, kind) = ranked.iter().find(|(_, kind)| is_suitable(*kind))?;
         Some((u32::try_from(*kind).ok()?, *price))
     }
 
-    /// Whether no rule about hostnames and no host port keeps the contents of `parts` apart. Divisive groups may have
-    /// members on one of the machines only.
-    fn get_along(&self, parts: &[usize], divisive: &[GroupId]) -> bool {
+    /// Whether no hostname rule and no host port separates the pods of `parts`. Separating groups
+    /// may have members on one of the machines only.
+    fn can_share_machine(&self, parts: &[usize], separating: &[GroupId]) -> bool {
         let port_clash = parts.iter().enumerate().any(|(place, at)| {
             parts[..place].iter().any(|other| {
                 let daemons =
-                    self.problem.markets[self.cohorts[*at].pool as usize].as_ref().map_or(0, |m| m.daemon_ports.len());
+                    self.problem.supplies[self.cohorts[*at].pool as usize].as_ref().map_or(0, |m| m.daemon_ports.len());
                 !ports_free(&self.cohorts[*at].ports[daemons..], &self.cohorts[*other].ports[daemons..])
             })
         });
         let touched = |at: usize, group: u32| {
             let tally = self.cohorts[at].host.get(group);
-            tally.matched > 0 || tally.owners > 0
+            tally.matched > 0 || tally.carriers > 0
         };
         let divided = |group: u32| parts.iter().filter(|at| touched(**at, group)).count() > 1;
-        !port_clash && !divisive.iter().any(|group| divided(*group))
+        !port_clash && !separating.iter().any(|group| divided(*group))
     }
 
-    fn carry_out(&mut self, merger: &Merger) {
-        let [first, others @ ..] = merger.parts.as_slice() else { return };
-        let home = self.cohorts[*first].ids[0];
+    fn apply_merge(&mut self, candidate: &MergeCandidate) {
+        let [first, others @ ..] = candidate.parts.as_slice() else { return };
+        let machine = self.cohorts[*first].ids[0];
         for at in others {
             let gone = self.cohorts[*at].clone();
             let host = &mut self.cohorts[*first].host;
-            gone.host.iter().for_each(|(group, tally)| host.add(group, tally.matched, tally.owners));
-            axis::add(&mut self.cohorts[*first].used, &gone.used, 1);
+            gone.host.iter().for_each(|(group, tally)| host.add(group, tally.matched, tally.carriers));
+            resource_vector::add(&mut self.cohorts[*first].used, &gone.used, 1);
             self.cohorts[*first].growth = None;
             self.cohorts[*first].ports.extend(gone.ports.iter().cloned());
-            self.close(*at, home);
+            self.remove_machine(*at, machine);
         }
-        self.cohorts[*first].fit = merger.fit;
-        self.retarget(*first, merger.target);
+        self.cohorts[*first].fit = candidate.fit;
+        self.retarget(*first, candidate.target);
     }
 
-    /// Gives up the machine of cohort `at`; its pods are on machine `home`.
-    fn close(&mut self, at: usize, home: u32) {
+    /// Removes the machine of cohort `at`, whose pods moved to `machine`.
+    fn remove_machine(&mut self, at: usize, machine: u32) {
         let pool = self.cohorts[at].pool;
         for (left, charge) in self.limits[pool as usize].iter_mut().zip(&self.cohorts[at].charged) {
             *left += charge;
         }
         self.nodes_left[pool as usize] += 1;
         let ids = std::mem::take(&mut self.cohorts[at].ids);
-        let moved = |event: &&mut Event| matches!(event.place, Place::New(id) if ids.contains(&id));
-        self.events.iter_mut().filter(moved).for_each(|event| event.place = Place::New(home));
+        let moved =
+            |event: &&mut PlacementEvent| matches!(event.destination, Destination::New(id) if ids.contains(&id));
+        self.events.iter_mut().filter(moved).for_each(|event| event.destination = Destination::New(machine));
     }
 }

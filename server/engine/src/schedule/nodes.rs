@@ -1,38 +1,38 @@
-//! Nodes that exist or are on their way, as planning meets them: whom they admit, which pods stand on them, what room they have.
+//! Existing and in-flight nodes in planning: which pods they admit, the pods bound to them, and
+//! their free capacity.
 
 use smallvec::SmallVec;
 
-use super::axis::{self, Amounts, Axis};
 use super::classes::node_alternatives;
-use super::fits::{FitTable, NAME_FIELD, ReqId};
+use super::fits::{FitTable, NAME_FIELD, RequirementsId};
 use super::machines::{ExistingNode, HostTallies};
-use super::subjects::SelectorIndex;
+use super::resource_vector::{self, Amounts, ResourceOrder};
+use super::selector_index::SelectorIndex;
 use super::topology::{GroupSpec, NodeFilter, Topology};
 use crate::input::PlanningInput;
 use crate::model::labels::{INITIALIZED, REGISTERED};
 use crate::model::requirements::label_satisfies;
-use crate::model::taints::first_barring;
+use crate::model::taints::first_untolerated;
 use crate::model::{
     Effect, HostPort, Node, NodeStage, PodAffinityTerm, PodShape, Requirement, Taint, Text, Toleration,
 };
 
-/// The taint that `spec.unschedulable` stands for, before its controller has put it there (L50).
+/// The taint that `spec.unschedulable` implies; it counts before the node controller sets it (L50).
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Whether `node` counts for a group with this filter.
 pub(super) fn passes(filter: &NodeFilter, node: &Node, fits: &FitTable, topology: &Topology) -> bool {
     let labelled = filter.keys.iter().all(|key| node.labels.contains_key(topology.key_name(*key)));
-    let tolerated = filter
-        .tolerations
-        .as_ref()
-        .is_none_or(|own| first_barring(&node.taints, own).is_none() && (!node.unschedulable || tolerates_cordon(own)));
+    let tolerated = filter.tolerations.as_ref().is_none_or(|own| {
+        first_untolerated(&node.taints, own).is_none() && (!node.unschedulable || tolerates_cordon(own))
+    });
     labelled
         && tolerated
         && filter.any_of.as_ref().is_none_or(|any| any.iter().any(|id| node_satisfies(node, *id, fits)))
 }
 
-/// Whether `node` satisfies requirements `id` as kube-scheduler reads them.
-pub(super) fn node_satisfies(node: &Node, id: ReqId, fits: &FitTable) -> bool {
+/// Whether `node` satisfies requirements `id` as kube-scheduler evaluates them.
+pub(super) fn node_satisfies(node: &Node, id: RequirementsId, fits: &FitTable) -> bool {
     fits.requirements(id).iter().all(|requirement| {
         if requirement.key().as_ref() == NAME_FIELD {
             return requirement.has(&node.name);
@@ -47,16 +47,17 @@ pub(super) fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(&cordon))
 }
 
-/// Pods that are placed already refuse those whom their required anti-affinity means.
+/// Registers the groups of bound pods' required anti-affinity: such pods exclude the pods that it
+/// selects.
 pub(super) fn register_bound_anti_affinity(
     input: &PlanningInput,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
 ) {
     for pod in input.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.terminating && !pod.leaving) {
-        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
-            let group = topology.group(spec, subjects);
-            topology.harden(group);
+        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, selector_index, topology) {
+            let group = topology.group_id(spec, selector_index);
+            topology.mark_hard(group);
         }
     }
 }
@@ -64,50 +65,50 @@ pub(super) fn register_bound_anti_affinity(
 fn anti_groups(
     shape: &PodShape,
     namespace: &Text,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
 ) -> Vec<GroupSpec> {
     let spec = |term: &PodAffinityTerm| GroupSpec {
-        key: topology.key(&term.topology_key),
-        predicate: vec![(subjects.namespaces_of(term, namespace), term.selector.clone())],
+        key: topology.key_id(&term.topology_key),
+        predicate: vec![(selector_index.namespaces_of(term, namespace), term.selector.clone())],
         filter: NodeFilter::default(),
         anti: true,
     };
     shape.pod_anti_affinity.iter().map(spec).collect()
 }
 
-/// Counts the pods that are there in every domain but the hostname, which each machine counts for itself.
+/// Counts bound pods in every domain except hostnames, which each node counts itself.
 pub(super) fn count_bound_pods(
     input: &PlanningInput,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
     fits: &FitTable,
 ) {
     for node in &input.nodes {
         for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
-            let subject = subjects.id(&pod.namespace, pod.labels);
-            for group in topology.meant_by(subject).to_vec() {
+            let pod_labels = selector_index.id(&pod.namespace, pod.labels);
+            for group in topology.selected_by(pod_labels).to_vec() {
                 let key = topology.groups[group as usize].key;
                 topology.add_total(group, u32::from(node.labels.contains_key(topology.key_name(key))));
                 count(topology, group, node, fits, 1, 0);
             }
-            for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
-                let group = topology.group(spec, subjects);
+            for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, selector_index, topology) {
+                let group = topology.group_id(spec, selector_index);
                 count(topology, group, node, fits, 0, 1);
             }
         }
     }
 }
 
-fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matched: u32, owners: u32) {
+fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matched: u32, carriers: u32) {
     let spec = &topology.groups[group as usize];
     let key = spec.key;
     if key == Topology::HOST || !passes(&spec.filter, node, fits, topology) {
         return;
     }
     if let Some(value) = node.labels.get(topology.key_name(key)).cloned() {
-        let domain = topology.domain(key, &value);
-        topology.count(group, domain, matched, owners);
+        let domain = topology.domain_id(key, &value);
+        topology.add_pods(group, domain, matched, carriers);
     }
 }
 
@@ -115,19 +116,19 @@ fn count(topology: &mut Topology, group: u32, node: &Node, fits: &FitTable, matc
 fn host_tallies(
     input: &PlanningInput,
     node: &Node,
-    subjects: &SelectorIndex<'_>,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
 ) -> HostTallies {
     let mut tallies = HostTallies::default();
     for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
-        for group in topology.meant_by(subjects.id(&pod.namespace, pod.labels)).to_vec() {
+        for group in topology.selected_by(selector_index.id(&pod.namespace, pod.labels)).to_vec() {
             if topology.groups[group as usize].key == Topology::HOST {
                 tallies.add(group, 1, 0);
             }
         }
-        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, subjects, topology) {
+        for spec in anti_groups(&input.shapes[pod.shape as usize], &pod.namespace, selector_index, topology) {
             if spec.key == Topology::HOST {
-                let group = topology.group(spec, subjects);
+                let group = topology.group_id(spec, selector_index);
                 tallies.add(group, 0, 1);
             }
         }
@@ -135,11 +136,11 @@ fn host_tallies(
     tallies
 }
 
-/// The rooms of the nodes that may take pods: those in service first, then by name.
-pub(super) fn rooms(
+/// The nodes that may take pods: initialized nodes first, then by name.
+pub(super) fn existing_nodes(
     input: &PlanningInput,
-    axis: &Axis,
-    subjects: &SelectorIndex<'_>,
+    resources: &ResourceOrder,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
 ) -> Vec<ExistingNode> {
     let mut order: Vec<u32> =
@@ -149,12 +150,12 @@ pub(super) fn rooms(
         (node.stage != NodeStage::Initialized, node.name.clone())
     });
     let mut daemons = fits_of_daemons(input);
-    order.into_iter().map(|at| room_of(input, at, axis, subjects, topology, &mut daemons)).collect()
+    order.into_iter().map(|at| existing_node(input, at, resources, selector_index, topology, &mut daemons)).collect()
 }
 
-type DaemonNeeds = (FitTable, Vec<SmallVec<[u32; 1]>>);
+type DaemonRequirements = (FitTable, Vec<SmallVec<[u32; 1]>>);
 
-fn fits_of_daemons(input: &PlanningInput) -> DaemonNeeds {
+fn fits_of_daemons(input: &PlanningInput) -> DaemonRequirements {
     let mut table = FitTable::default();
     let needs = input
         .daemons
@@ -164,54 +165,55 @@ fn fits_of_daemons(input: &PlanningInput) -> DaemonNeeds {
     (table, needs)
 }
 
-fn room_of(
+fn existing_node(
     input: &PlanningInput,
     at: u32,
-    axis: &Axis,
-    subjects: &SelectorIndex<'_>,
+    resources: &ResourceOrder,
+    selector_index: &SelectorIndex<'_>,
     topology: &mut Topology,
-    daemons: &mut DaemonNeeds,
+    daemons: &mut DaemonRequirements,
 ) -> ExistingNode {
     let node = &input.nodes[at as usize];
-    let mut free = axis.room(&node.allocatable);
+    let mut free = resources.capacity(&node.allocatable);
     for (driver, limit) in &node.attach_limits {
-        if let Some(place) = axis.position(&axis::attach_resource(driver)) {
+        if let Some(place) = resources.position(&resource_vector::attach_resource(driver)) {
             free[place] = *limit;
         }
     }
     let mut ports = Vec::new();
     for pod in node.pods.iter().filter(|pod| !pod.leaving) {
         let shape = &input.shapes[pod.shape as usize];
-        let mut demand = axis.demand(&shape.requests);
+        let mut demand = resources.demand(&shape.requests);
         if let Some(volumes) = pod.volumes {
-            axis.add_attachments(&mut demand, &input.volume_sets[volumes as usize].attachments);
+            resources.add_attachments(&mut demand, &input.volume_sets[volumes as usize].attachments);
         }
-        axis::take(&mut free, &demand, 1);
+        resource_vector::subtract(&mut free, &demand, 1);
         ports.extend(shape.host_ports.iter().cloned());
     }
-    reserve_for_daemons(input, node, axis, daemons, &mut free, &mut ports);
-    let host = host_tallies(input, node, subjects, topology);
+    // After the bound pods: a DaemonSet pod that is bound already needs no reservation.
+    reserve_for_daemons(input, node, resources, daemons, &mut free, &mut ports);
+    let host = host_tallies(input, node, selector_index, topology);
     let domains = topology.wide_keys().map(|key| {
         let value = node.labels.get(topology.key_name(key)).cloned();
         (key, value)
     });
     let domains: Vec<_> = domains.collect();
-    let domains = domains.into_iter().map(|(key, value)| value.map(|value| topology.domain(key, &value))).collect();
+    let domains = domains.into_iter().map(|(key, value)| value.map(|value| topology.domain_id(key, &value))).collect();
     ExistingNode { node: at, free, ports, host, domains }
 }
 
-/// Keeps room for DaemonSet pods that suit the node and are not there yet.
+/// Reserves capacity for matching DaemonSet pods that are not on the node yet.
 fn reserve_for_daemons(
     input: &PlanningInput,
     node: &Node,
-    axis: &Axis,
-    (table, needs): &mut DaemonNeeds,
+    resources: &ResourceOrder,
+    (table, needs): &mut DaemonRequirements,
     free: &mut Amounts,
     ports: &mut Vec<HostPort>,
 ) {
     for (daemon, alternatives) in input.daemons.iter().zip(needs) {
         let shape = &input.shapes[daemon.shape as usize];
-        // A node on its way will have these two labels by the time its daemons come.
+        // An in-flight node has these two labels when its DaemonSet pods start.
         let awaited = |requirement: &Requirement| {
             matches!(requirement.key().as_ref(), REGISTERED | INITIALIZED) && requirement.has("true")
         };
@@ -219,11 +221,11 @@ fn reserve_for_daemons(
             NAME_FIELD => requirement.has(&node.name),
             _ => label_satisfies(&node.labels, requirement) || awaited(requirement),
         };
-        let suits = first_barring(&node.taints, &shape.tolerations).is_none()
+        let is_suitable = first_untolerated(&node.taints, &shape.tolerations).is_none()
             && alternatives.iter().any(|id| table.requirements(*id).iter().all(holds));
         let runs = |name: &str| name.split_once('/') == Some((daemon.namespace.as_ref(), daemon.name.as_ref()));
-        if suits && !node.pods.iter().any(|pod| pod.daemon.as_deref().is_some_and(runs)) {
-            axis::take(free, &axis.demand(&shape.requests), 1);
+        if is_suitable && !node.pods.iter().any(|pod| pod.daemon.as_deref().is_some_and(runs)) {
+            resource_vector::subtract(free, &resources.demand(&shape.requests), 1);
             ports.extend(shape.host_ports.iter().cloned());
         }
     }

@@ -1,60 +1,62 @@
-//! Rules between pods: who counts for whom, and how many there are in each domain.
+//! Rules between pods: which pods each rule counts, and their number per domain.
 //!
-//! A [`Group`] is one thing to count: the pods that a predicate means, over the domains of one node label, on the nodes that
-//! a filter lets through. Spread constraints and affinity terms of many pods share groups. For anti-affinity a group also
-//! counts its *owners*, the pods that refuse those it means.
+//! A group ([`GroupSpec`]) is one thing to count: the pods that a predicate selects, over the
+//! domains of one node label, on the nodes that a filter admits. Spread constraints and affinity
+//! terms of many pods share groups. For anti-affinity a group also counts its *carriers*, the pods
+//! that have the term.
 
 use rustc_hash::FxHashMap;
 
-use super::subjects::{Predicate, SelectorIndex, SubjectId};
+use super::selector_index::{PodLabelsId, Predicate, SelectorIndex};
 use crate::model::labels::HOSTNAME;
 use crate::model::{Text, Toleration};
 
 pub(super) type GroupId = u32;
 pub(super) type KeyId = u16;
 pub(super) type DomainId = u32;
-/// A key and a [`NodeFilter`]: groups that have both in common count over the same machines and domains.
+/// A key and a [`NodeFilter`]: groups with equal scope count over the same nodes and domains.
 pub(super) type ScopeId = u32;
 
-/// The domain of machines that lack the label: anti-affinity bars nobody there, and no other rule lets anybody in.
+/// The domain of nodes without the label: anti-affinity excludes no pod there, and every other rule
+/// excludes all.
 pub(super) const ABSENT: DomainId = DomainId::MAX;
 
-/// Which nodes count for a spread constraint; the default counts all.
+/// The nodes that count for a spread constraint; the default counts all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct NodeFilter {
     /// Alternatives of node requirements, one of which must hold (`nodeAffinityPolicy: Honor`).
-    pub(super) any_of: Option<Vec<super::fits::ReqId>>,
+    pub(super) any_of: Option<Vec<super::fits::RequirementsId>>,
     /// Taints of the node must be tolerated by these (`nodeTaintsPolicy: Honor`).
     pub(super) tolerations: Option<Vec<Toleration>>,
-    /// Labels that the node must have: the keys of the pod's other hard constraints (kube-scheduler looks only at nodes that
-    /// have all of them).
+    /// Labels that the node must have: the keys of the pod's other hard constraints (kube-scheduler
+    /// considers only nodes that have all of them).
     pub(super) keys: Vec<KeyId>,
 }
 
-/// One thing to count.
+/// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct GroupSpec {
     pub(super) key: KeyId,
     pub(super) predicate: Predicate,
     pub(super) filter: NodeFilter,
-    /// Whether owners are counted as well.
+    /// Whether carriers are counted as well.
     pub(super) anti: bool,
 }
 
-/// Pods in one domain of one group.
+/// Counts in one domain of one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Pods that the predicate means.
+    /// Pods that the predicate selects.
     pub(super) matched: u32,
-    /// Pods that own the (anti-affinity) term.
-    pub(super) owners: u32,
+    /// Pods that carry the (anti-affinity) term.
+    pub(super) carriers: u32,
     /// Those of `matched` on machines that may turn out not to count.
     pub(super) doubtful: u32,
 }
 
 impl Tally {
-    /// Pods that the predicate means and that count whatever machines turn out to be.
-    pub(super) fn sure(self) -> u32 {
+    /// Selected pods that count whichever options are launched.
+    pub(super) fn certain(self) -> u32 {
         self.matched.saturating_sub(self.doubtful)
     }
 }
@@ -67,30 +69,30 @@ pub(super) struct Topology {
     domain_ids: Vec<FxHashMap<Text, DomainId>>,
     pub(super) groups: Vec<GroupSpec>,
     group_ids: FxHashMap<GroupSpec, GroupId>,
-    /// For each subject, the groups that mean it.
-    meant_by: Vec<Vec<GroupId>>,
-    /// For each group that is not over hostnames, tallies by domain.
+    /// For each pod label set, the groups that select it.
+    selected_by: Vec<Vec<GroupId>>,
+    /// Tallies by domain, for each group that is not over hostnames.
     tallies: Vec<Vec<Tally>>,
-    /// For each group, how many pods its predicate means in any domain.
+    /// For each group, the number of selected pods in all domains.
     totals: Vec<u32>,
-    /// For each group, whether a hard rule looks at it.
+    /// For each group, whether a required rule uses it.
     hard: Vec<bool>,
-    /// For each group, which machines count under which key.
+    /// For each group, its scope.
     scopes: Vec<ScopeId>,
     scope_ids: FxHashMap<(KeyId, NodeFilter), ScopeId>,
 }
 
 impl Topology {
-    pub(super) fn new(subjects: &SelectorIndex<'_>) -> Self {
-        let mut topology = Self { meant_by: vec![Vec::new(); subjects.len()], ..Self::default() };
-        topology.key(HOSTNAME);
+    pub(super) fn new(selector_index: &SelectorIndex<'_>) -> Self {
+        let mut topology = Self { selected_by: vec![Vec::new(); selector_index.len()], ..Self::default() };
+        topology.key_id(HOSTNAME);
         topology
     }
 
-    /// The key of hostnames: every machine is a domain of its own.
+    /// The hostname key: every node is a domain of its own.
     pub(super) const HOST: KeyId = 0;
 
-    pub(super) fn key(&mut self, name: &str) -> KeyId {
+    pub(super) fn key_id(&mut self, name: &str) -> KeyId {
         let at = self.keys.iter().position(|key| key.as_ref() == name).unwrap_or_else(|| {
             self.keys.push(Text::from(name));
             self.domains.push(Vec::new());
@@ -104,12 +106,12 @@ impl Topology {
         &self.keys[usize::from(key)]
     }
 
-    /// Every key but the hostname.
+    /// Every key except the hostname.
     pub(super) fn wide_keys(&self) -> impl Iterator<Item = KeyId> + use<> {
         1..KeyId::try_from(self.keys.len()).unwrap_or(KeyId::MAX)
     }
 
-    pub(super) fn domain(&mut self, key: KeyId, value: &str) -> DomainId {
+    pub(super) fn domain_id(&mut self, key: KeyId, value: &str) -> DomainId {
         let at = usize::from(key);
         if let Some(id) = self.domain_ids[at].get(value) {
             return *id;
@@ -125,14 +127,14 @@ impl Topology {
         &self.domains[usize::from(key)][domain as usize]
     }
 
-    /// The group of `spec`, made on first use; its members become known to [`Topology::meant_by`].
-    pub(super) fn group(&mut self, spec: GroupSpec, subjects: &SelectorIndex<'_>) -> GroupId {
+    /// The group of `spec`, registered on first use; [`Topology::selected_by`] then includes it.
+    pub(super) fn group_id(&mut self, spec: GroupSpec, selector_index: &SelectorIndex<'_>) -> GroupId {
         if let Some(id) = self.group_ids.get(&spec) {
             return *id;
         }
         let id = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        for subject in subjects.matching(&spec.predicate) {
-            self.meant_by[subject as usize].push(id);
+        for pod_labels in selector_index.matching(&spec.predicate) {
+            self.selected_by[pod_labels as usize].push(id);
         }
         self.group_ids.insert(spec.clone(), id);
         let next = u32::try_from(self.scope_ids.len()).unwrap_or(u32::MAX);
@@ -149,8 +151,8 @@ impl Topology {
         self.scopes[group as usize]
     }
 
-    /// Notes that a hard rule looks at `group`.
-    pub(super) fn harden(&mut self, group: GroupId) {
+    /// Records that a required rule uses `group`.
+    pub(super) fn mark_hard(&mut self, group: GroupId) {
         self.hard[group as usize] = true;
     }
 
@@ -158,56 +160,58 @@ impl Topology {
         self.hard[group as usize]
     }
 
-    /// The groups that mean `subject`, ascending.
-    pub(super) fn meant_by(&self, subject: SubjectId) -> &[GroupId] {
-        &self.meant_by[subject as usize]
+    /// The groups that select `pod_labels`, ascending.
+    pub(super) fn selected_by(&self, pod_labels: PodLabelsId) -> &[GroupId] {
+        &self.selected_by[pod_labels as usize]
     }
 
-    pub(super) fn means(&self, group: GroupId, subject: SubjectId) -> bool {
-        self.meant_by[subject as usize].binary_search(&group).is_ok()
+    pub(super) fn selects(&self, group: GroupId, pod_labels: PodLabelsId) -> bool {
+        self.selected_by[pod_labels as usize].binary_search(&group).is_ok()
     }
 
     pub(super) fn tally(&self, group: GroupId, domain: DomainId) -> Tally {
         self.tallies[group as usize].get(domain as usize).copied().unwrap_or_default()
     }
 
-    /// Whether `group` may count pods outside of `known` distinct domains in each of which it counts some. Domains are numbered
-    /// from zero on, and tallies reach up to the last domain with pods: as many tallies as known domains are those domains.
+    /// Whether `group` may count pods outside of `known` distinct domains, in each of which it
+    /// counts some. Domains are numbered from zero, and tallies reach up to the last domain with
+    /// pods: with no more tallies than known domains, there is no other.
     pub(super) fn may_count_beyond(&self, group: GroupId, known: usize) -> bool {
         self.tallies[group as usize].len() > known
     }
 
-    /// The domains in which pods stand that `group` means, and how many.
+    /// The domains with pods that `group` selects, and their counts.
     pub(super) fn filled(&self, group: GroupId) -> impl Iterator<Item = (DomainId, u32)> {
         let tallies = (0_u32..).zip(&self.tallies[group as usize]);
         tallies.filter(|(_, tally)| tally.matched > 0).map(|(domain, tally)| (domain, tally.matched))
     }
 
-    /// How many pods in any domain are meant by `group`.
+    /// Pods that `group` selects, in all domains.
     pub(super) fn total(&self, group: GroupId) -> u32 {
         self.totals[group as usize]
     }
 
-    /// Whether some pod in some domain owns the term of `group`.
-    pub(super) fn is_owned(&self, group: GroupId) -> bool {
-        self.tallies[group as usize].iter().any(|tally| tally.owners > 0)
+    /// Whether some placed pod carries the term of `group`.
+    pub(super) fn has_carriers(&self, group: GroupId) -> bool {
+        self.tallies[group as usize].iter().any(|tally| tally.carriers > 0)
     }
 
     pub(super) fn add_total(&mut self, group: GroupId, count: u32) {
         self.totals[group as usize] += count;
     }
 
-    pub(super) fn count(&mut self, group: GroupId, domain: DomainId, matched: u32, owners: u32) {
+    pub(super) fn add_pods(&mut self, group: GroupId, domain: DomainId, matched: u32, carriers: u32) {
         let tallies = &mut self.tallies[group as usize];
         if tallies.len() <= domain as usize {
             tallies.resize(domain as usize + 1, Tally::default());
         }
         tallies[domain as usize].matched += matched;
-        tallies[domain as usize].owners += owners;
+        tallies[domain as usize].carriers += carriers;
     }
 
-    /// Notes that so many pods of those that were counted in `domain` stand on machines that may turn out not to count.
-    pub(super) fn doubt(&mut self, group: GroupId, domain: DomainId, matched: u32) {
+    /// Records that this many of the pods counted in `domain` are on machines that may turn out not
+    /// to count.
+    pub(super) fn mark_doubtful(&mut self, group: GroupId, domain: DomainId, matched: u32) {
         if let Some(tally) = self.tallies[group as usize].get_mut(domain as usize) {
             tally.doubtful += matched;
         }

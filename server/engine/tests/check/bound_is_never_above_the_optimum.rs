@@ -1,4 +1,5 @@
-//! Random small worlds, packed in every possible way: the bound is never above the cheapest packing.
+//! Random small fixtures, packed in every possible way: the bound is never above the cheapest
+//! packing.
 
 use engine::bound::lower_bound;
 use engine::model::labels::{CAPACITY_TYPE, HOSTNAME};
@@ -6,7 +7,7 @@ use engine::model::{CapacityType, MicroUsd, PodShape, Requirement};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_assert, prop_oneof, proptest};
 
-use crate::world::{GIB, World, about, amounts, machine, offering, plain, pool, reserved, wanting};
+use crate::fixture::{Fixture, GIB, affinity_term, amounts, machine, offering, plain, pool, requiring, reserved};
 
 #[derive(Debug, Clone)]
 struct PodCase {
@@ -46,8 +47,8 @@ fn cases() -> impl Strategy<Value = Case> {
     (vec(pod, 1..6), vec(machine, 1..5), node).prop_map(|(pods, types, node)| Case { pods, types, node })
 }
 
-fn world(case: &Case) -> World {
-    let mut world = World::new();
+fn fixture(case: &Case) -> Fixture {
+    let mut fixture = Fixture::new();
     let types = (0..).zip(&case.types).map(|(at, case)| {
         let mut machine = machine(&format!("t{at}"), case.cpus, 0);
         machine.allocatable = amounts(case.cpus * 1000, case.gib * GIB, 110);
@@ -56,24 +57,25 @@ fn world(case: &Case) -> World {
         machine.offerings.extend(case.reserved.then(|| reserved(&format!("cr-{at}"), 1)));
         machine
     });
-    world.input.pools = vec![pool("default", types.collect())];
-    let pods: Vec<u32> = case.pods.iter().map(|case| world.pod("web", shape(case))).collect();
+    fixture.input.pools = vec![pool("default", types.collect())];
+    let pods: Vec<u32> = case.pods.iter().map(|case| fixture.pod("web", shape(case))).collect();
     if let Some((cpus, gib)) = case.node {
-        world.node("n", "a");
-        world.input.nodes[0].allocatable = amounts(cpus * 1000, gib * GIB, 110);
+        fixture.node("n", "a");
+        fixture.input.nodes[0].allocatable = amounts(cpus * 1000, gib * GIB, 110);
     }
-    world.launch(&["t0"], &["a"], &pods).price = MicroUsd(1_000_000_000);
-    world
+    fixture.launch(&["t0"], &["a"], &pods).price = MicroUsd(1_000_000_000);
+    fixture
 }
 
 fn shape(case: &PodCase) -> PodShape {
-    let open = if case.on_demand { wanting(Requirement::equals(CAPACITY_TYPE, "on-demand")) } else { plain() };
-    let terms = if case.alone { vec![about("web", HOSTNAME)] } else { Vec::new() };
+    let open = if case.on_demand { requiring(Requirement::equals(CAPACITY_TYPE, "on-demand")) } else { plain() };
+    let terms = if case.alone { vec![affinity_term("web", HOSTNAME)] } else { Vec::new() };
     PodShape { requests: amounts(case.half_cpus * 500, case.gib * GIB, 1), pod_anti_affinity: terms, ..open }
 }
 
-/// The cheapest cost of putting all pods into blocks and each block on a machine, over all partitions. A pod that is alone
-/// shares its machine with nobody, since all carry the label that it keeps away from.
+/// The minimum cost of grouping all pods into blocks, each on one node, over all partitions. A pod
+/// that is alone shares its node with no other, since all pods carry the label of its
+/// anti-affinity.
 fn optimum(case: &Case) -> Option<i64> {
     let mut best = None;
     let mut blocks: Vec<Vec<usize>> = Vec::new();
@@ -102,7 +104,8 @@ fn partitions(case: &Case, next: usize, blocks: &mut Vec<Vec<usize>>, best: &mut
     }
 }
 
-/// The cheapest machines for the blocks from `at` on; the node and each reserved machine can be used once.
+/// The minimum cost of the blocks from `at` on; the existing node and each reserved instance can be
+/// used once.
 fn cost(case: &Case, blocks: &[Vec<usize>], at: usize, node_free: bool, reserved_free: &mut Vec<bool>) -> Option<i64> {
     let Some(block) = blocks.get(at) else { return Some(0) };
     let pods: Vec<&PodCase> = block.iter().map(|pod| &case.pods[*pod]).collect();
@@ -114,7 +117,7 @@ fn cost(case: &Case, blocks: &[Vec<usize>], at: usize, node_free: bool, reserved
     let only_on_demand = pods.iter().any(|pod| pod.on_demand);
     let mut best: Option<i64> = None;
     let mut keep = |cost: Option<i64>| best = [best, cost].into_iter().flatten().min();
-    if node_free && case.node.is_some_and(|(cpus, room)| half_cpus <= 2 * cpus && gib <= room) {
+    if node_free && case.node.is_some_and(|(cpus, memory)| half_cpus <= 2 * cpus && gib <= memory) {
         keep(cost(case, blocks, at + 1, false, reserved_free));
     }
     for (number, machine) in case.types.iter().enumerate() {
@@ -138,9 +141,9 @@ proptest! {
 
     #[test]
     fn no_packing_is_cheaper_than_the_bound(case in cases()) {
-        let world = world(&case);
+        let fixture = fixture(&case);
         if let Some(optimum) = optimum(&case) {
-            let bound = lower_bound(&world.input, &world.plan).0;
+            let bound = lower_bound(&fixture.input, &fixture.plan).0;
             prop_assert!(bound <= optimum, "bound {bound} above the optimum {optimum}");
         }
     }

@@ -1,12 +1,13 @@
-//! The second pair of eyes is tested by sabotage: small worlds with a correct plan, in which one fault is planted each, and
-//! exactly that fault must be found. The lower bound is tested against optimal packings found by trying everything.
+//! Tests of the verifier by fault injection: small fixtures with a correct plan in which one fault
+//! each is planted, and exactly that fault must be found. The lower bound is tested against optimal
+//! packings found by exhaustive search.
 
-mod accounts;
 mod between_pods;
 mod bound;
 mod bound_is_never_above_the_optimum;
+mod fixture;
 mod machines;
+mod node_fit;
 mod opt_in;
-mod seats;
-mod statics;
-mod world;
+mod placements;
+mod static_pools;

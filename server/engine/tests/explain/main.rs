@@ -1,9 +1,9 @@
-//! Explanations, judged by their words: small worlds built by hand, sentences worked out by hand.
+//! Explanations compared literally: small fixtures and expected sentences built by hand.
 
+mod between_pods;
+mod fixture;
+mod machines;
 mod notes;
 mod relaxations;
-mod room;
-mod rules;
+mod reports;
 mod scale;
-mod stories;
-mod world;

@@ -1,11 +1,11 @@
-//! Many pods that look alike cost one explanation.
+//! Many equivalent pods share one explanation.
 
-use crate::world::{World, asks, pool};
+use crate::fixture::{Fixture, asks, pool};
 
 #[test]
 fn ten_thousand_failed_replicas_share_one_explanation() {
-    let world = World::new().pool(pool("general")).pods(10_000, "big", asks(9000, 1));
-    let explained = world.explained();
+    let fixture = Fixture::new().pool(pool("general")).pods(10_000, "big", asks(9000, 1));
+    let explained = fixture.explained();
     assert_eq!(explained.len(), 10_000);
     let first = &explained[0];
     assert!(explained.iter().zip(0..).all(|(one, pod)| one.pod == pod && one.reasons == first.reasons));
@@ -13,15 +13,15 @@ fn ten_thousand_failed_replicas_share_one_explanation() {
 }
 
 #[test]
-fn pods_that_wait_for_different_times_are_told_apart() {
+fn pods_with_different_waiting_times_get_separate_explanations() {
     let mut general = pool("general");
     general.rules.spot_fallback_after_ms = Some(60_000);
-    let shape = crate::world::selecting(asks(500, 1), "topology.kubernetes.io/zone", "b");
-    let mut world = World::new().pool(general).pods(2, "web", shape);
-    world.input.now = engine::model::Timestamp(60_000);
-    world.input.pods[0].created = Some(engine::model::Timestamp(30_000));
-    world.input.pods[1].created = Some(engine::model::Timestamp(40_000));
-    let left: Vec<bool> = world
+    let shape = crate::fixture::selecting(asks(500, 1), "topology.kubernetes.io/zone", "b");
+    let mut fixture = Fixture::new().pool(general).pods(2, "web", shape);
+    fixture.input.now = engine::model::Timestamp(60_000);
+    fixture.input.pods[0].created = Some(engine::model::Timestamp(30_000));
+    fixture.input.pods[1].created = Some(engine::model::Timestamp(40_000));
+    let left: Vec<bool> = fixture
         .explained()
         .iter()
         .zip(["30s", "40s"])
@@ -32,13 +32,13 @@ fn pods_that_wait_for_different_times_are_told_apart() {
 
 #[test]
 fn pods_of_a_stateful_set_share_one_explanation_although_each_has_a_label_of_its_own() {
-    let mut world = World::new().pool(pool("general")).pods(150, "db", asks(9000, 1));
-    for pod in &mut world.input.pods {
-        let mut labels = world.input.label_sets[pod.labels as usize].clone();
+    let mut fixture = Fixture::new().pool(pool("general")).pods(150, "db", asks(9000, 1));
+    for pod in &mut fixture.input.pods {
+        let mut labels = fixture.input.label_sets[pod.labels as usize].clone();
         labels.insert("statefulset.kubernetes.io/pod-name".into(), pod.name.clone());
-        pod.labels = u32::try_from(world.input.label_sets.len()).unwrap();
-        world.input.label_sets.push(labels);
+        pod.labels = u32::try_from(fixture.input.label_sets.len()).unwrap();
+        fixture.input.label_sets.push(labels);
     }
-    // Relaxations are looked for as long as there are at most a hundred kinds of pods; here there is one.
-    assert!(world.explained().iter().all(|one| one.fits_if == ["fits if cpu is at most 7.91"]));
+    // Relaxations are computed for at most a hundred kinds of pods; here there is one.
+    assert!(fixture.explained().iter().all(|one| one.fits_if == ["fits if cpu is at most 7.91"]));
 }

@@ -1,6 +1,6 @@
-//! Work is bounded, whatever pods ask for.
+//! The work of planning is bounded for any pods.
 
-mod world;
+mod fixture;
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use engine::plan::ReasonCode;
 use engine::schedule::{CompileCache, schedule_within};
 
 #[test]
-fn a_plan_within_few_steps_places_some_pods_and_says_of_the_others_that_it_did_not_reach_them() {
-    let mut input = world::input(200, 50);
+fn a_plan_within_few_steps_places_some_pods_and_reports_the_others_as_not_reached() {
+    let mut input = fixture::input(200, 50);
     let whole = schedule_within(&input, &mut CompileCache::default());
     assert!(whole.not_reached.is_empty() && whole.cut_off.is_empty() && whole.plan.unschedulable.is_empty());
     input.policy.step_limit = 100_000;
-    let decision = decide::plan(&input).expect("what there is keeps every rule");
+    let decision = decide::plan(&input).expect("a valid plan");
     let count = |code: ReasonCode| {
         let of = |entry: &&engine::plan::Unschedulable| entry.reasons.iter().any(|reason| reason.code == code);
         decision.report.unschedulable.iter().filter(of).count()
@@ -30,11 +30,12 @@ fn a_plan_within_few_steps_places_some_pods_and_says_of_the_others_that_it_did_n
 }
 
 #[test]
-fn of_many_preferences_the_heaviest_are_looked_at_and_a_note_says_so() {
-    let mut input = world::input(3, 50);
+fn of_many_preferences_the_heaviest_are_evaluated_with_a_note() {
+    let mut input = fixture::input(3, 50);
     let note = decide::plan(&input).unwrap().report.notes.into_iter().find(|note| note.contains("preferences,"));
-    let said = "3 pods state more than 20 preferences, greedy/p00000 among them: only their 20 heaviest are looked at";
-    assert_eq!(note.as_deref(), Some(said));
+    let expected =
+        "3 pods state more than 20 preferences, greedy/p00000 among them: only their 20 heaviest are looked at";
+    assert_eq!(note.as_deref(), Some(expected));
     // The heaviest 20 alone give the same plan.
     let bounded = decide::plan(&input).unwrap().plan;
     for shape in &mut input.shapes {
@@ -53,11 +54,11 @@ fn of_many_preferences_the_heaviest_are_looked_at_and_a_note_says_so() {
     assert_eq!(decide::plan(&input).unwrap().plan, bounded);
 }
 
-/// A tenth of the default limit is enough for them.
+/// A tenth of the default limit suffices for ordinary inputs.
 #[test]
 fn the_default_limit_is_far_from_ordinary_inputs() {
-    let diverse = world::input(5_000, 0);
-    let mut plain = world::input(20_000, 0);
+    let diverse = fixture::input(5_000, 0);
+    let mut plain = fixture::input(20_000, 0);
     plain.shapes.truncate(1);
     plain.label_sets.truncate(1);
     plain.pods.iter_mut().for_each(|pod| (pod.shape, pod.labels) = (0, 0));
@@ -69,10 +70,10 @@ fn the_default_limit_is_far_from_ordinary_inputs() {
     }
 }
 
-/// Filled one pod at a time in turns, the zones would take some 60 steps for each pod: every kind of machine is looked at.
+/// One pod at a time, the zones would take some 60 steps per pod: every instance type is evaluated.
 #[test]
-fn a_spread_over_zones_takes_steps_for_its_domains_and_not_for_its_pods() {
-    let mut input = world::spread_over_zones(6_000);
+fn a_spread_over_zones_uses_steps_per_domain_and_not_per_pod() {
+    let mut input = fixture::spread_over_zones(6_000);
     input.policy.step_limit = 10_000;
     let scheduled = schedule_within(&input, &mut CompileCache::default());
     assert!(scheduled.not_reached.is_empty() && scheduled.cut_off.is_empty(), "the steps suffice");

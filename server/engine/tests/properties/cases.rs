@@ -1,4 +1,5 @@
-//! Small inputs in a notation that is short to print and easy to shrink, and the planning input that each stands for.
+//! Small inputs in a notation that is short to print and easy to shrink, and the planning input of
+//! each.
 
 use std::sync::Arc;
 
@@ -11,21 +12,21 @@ use engine::model::{
     Resources, SpreadConstraint, Timestamp, Weighted,
 };
 
-use crate::world::{
+use crate::fixture::{
     GIB, LABEL_SETS, NAMESPACES, amounts, app_name, labels, port, selecting, taint, text, tolerating, volumes,
 };
 
-/// A label key of the tests' own that pools and nodes may have.
+/// A test label key that pools and nodes may have.
 pub const TIER: &str = "tier";
-/// The label of instance families.
+/// Label key of instance families.
 pub const FAMILY: &str = "karpenter.k8s.aws/instance-family";
-/// A label key that only nodes of the input have.
+/// Label key that only nodes of the input have.
 pub const RACK: &str = "rack";
 
 /// A node requirement: key, operator, values.
-pub type Wish = (&'static str, Operator, &'static [&'static str]);
+pub type LabelRequirement = (&'static str, Operator, &'static [&'static str]);
 
-pub fn requirement((key, operator, values): Wish) -> Requirement {
+pub fn requirement((key, operator, values): LabelRequirement) -> Requirement {
     Requirement::new(key, operator, values.iter().map(|value| text(value)))
 }
 
@@ -45,12 +46,12 @@ pub struct TypeCase {
 pub struct PoolCase {
     pub weight: i32,
     pub tainted: bool,
-    pub discouraged: bool,
+    pub soft_tainted: bool,
     pub tier: Option<&'static str>,
-    pub wishes: Vec<Wish>,
+    pub requirements: Vec<LabelRequirement>,
     /// `minValues` of instance types.
     pub min_types: Option<u32>,
-    /// `minValues` of instance families; types come in four.
+    /// `minValues` of instance families; there are four.
     pub min_families: Option<u32>,
     pub cpu_limit: Option<i64>,
     pub node_limit: Option<i64>,
@@ -74,7 +75,7 @@ pub struct SpreadCase {
 pub struct TermCase {
     pub key: &'static str,
     pub app: usize,
-    pub everywhere: bool,
+    pub all_namespaces: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -82,13 +83,13 @@ pub struct ShapeCase {
     pub half_cpus: i64,
     pub gib: i64,
     pub selector: Option<(&'static str, &'static str)>,
-    pub any_of: Vec<Vec<Wish>>,
-    pub preferred: Vec<(i32, Wish)>,
+    pub any_of: Vec<Vec<LabelRequirement>>,
+    pub preferred: Vec<(i32, LabelRequirement)>,
     pub spread: Vec<SpreadCase>,
-    pub near: Vec<TermCase>,
-    pub apart: Vec<TermCase>,
-    pub rather_near: Vec<TermCase>,
-    pub rather_apart: Vec<TermCase>,
+    pub affinity: Vec<TermCase>,
+    pub anti_affinity: Vec<TermCase>,
+    pub preferred_affinity: Vec<TermCase>,
+    pub preferred_anti_affinity: Vec<TermCase>,
     pub tolerates: bool,
     pub port: Option<u16>,
     pub priority: i32,
@@ -96,12 +97,12 @@ pub struct ShapeCase {
 
 #[derive(Debug, Clone, Default)]
 pub struct PodCase {
-    /// Number of the shape, modulo how many there are.
+    /// Number of the shape, modulo the number of shapes.
     pub shape: usize,
     pub app: usize,
     pub namespace: usize,
     pub volumes: Option<u32>,
-    pub young: bool,
+    pub recently_created: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -113,13 +114,13 @@ pub struct NodeCase {
     pub tier: Option<&'static str>,
     pub rack: Option<&'static str>,
     pub tainted: bool,
-    pub discouraged: bool,
+    pub soft_tainted: bool,
     pub cordoned: bool,
     pub stage: NodeStage,
-    /// Number of the pool; `None` for a node of nobody's.
+    /// Number of the pool; `None` for an unmanaged node.
     pub pool: Option<usize>,
     pub attach: Option<i64>,
-    /// Whether its DaemonSet pods run already, whichever there are.
+    /// Whether its DaemonSet pods are bound already.
     pub daemons_run: bool,
     pub pods: Vec<PodCase>,
 }
@@ -127,7 +128,7 @@ pub struct NodeCase {
 #[derive(Debug, Clone, Default)]
 pub struct DaemonCase {
     pub half_cpus: i64,
-    pub any_of: Vec<Vec<Wish>>,
+    pub any_of: Vec<Vec<LabelRequirement>>,
     pub tolerates: bool,
     pub port: Option<u16>,
 }
@@ -174,7 +175,8 @@ impl Case {
         input
     }
 
-    /// Binds a pod of each DaemonSet to the nodes that say so, if they have its label and taints do not bar it.
+    /// Binds a pod of each DaemonSet to the nodes with `daemons` set, if labels and taints admit
+    /// it.
     fn run_daemons(&self, input: &mut PlanningInput) {
         for (node, _) in input.nodes.iter_mut().zip(&self.nodes).filter(|(_, case)| case.daemons_run) {
             for (daemon, case) in input.daemons.iter().zip(&self.daemons) {
@@ -213,14 +215,14 @@ impl Case {
             labels: pod.app as u32,
             volumes: pod.volumes,
             daemon: None,
-            terminating: pod.young,
+            terminating: pod.recently_created,
             leaving: deleting,
         };
         Node {
             name: text(&name),
             pool: pool.as_deref().map(text),
             labels,
-            taints: taints(case.tainted, case.discouraged),
+            taints: taints(case.tainted, case.soft_tainted),
             unschedulable: case.cordoned,
             allocatable: sizes.clone(),
             capacity: sizes,
@@ -247,11 +249,11 @@ fn pool_name(at: usize) -> String {
 }
 
 fn catalogue(cases: &[TypeCase]) -> Catalogue {
-    let types = (0_usize..).zip(cases).map(|(at, case)| kind(at, case)).collect();
+    let types = (0_usize..).zip(cases).map(|(at, case)| instance_type(at, case)).collect();
     Catalogue { types, offering_keys: Vec::new() }
 }
 
-fn kind(at: usize, case: &TypeCase) -> InstanceType {
+fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
     let (name, family) = (format!("type-{at}"), format!("f{}", at % 4));
     let mut sizes = amounts(case.cpus * 1000, case.gib * GIB, case.pods);
     if let Some(limit) = case.attach {
@@ -289,7 +291,8 @@ fn kind(at: usize, case: &TypeCase) -> InstanceType {
 }
 
 fn pool(at: usize, case: &PoolCase, catalogue: &SharedCatalogue) -> NodePool {
-    let mut requirements: Requirements = case.wishes.iter().map(|wish| requirement(*wish)).collect();
+    let mut requirements: Requirements =
+        case.requirements.iter().map(|label_requirement| requirement(*label_requirement)).collect();
     let labels: Labels = case.tier.map(|tier| (text(TIER), text(tier))).into_iter().collect();
     requirements.add_all(&Requirements::from_labels(&labels));
     if let Some(least) = case.min_types {
@@ -310,7 +313,7 @@ fn pool(at: usize, case: &PoolCase, catalogue: &SharedCatalogue) -> NodePool {
         node_class: text("default"),
         weight: case.weight,
         labels,
-        taints: taints(case.tainted, case.discouraged),
+        taints: taints(case.tainted, case.soft_tainted),
         startup_taints: Vec::new(),
         requirements,
         limits,
@@ -322,9 +325,9 @@ fn pool(at: usize, case: &PoolCase, catalogue: &SharedCatalogue) -> NodePool {
     }
 }
 
-fn terms(any_of: &[Vec<Wish>]) -> Vec<NodeSelectorTerm> {
-    let term = |wishes: &Vec<Wish>| NodeSelectorTerm {
-        expressions: wishes.iter().map(|wish| requirement(*wish)).collect(),
+fn terms(any_of: &[Vec<LabelRequirement>]) -> Vec<NodeSelectorTerm> {
+    let term = |requirements: &Vec<LabelRequirement>| NodeSelectorTerm {
+        expressions: requirements.iter().map(|label_requirement| requirement(*label_requirement)).collect(),
         names: Vec::new(),
     };
     any_of.iter().map(term).collect()
@@ -335,7 +338,7 @@ fn term(case: &TermCase) -> PodAffinityTerm {
         topology_key: text(case.key),
         selector: selecting(case.app),
         namespaces: Vec::new(),
-        namespace_selector: case.everywhere.then(Default::default),
+        namespace_selector: case.all_namespaces.then(Default::default),
     }
 }
 
@@ -356,8 +359,8 @@ fn spread(case: &SpreadCase) -> SpreadConstraint {
 }
 
 fn shape(case: &ShapeCase) -> PodShape {
-    let preferred = |(weight, wish): &(i32, Wish)| {
-        let expressions = vec![requirement(*wish)];
+    let preferred = |(weight, label_requirement): &(i32, LabelRequirement)| {
+        let expressions = vec![requirement(*label_requirement)];
         Weighted { weight: *weight, term: NodeSelectorTerm { expressions, names: Vec::new() } }
     };
     PodShape {
@@ -365,10 +368,10 @@ fn shape(case: &ShapeCase) -> PodShape {
         node_selector: case.selector.map(|(key, value)| (text(key), text(value))).into_iter().collect(),
         node_affinity: terms(&case.any_of),
         preferred_node_affinity: case.preferred.iter().map(preferred).collect(),
-        pod_affinity: case.near.iter().map(term).collect(),
-        preferred_pod_affinity: weighted(&case.rather_near),
-        pod_anti_affinity: case.apart.iter().map(term).collect(),
-        preferred_pod_anti_affinity: weighted(&case.rather_apart),
+        pod_affinity: case.affinity.iter().map(term).collect(),
+        preferred_pod_affinity: weighted(&case.preferred_affinity),
+        pod_anti_affinity: case.anti_affinity.iter().map(term).collect(),
+        preferred_pod_anti_affinity: weighted(&case.preferred_anti_affinity),
         spread: case.spread.iter().map(spread).collect(),
         tolerations: case.tolerates.then(|| tolerating("dedicated")).into_iter().collect(),
         host_ports: case.port.map(port).into_iter().collect(),
@@ -376,7 +379,7 @@ fn shape(case: &ShapeCase) -> PodShape {
     }
 }
 
-/// DaemonSets tolerate `PreferNoSchedule`, as the reader of manifests adds it.
+/// DaemonSets tolerate `PreferNoSchedule`, as the manifest reader adds it.
 fn daemon_shape(case: &DaemonCase) -> PodShape {
     let mut tolerations = vec![tolerating("costly")];
     tolerations.extend(case.tolerates.then(|| tolerating("dedicated")));
@@ -397,9 +400,9 @@ fn pod(at: usize, case: &PodCase, shapes: usize) -> Pod {
         shape: (case.shape % shapes) as u32,
         labels: case.app as u32,
         volumes: case.volumes,
-        created: case.young.then_some(Timestamp(599_000)),
+        created: case.recently_created.then_some(Timestamp(599_000)),
         workload: text(&format!("ReplicaSet/{app}")),
-        leaves: None,
+        moved_from: None,
         invalid: None,
     }
 }

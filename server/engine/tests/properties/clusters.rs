@@ -1,5 +1,5 @@
-//! Random clusters as an agent captures them: workloads with replicas, nodes that stand or are on their way with pods on
-//! them, DaemonSets, and pools with limits and opt-in rules over few or many types and zones.
+//! Random clusters as an agent captures them: workloads with replicas, existing and in-flight nodes
+//! with pods, DaemonSets, and pools with limits and opt-in rules over few or many types and zones.
 
 use engine::model::OptInRules;
 use engine::model::labels::{HOSTNAME, ZONE};
@@ -13,10 +13,10 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::cases::{Case, NodeCase, PodCase, PoolCase, ShapeCase, SpreadCase, TIER, TermCase, TypeCase};
 use crate::config;
+use crate::fixture::{EVERY_APP, ZONES};
 use crate::strategies::{daemons, nodes, pools, shapes, types};
-use crate::world::{EVERY_APP, ZONES};
 
-/// Most pending pods of a cluster.
+/// Maximum number of pending pods of a cluster.
 const MOST_PODS: usize = 150;
 
 /// A Deployment or StatefulSet.
@@ -26,10 +26,10 @@ struct Workload {
     replicas: usize,
     namespace: usize,
     volumes: Option<u32>,
-    young: bool,
+    recently_created: bool,
 }
 
-/// The cluster with this number, which simplifies where proptest can.
+/// The cluster with this seed, which proptest can shrink.
 pub fn cluster(seed: u64) -> (TestRunner, impl ValueTree<Value = Case>) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -61,29 +61,40 @@ fn clusters() -> impl Strategy<Value = Case> {
     )
 }
 
-/// The number of the app of workload `at`.
+/// App number of workload `at`.
 fn own_app(at: usize) -> usize {
     at + usize::from(at >= EVERY_APP)
 }
 
 fn replicas(at: usize, load: &Workload) -> Vec<PodCase> {
-    let pod =
-        PodCase { shape: at, app: own_app(at), namespace: load.namespace, volumes: load.volumes, young: load.young };
+    let pod = PodCase {
+        shape: at,
+        app: own_app(at),
+        namespace: load.namespace,
+        volumes: load.volumes,
+        recently_created: load.recently_created,
+    };
     vec![pod; load.replicas]
 }
 
-/// `shape` as that of workload `at`: app 0 of its rules is its own, the others are neighbours'.
+/// `shape` for workload `at`: app 0 of its rules is its own app, the others are those of the next
+/// workloads.
 fn naming_others(shape: &ShapeCase, at: usize, count: usize) -> ShapeCase {
     let named = |app: usize| if app == EVERY_APP { app } else { own_app((at + app) % count) };
     let mut shape = shape.clone();
     shape.spread.iter_mut().for_each(|spread| spread.app = named(spread.app));
-    for terms in [&mut shape.near, &mut shape.apart, &mut shape.rather_near, &mut shape.rather_apart] {
+    for terms in [
+        &mut shape.affinity,
+        &mut shape.anti_affinity,
+        &mut shape.preferred_affinity,
+        &mut shape.preferred_anti_affinity,
+    ] {
         terms.iter_mut().for_each(|term| term.app = named(term.app));
     }
     shape
 }
 
-/// `node`, whose pods are replicas of these workloads.
+/// `node` with replicas of these workloads as pods.
 fn running(mut node: NodeCase, workloads: &[Workload]) -> NodeCase {
     for pod in &mut node.pods {
         let at = pod.shape % workloads.len();
@@ -92,7 +103,7 @@ fn running(mut node: NodeCase, workloads: &[Workload]) -> NodeCase {
     node
 }
 
-/// Leaves only so many zones: what is elsewhere moves to the first.
+/// Reduces the case to `count` zones: everything elsewhere moves to the first.
 fn in_zones(case: &mut Case, count: usize) {
     let moved = |zone: &str| ZONES[..count].iter().copied().find(|known| *known == zone).unwrap_or(ZONES[0]);
     case.nodes.iter_mut().for_each(|node| node.zone = moved(node.zone));
@@ -126,8 +137,9 @@ fn all_pools() -> impl Strategy<Value = PoolCase> {
                 pool.rules = OptInRules::default();
             }
             pool.rules.zone_balance |= balanced;
-            one_wish_a_key(&mut pool);
-            // A share of spot settles the size of each machine, and `minValues` count among machines of one size then.
+            one_requirement_per_key(&mut pool);
+            // A spot share decides the size of each node, and `minValues` then count among types of
+            // one size.
             if pool.min_types.is_some() || pool.min_families.is_some() {
                 pool.rules.spot_max_percent = None;
             }
@@ -136,10 +148,11 @@ fn all_pools() -> impl Strategy<Value = PoolCase> {
     )
 }
 
-/// A pool that requires a label to be there and not to be there offers nothing, which is no cluster that anybody runs.
-fn one_wish_a_key(pool: &mut PoolCase) {
+/// Reduces the pool to one requirement per key: a pool that requires presence and absence of a
+/// label offers nothing, which no real cluster has.
+fn one_requirement_per_key(pool: &mut PoolCase) {
     let mut seen: Vec<&str> = pool.tier.map(|_| TIER).into_iter().collect();
-    pool.wishes.retain(|(key, ..)| {
+    pool.requirements.retain(|(key, ..)| {
         let new = !seen.contains(key);
         seen.push(key);
         new
@@ -147,8 +160,10 @@ fn one_wish_a_key(pool: &mut PoolCase) {
 }
 
 fn all_nodes() -> impl Strategy<Value = NodeCase> {
-    let pod = (0..16_usize, weighted(0.1), option::weighted(0.1, 0..3_u32))
-        .prop_map(|(shape, young, volumes)| PodCase { shape, young, volumes, ..PodCase::default() });
+    let pod =
+        (0..16_usize, weighted(0.1), option::weighted(0.1, 0..3_u32)).prop_map(|(shape, recently_created, volumes)| {
+            PodCase { shape, recently_created, volumes, ..PodCase::default() }
+        });
     (nodes(), 1..5_i64, weighted(0.7), vec(pod, 0..8)).prop_map(|(mut node, times, daemons_run, pods)| {
         node.cpus *= times;
         (node.daemons_run, node.pods) = (daemons_run, pods);
@@ -160,17 +175,17 @@ fn workloads() -> impl Strategy<Value = Workload> {
     let volumes = option::weighted(0.12, prop_oneof![6 => 0..4_u32, 1 => Just(4_u32)]);
     let shape = prop_oneof![3 => ordinary(), 1 => shapes()];
     (shape, 1..=25_usize, weighted(0.15), volumes, weighted(0.1)).prop_map(
-        |(shape, replicas, other, volumes, young)| Workload {
+        |(shape, replicas, other, volumes, recently_created)| Workload {
             shape,
             replicas,
             namespace: usize::from(other),
             volumes,
-            young,
+            recently_created,
         },
     )
 }
 
-/// A workload as people write them: what it says about other pods, it says mostly about its own.
+/// A typical workload: its rules about other pods mostly select its own.
 fn ordinary() -> impl Strategy<Value = ShapeCase> {
     let size = (1..7_i64, 1..9_i64);
     let spread = (1..3_i32, option::weighted(0.15, 1..4_i32), weighted(0.85), weighted(0.2), 0..8_u8).prop_map(
@@ -185,35 +200,43 @@ fn ordinary() -> impl Strategy<Value = ShapeCase> {
             }
         },
     );
-    let about = |key, app| vec![TermCase { key, app, everywhere: false }];
-    let apart = prop_oneof![
+    let affinity_term = |key, app| vec![TermCase { key, app, all_namespaces: false }];
+    let anti_affinity = prop_oneof![
         12 => Just(Vec::new()),
-        3 => Just(about(HOSTNAME, 0)),
-        1 => Just(about(ZONE, 0)),
-        1 => Just(about(HOSTNAME, 1)),
+        3 => Just(affinity_term(HOSTNAME, 0)),
+        1 => Just(affinity_term(ZONE, 0)),
+        1 => Just(affinity_term(HOSTNAME, 1)),
     ];
-    let near = prop_oneof![
+    let affinity = prop_oneof![
         16 => Just(Vec::new()),
-        1 => Just(about(ZONE, 0)),
-        1 => Just(about(ZONE, 1)),
-        1 => Just(about(HOSTNAME, 1)),
+        1 => Just(affinity_term(ZONE, 0)),
+        1 => Just(affinity_term(ZONE, 1)),
+        1 => Just(affinity_term(HOSTNAME, 1)),
     ];
-    let soft = prop_oneof![6 => Just(Vec::new()), 1 => Just(about(HOSTNAME, 0)), 1 => Just(about(ZONE, 0))];
+    let soft =
+        prop_oneof![6 => Just(Vec::new()), 1 => Just(affinity_term(HOSTNAME, 0)), 1 => Just(affinity_term(ZONE, 0))];
     let node = (
         option::weighted(0.12, select(&[(ZONE, "a"), (ZONE, "b"), ("tier", "1")][..])),
         weighted(0.3),
         option::weighted(0.04, 80..82_u16),
         prop_oneof![4 => Just(0), 1 => 1..3_i32],
     );
-    (size, prop_oneof![1 => Just(Vec::new()), 1 => spread], apart, near, soft, node).prop_map(
-        |((half_cpus, gib), spread, apart, near, rather_apart, (selector, tolerates, port, priority))| ShapeCase {
+    (size, prop_oneof![1 => Just(Vec::new()), 1 => spread], anti_affinity, affinity, soft, node).prop_map(
+        |(
+            (half_cpus, gib),
+            spread,
+            anti_affinity,
+            affinity,
+            preferred_anti_affinity,
+            (selector, tolerates, port, priority),
+        )| ShapeCase {
             half_cpus,
             gib,
             selector,
             spread,
-            apart,
-            near,
-            rather_apart,
+            anti_affinity,
+            affinity,
+            preferred_anti_affinity,
             tolerates,
             port,
             priority,

@@ -1,17 +1,18 @@
-//! Properties of planning over random small inputs, with shrinking, and the shrunk cases that once broke one as tests of
-//! their own. `PROPTEST_CASES` sets how many inputs each property sees (256 without it).
+//! Properties of planning over random small inputs, with shrinking, and shrunk cases of former
+//! failures as separate tests. `PROPTEST_CASES` sets the number of inputs per property (default
+//! 256).
 
-mod alone;
 mod cases;
 mod clusters;
-mod hunt;
-mod judge;
-mod memory;
+mod compile_cache;
+mod fixture;
+mod placement_search;
+mod random_clusters;
 mod regressions;
 mod repair;
 mod replan;
+mod single_pod;
 mod strategies;
-mod world;
 
 use engine::check::check;
 use engine::decide;
@@ -25,8 +26,8 @@ use proptest::test_runner::RngSeed;
 use cases::Case;
 use strategies::cases;
 
-/// Enough shrinking for small inputs, nothing written beside the sources, and the same inputs on every run:
-/// `PROPTEST_RNG_SEED` chooses others.
+/// Proptest configuration: enough shrinking for small inputs, no files beside the sources, and the
+/// same inputs on every run unless `PROPTEST_RNG_SEED` selects others.
 pub fn config() -> ProptestConfig {
     let given = ProptestConfig::default();
     let rng_seed = match given.rng_seed {
@@ -36,16 +37,18 @@ pub fn config() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, rng_seed, ..given }
 }
 
-/// What breaks in the plan for `case`, in words.
-pub fn faults(case: &Case) -> Vec<String> {
+/// The violations of the plan for `case`.
+pub fn violations_of(case: &Case) -> Vec<String> {
     let input = case.input();
     check(&input, &schedule(&input)).iter().map(ToString::to_string).collect()
 }
 
-/// Cases in which a launch leaves nothing different from what was planned. Out are `minValues` (a pod that looks at zones
-/// cannot join a machine whose options are varied enough only as long as its zone is open), rules that bind new machines
-/// only (waits for spot, safe architectures), daemons that run on some offerings of a type
-/// only or look at a label which the pool leaves open (every machine that may run them keeps room for them), and spread over architectures or capacity types, which a launch settles.
+/// Cases in which a launch decides nothing beyond the plan. Excluded are `minValues` (a pod with a
+/// zone rule cannot join a node whose options satisfy them only while its zone is undecided), rules
+/// for new nodes only (waits for spot, safe architectures), DaemonSets that run on some offerings
+/// of a type only or select a label that the pool leaves undecided (every node that may run them
+/// reserves resources for them), and spread over architectures or capacity types, which a launch
+/// decides.
 pub fn settled_cases() -> impl Strategy<Value = Case> {
     cases().prop_map(|mut case| {
         for pool in &mut case.pools {
@@ -63,7 +66,7 @@ pub fn settled_cases() -> impl Strategy<Value = Case> {
     })
 }
 
-/// The plan for `case`, which must keep every rule.
+/// The plan for `case`, which must satisfy every rule.
 #[track_caller]
 pub fn sound_plan(case: &Case) -> Plan {
     let input = case.input();
@@ -77,9 +80,9 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn every_plan_keeps_every_rule(case in cases()) {
-        let faults = faults(&case);
-        prop_assert!(faults.is_empty(), "{faults:#?}");
+    fn every_plan_satisfies_every_rule(case in cases()) {
+        let violations = violations_of(&case);
+        prop_assert!(violations.is_empty(), "{violations:#?}");
     }
 
     #[test]
@@ -93,7 +96,7 @@ proptest! {
     #[test]
     fn interning_order_changes_nothing(case in cases(), turns in any::<(u8, u8, u8, u8)>()) {
         let input = case.input();
-        let turned = world::turned(&input, turns);
+        let turned = fixture::turned(&input, turns);
         prop_assert_eq!(schedule(&input), schedule(&turned));
     }
 

@@ -1,11 +1,11 @@
-//! Shrunk inputs that once broke a property, each with the plan that they must have.
+//! Shrunk inputs of former failures, each with its expected plan.
 
 mod clusters;
-mod given_up;
 mod launches;
 mod opt_in;
 mod prices;
 mod spreads;
+mod unplaced;
 
 use engine::model::{CapacityType, NodeStage};
 
@@ -15,8 +15,9 @@ const WEB: usize = 0;
 const DB: usize = 1;
 const JOB: usize = 2;
 
-/// A type with room for eight pods, sold as named: zone, capacity type, price in thousandths of a dollar.
-pub fn kind(cpus: i64, gib: i64, offerings: &[(&'static str, CapacityType, i64)]) -> TypeCase {
+/// A type for eight pods, with these offerings: zone, capacity type, price in thousandths of a
+/// dollar.
+pub fn instance_type(cpus: i64, gib: i64, offerings: &[(&'static str, CapacityType, i64)]) -> TypeCase {
     TypeCase { cpus, gib, pods: 8, arm: false, exotic: false, attach: None, offerings: offerings.to_vec() }
 }
 
@@ -29,7 +30,7 @@ pub fn pod(shape: usize, app: usize) -> PodCase {
     PodCase { shape, app, ..PodCase::default() }
 }
 
-/// An on-demand node of nobody's, with 4 GiB for each CPU.
+/// An unmanaged on-demand node with 4 GiB per CPU.
 pub fn node(zone: &'static str, cpus: i64, pods: Vec<PodCase>) -> NodeCase {
     NodeCase {
         zone,
@@ -39,7 +40,7 @@ pub fn node(zone: &'static str, cpus: i64, pods: Vec<PodCase>) -> NodeCase {
         tier: None,
         rack: None,
         tainted: false,
-        discouraged: false,
+        soft_tainted: false,
         cordoned: false,
         stage: NodeStage::Initialized,
         pool: None,
@@ -54,11 +55,11 @@ fn spread(key: &'static str, app: usize) -> SpreadCase {
     SpreadCase { key, skew: 1, min_domains: None, hard: true, app, honor_affinity: true, honor_taints: false }
 }
 
-fn about(key: &'static str, app: usize) -> TermCase {
-    TermCase { key, app, everywhere: false }
+fn affinity_term(key: &'static str, app: usize) -> TermCase {
+    TermCase { key, app, all_namespaces: false }
 }
 
-/// One pool that may buy `types`.
-pub fn world(types: Vec<TypeCase>, shapes: Vec<ShapeCase>, pods: Vec<PodCase>) -> Case {
+/// One pool that allows `types`.
+pub fn fixture(types: Vec<TypeCase>, shapes: Vec<ShapeCase>, pods: Vec<PodCase>) -> Case {
     Case { types, pools: vec![PoolCase::default()], shapes, pods, ..Case::default() }
 }

@@ -1,20 +1,21 @@
-//! Packings that break a rule: the decision keeps what is sound of them, and only the pods that offend stay out.
+//! Invalid packings: the decision retains their valid part, and only the offending pods are
+//! removed.
 
 use engine::check::{Rule, check};
-use engine::decide::{Decision, plan_packed_by};
+use engine::decide::{PlannedDecision, plan_packed_by};
 use engine::input::PlanningInput;
 use engine::model::CapacityType::OnDemand;
 use engine::model::labels::HOSTNAME;
 use engine::plan::{Plan, ReasonCode};
-use engine::schedule::{CompileCache, Method, schedule, schedule_by};
+use engine::schedule::{CompileCache, PackingMethod, schedule, schedule_by};
 use proptest::strategy::ValueTree;
 
 use crate::cases::{Case, PoolCase, ShapeCase, TermCase};
 use crate::clusters::cluster;
-use crate::regressions::{kind, node, pod, small, world};
+use crate::regressions::{fixture, instance_type, node, pod, small};
 
-/// The decision when every packing is `broken`.
-fn repaired(input: &PlanningInput, broken: &Plan) -> Decision {
+/// The decision if every packing is `broken`.
+fn repaired(input: &PlanningInput, broken: &Plan) -> PlannedDecision {
     let decision = plan_packed_by(input, |_| broken.clone().into()).expect("a sound plan");
     let violations = check(input, &decision.plan);
     assert!(violations.is_empty(), "{violations:#?}");
@@ -27,23 +28,23 @@ fn repaired(input: &PlanningInput, broken: &Plan) -> Decision {
     decision
 }
 
-/// Machines of one CPU for a dollar cent each, and five pods of half a CPU: three web pods that refuse each other's hosts,
-/// two others.
+/// Nodes of one CPU for a cent each, and five pods of half a CPU: three web pods with anti-affinity
+/// per host, two others.
 fn five_pods() -> Case {
-    let shape = ShapeCase { apart: vec![TermCase { key: HOSTNAME, app: 0, everywhere: false }], ..small() };
+    let shape = ShapeCase { anti_affinity: vec![TermCase { key: HOSTNAME, app: 0, all_namespaces: false }], ..small() };
     let pods = vec![pod(0, 0), pod(0, 0), pod(0, 0), pod(1, 1), pod(1, 1)];
-    world(vec![kind(1, 4, &[("a", OnDemand, 10)])], vec![shape, small()], pods)
+    fixture(vec![instance_type(1, 4, &[("a", OnDemand, 10)])], vec![shape, small()], pods)
 }
 
 #[test]
-fn a_packing_that_breaks_a_rule_is_replaced_by_a_plainer_one() {
+fn an_invalid_packing_is_replaced_by_a_simpler_one() {
     let input = five_pods().input();
     let good = schedule(&input);
-    let broken = crowded(&good, &input);
-    let mut memo = CompileCache::default();
+    let broken = overfilled(&good, &input);
+    let mut cache = CompileCache::default();
     let decision = plan_packed_by(&input, |method| match method {
-        Method::Full => broken.clone().into(),
-        Method::Plain => schedule_by(&input, method, &mut memo),
+        PackingMethod::Full => broken.clone().into(),
+        PackingMethod::Plain => schedule_by(&input, method, &mut cache),
     });
     let decision = decision.expect("a sound plan");
     assert!(check(&input, &decision.plan).is_empty() && decision.plan.unschedulable.is_empty());
@@ -51,8 +52,8 @@ fn a_packing_that_breaks_a_rule_is_replaced_by_a_plainer_one() {
     assert!(decision.report.notes.iter().any(|note| note.contains("own check")), "{:?}", decision.report.notes);
 }
 
-/// `good` with the pod that was placed last moved to the machine of the first, which has no room for it.
-fn crowded(good: &Plan, input: &PlanningInput) -> Plan {
+/// `good` with the pod placed last moved to the node of the first, where it does not fit.
+fn overfilled(good: &Plan, input: &PlanningInput) -> Plan {
     let mut plan = good.clone();
     let (first, last) = (plan.order[0], *plan.order.last().expect("pods"));
     plan.nodes.iter_mut().for_each(|node| node.pods.retain(|pod| *pod != last));
@@ -66,17 +67,17 @@ fn crowded(good: &Plan, input: &PlanningInput) -> Plan {
 }
 
 #[test]
-fn only_the_pod_that_does_not_fit_stays_out_of_a_crowded_machine() {
-    // Five half CPUs on machines of one CPU; the first machine has two pods already. Two machines are the limit, so that the
-    // pod finds no other place.
+fn only_the_pod_that_does_not_fit_is_removed_from_an_overfilled_node() {
+    // Five half CPUs on nodes of one CPU; the first node has two pods already. The limit is two
+    // nodes, so the pod fits nowhere else.
     let mut case = five_pods();
-    case.shapes[0].apart.clear();
+    case.shapes[0].anti_affinity.clear();
     let mut broken = schedule(&case.input());
     case.pools[0].node_limit = Some(2);
     let input = case.input();
     let (first, last) = (broken.order[0], *broken.order.last().expect("pods"));
     assert!(broken.nodes.iter().any(|node| node.pods.contains(&first) && node.pods.len() == 2), "{broken:#?}");
-    broken = crowded(&broken, &input);
+    broken = overfilled(&broken, &input);
     let decision = repaired(&input, &broken);
     assert_eq!(decision.plan.unschedulable, [last]);
     assert_eq!(decision.failed_checks.left_out, [last]);
@@ -84,8 +85,8 @@ fn only_the_pod_that_does_not_fit_stays_out_of_a_crowded_machine() {
 }
 
 #[test]
-fn only_the_later_of_two_pods_that_refuse_each_other_stays_out() {
-    // Three web pods on one node of four CPUs, which has room for ten, and nothing for sale.
+fn only_the_later_of_two_mutually_exclusive_pods_is_removed() {
+    // Three web pods on one node of four CPUs, which fits ten, and no available offering.
     let mut case = five_pods();
     case.pools.clear();
     case.nodes = vec![node("a", 4, vec![])];
@@ -102,12 +103,13 @@ fn only_the_later_of_two_pods_that_refuse_each_other_stays_out() {
 }
 
 #[test]
-fn machines_beyond_a_limit_are_not_bought_and_the_others_are() {
-    // Two pools; three machines of one CPU from the first, whose limit is two CPUs; one from the second.
+fn only_the_nodes_within_the_limit_are_launched() {
+    // Two pools; three nodes of one CPU from the first, whose limit is two CPUs; one from the
+    // second.
     let large = ShapeCase { half_cpus: 2, ..small() };
     let tolerant = ShapeCase { tolerates: true, ..large.clone() };
     let pods = vec![pod(0, 0), pod(0, 0), pod(0, 0), pod(1, 1)];
-    let mut case = world(vec![kind(1, 4, &[("a", OnDemand, 10)])], vec![large, tolerant], pods);
+    let mut case = fixture(vec![instance_type(1, 4, &[("a", OnDemand, 10)])], vec![large, tolerant], pods);
     case.pools.push(PoolCase { tainted: true, weight: 1, ..PoolCase::default() });
     let broken = schedule(&case.input());
     assert_eq!(broken.nodes.iter().filter(|node| node.pool == 0).count(), 3, "{broken:#?}");
@@ -117,7 +119,7 @@ fn machines_beyond_a_limit_are_not_bought_and_the_others_are() {
 }
 
 #[test]
-fn a_packing_of_nonsense_ends_in_a_plan_without_the_nonsense() {
+fn a_packing_with_invalid_indices_ends_in_a_valid_plan() {
     let input = five_pods().input();
     let mut broken = schedule(&input);
     broken.placements.push((0, 7));
@@ -130,17 +132,17 @@ fn a_packing_of_nonsense_ends_in_a_plan_without_the_nonsense() {
 }
 
 #[test]
-fn a_pod_that_offends_where_it_is_gets_another_place() {
-    // As before, but a third machine may be bought.
+fn a_misplaced_pod_is_moved_to_another_node() {
+    // Same input, but a third node may be launched.
     let mut case = five_pods();
-    case.shapes[0].apart.clear();
+    case.shapes[0].anti_affinity.clear();
     let input = case.input();
-    let decision = repaired(&input, &crowded(&schedule(&input), &input));
+    let decision = repaired(&input, &overfilled(&schedule(&input), &input));
     assert_eq!((decision.plan.nodes.len(), decision.plan.unschedulable.len()), (3, 0));
     assert!(decision.failed_checks.left_out.is_empty() && decision.failed_checks.count == 2);
 }
 
-/// `plan` with its pods shifted by `by` places along its own list of places.
+/// `plan` with its pods rotated by `by` positions in its list of placements.
 fn shuffled(plan: &Plan, by: usize) -> Plan {
     let mut plan = plan.clone();
     let mut pods: Vec<u32> = plan.placements.iter().map(|(pod, _)| *pod).collect();
@@ -158,13 +160,14 @@ fn shuffled(plan: &Plan, by: usize) -> Plan {
 }
 
 #[test]
-fn whatever_a_packing_is_the_decision_is_sound() {
+fn every_packing_ends_in_a_valid_decision() {
     let mut kept = 0;
     for seed in 1..=20 {
         let input = cluster(seed).1.current().input();
         let decision = repaired(&input, &shuffled(&schedule(&input), seed as usize));
         kept += decision.plan.order.len();
     }
-    // Requests no longer match on machines whose pods are of different sizes, but pods of one kind trade places in peace.
+    // Requests no longer match on nodes with pods of different sizes, but equal pods may be
+    // swapped.
     assert!(kept > 200, "{kept}");
 }

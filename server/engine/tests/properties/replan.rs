@@ -1,4 +1,4 @@
-//! A plan carried out: what it launches becomes nodes, what it places becomes bound.
+//! A plan carried out: launched nodes exist, placed pods are bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use engine::model::resources::ATTACHABLE_VOLUMES_PREFIX;
 use engine::model::{BoundPod, InstanceType, Node, NodeStage, Text};
 use engine::plan::{Plan, PlannedNode};
 
-use crate::world::text;
+use crate::fixture::text;
 
-/// `input` after `plan`, each machine for pods launched as its first option in its first zone, with only `pending` to
-/// place. Limits and reservations keep back what the plan could come to at the most. Machines of static pools, on which
-/// nothing is planned, are not there yet.
+/// `input` after `plan`, each node for pods launched as its first option in its first zone, with
+/// only `pending` to place. Limits and reservations retain the maximum usage of the plan. Nodes of
+/// static pools, which carry no planned pods, are left out.
 pub fn carried_out(input: &PlanningInput, plan: &Plan, pending: &[u32]) -> PlanningInput {
     let mut after = input.clone();
     for (pod, node) in &plan.placements {
@@ -71,7 +71,8 @@ fn launched(input: &PlanningInput, planned: &PlannedNode) -> Node {
     }
 }
 
-/// Takes off the pool's limits what the largest option has beyond the first, and one machine off its reservation.
+/// Subtracts from the limits of the pool the excess of the largest option over the first, and one
+/// instance from its reservation.
 fn keep_back(after: &mut PlanningInput, input: &PlanningInput, planned: &PlannedNode) {
     let catalogue = &input.pools[planned.pool as usize].catalogue;
     let pool = &mut after.pools[planned.pool as usize];

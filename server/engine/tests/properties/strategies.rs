@@ -1,4 +1,5 @@
-//! Random small inputs. Rare things are rare, so that most inputs can be placed and shrinking ends at few parts.
+//! Strategies for random small inputs. Rare features are rare, so that most inputs can be placed
+//! and shrinking ends at few parts.
 
 use engine::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE};
 use engine::model::{CapacityType, MicroUsd, NodeStage, Operator, OptInRules};
@@ -9,11 +10,12 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::sample::select;
 
 use crate::cases::{
-    Case, DaemonCase, NodeCase, PodCase, PoolCase, RACK, ShapeCase, SpreadCase, TIER, TermCase, TypeCase, Wish,
+    Case, DaemonCase, LabelRequirement, NodeCase, PodCase, PoolCase, RACK, ShapeCase, SpreadCase, TIER, TermCase,
+    TypeCase,
 };
-use crate::world::{APPS, NAMESPACES, ZONES};
+use crate::fixture::{APPS, NAMESPACES, ZONES};
 
-const WISHES: &[Wish] = &[
+const WISHES: &[LabelRequirement] = &[
     (ZONE, Operator::In, &["a"]),
     (ZONE, Operator::In, &["b", "c"]),
     (ZONE, Operator::NotIn, &["a"]),
@@ -33,8 +35,8 @@ const WISHES: &[Wish] = &[
     (RACK, Operator::NotIn, &["r1"]),
 ];
 
-/// What a pool may require: wishes that leave labels open among them.
-const POOL_WISHES: &[Wish] = &[
+/// Pool requirements, some of which leave labels undecided.
+const POOL_WISHES: &[LabelRequirement] = &[
     (ZONE, Operator::In, &["a", "b"]),
     (ZONE, Operator::NotIn, &["b"]),
     (CAPACITY_TYPE, Operator::In, &["on-demand"]),
@@ -74,10 +76,10 @@ fn spread() -> impl Strategy<Value = SpreadCase> {
 }
 
 fn term() -> impl Strategy<Value = TermCase> {
-    (key(), app(), weighted(0.2)).prop_map(|(key, app, everywhere)| TermCase { key, app, everywhere })
+    (key(), app(), weighted(0.2)).prop_map(|(key, app, all_namespaces)| TermCase { key, app, all_namespaces })
 }
 
-/// None, as a rule, and up to `most`.
+/// Usually none, and up to `most`.
 fn few<S: Strategy>(part: S, most: usize) -> impl Strategy<Value = Vec<S::Value>>
 where
     S::Value: Clone,
@@ -85,7 +87,7 @@ where
     prop_oneof![3 => Just(Vec::new()), 2 => vec(part, 1..=most)]
 }
 
-fn any_of() -> impl Strategy<Value = Vec<Vec<Wish>>> {
+fn any_of() -> impl Strategy<Value = Vec<Vec<LabelRequirement>>> {
     prop_oneof![3 => Just(Vec::new()), 1 => vec(vec(select(WISHES), 1..3), 1..3)]
 }
 
@@ -103,10 +105,10 @@ pub fn shapes() -> impl Strategy<Value = ShapeCase> {
         any_of: node.1,
         preferred: node.2,
         spread: pods.0,
-        near: if pods.1.len() == 1 || pods.2.is_empty() { pods.1 } else { Vec::new() },
-        apart: pods.2,
-        rather_near: softs.0,
-        rather_apart: softs.1,
+        affinity: if pods.1.len() == 1 || pods.2.is_empty() { pods.1 } else { Vec::new() },
+        anti_affinity: pods.2,
+        preferred_affinity: softs.0,
+        preferred_anti_affinity: softs.1,
         tolerates: rest.0,
         port: rest.1,
         priority: rest.2,
@@ -115,8 +117,15 @@ pub fn shapes() -> impl Strategy<Value = ShapeCase> {
 
 pub fn pods() -> impl Strategy<Value = PodCase> {
     let volumes = option::weighted(0.15, 0..5_u32);
-    (0..4_usize, 0..APPS.len(), prop_oneof![4 => Just(0), 1 => 0..NAMESPACES.len()], volumes, weighted(0.2))
-        .prop_map(|(shape, app, namespace, volumes, young)| PodCase { shape, app, namespace, volumes, young })
+    (0..4_usize, 0..APPS.len(), prop_oneof![4 => Just(0), 1 => 0..NAMESPACES.len()], volumes, weighted(0.2)).prop_map(
+        |(shape, app, namespace, volumes, recently_created)| PodCase {
+            shape,
+            app,
+            namespace,
+            volumes,
+            recently_created,
+        },
+    )
 }
 
 pub fn types() -> impl Strategy<Value = TypeCase> {
@@ -168,12 +177,12 @@ pub fn pools() -> impl Strategy<Value = PoolCase> {
     );
     let rules = prop_oneof![2 => Just(OptInRules::default()), 1 => rules()];
     (0..3_i32, taints, few(select(POOL_WISHES), 2), bounds, weighted(0.1), rules).prop_map(
-        |(weight, taints, wishes, bounds, unhealthy, rules)| PoolCase {
+        |(weight, taints, requirements, bounds, unhealthy, rules)| PoolCase {
             weight,
             tainted: taints.0,
-            discouraged: taints.1,
+            soft_tainted: taints.1,
             tier: taints.2,
-            wishes,
+            requirements,
             min_types: bounds.0,
             min_families: None,
             cpu_limit: bounds.1,
@@ -206,7 +215,7 @@ pub fn nodes() -> impl Strategy<Value = NodeCase> {
             tier: names.0,
             rack: names.1,
             tainted: taints.0,
-            discouraged: taints.1,
+            soft_tainted: taints.1,
             cordoned: taints.2,
             stage,
             pool,
@@ -227,7 +236,7 @@ pub fn cases() -> impl Strategy<Value = Case> {
     cases_of(12)
 }
 
-/// The same with at most `pods` pods.
+/// Cases with at most `pods` pods.
 pub fn cases_of(most: usize) -> impl Strategy<Value = Case> {
     let stock = (vec(types(), 3..=10), vec(pools(), 1..=3), vec(nodes(), 0..=4), vec(daemons(), 0..=2));
     let wanted = (vec(shapes(), 1..=4), vec(pods(), 1..=most), weighted(0.2), weighted(0.2));
@@ -237,9 +246,10 @@ pub fn cases_of(most: usize) -> impl Strategy<Value = Case> {
     })
 }
 
-/// Two mixtures are left out. Where a pool balances zones, pods that some rule binds to a zone, or to a capacity type that
-/// one zone sells, can unbalance machines opened before them. Where `minValues` meet a limit on CPUs, a later machine can
-/// use up what an earlier one needs for its variety. The plan then fails its check and is not printed.
+/// Excludes two combinations. In a pool with zone balance, pods bound to a zone, or to a capacity
+/// type available in one zone, can unbalance nodes planned before them. With `minValues` and a CPU
+/// limit, a later node can use up the capacity that an earlier one needs for its options. The plan
+/// then fails its check and is not printed.
 fn within_what_is_promised(mut case: Case) -> Case {
     if case.pools.iter().any(|pool| pool.rules.zone_balance) {
         case.shapes.iter_mut().for_each(forget_zones);
@@ -255,13 +265,18 @@ fn within_what_is_promised(mut case: Case) -> Case {
 }
 
 fn forget_zones(shape: &mut ShapeCase) {
-    let elsewhere = |wish: &Wish| wish.0 != ZONE;
+    let elsewhere = |label_requirement: &LabelRequirement| label_requirement.0 != ZONE;
     shape.selector = shape.selector.filter(|(key, _)| *key != ZONE);
     shape.any_of.iter_mut().for_each(|term| term.retain(elsewhere));
     shape.any_of.retain(|term| !term.is_empty());
-    shape.preferred.retain(|(_, wish)| elsewhere(wish));
+    shape.preferred.retain(|(_, label_requirement)| elsewhere(label_requirement));
     shape.spread.retain(|spread| spread.key == HOSTNAME);
-    for terms in [&mut shape.near, &mut shape.apart, &mut shape.rather_near, &mut shape.rather_apart] {
+    for terms in [
+        &mut shape.affinity,
+        &mut shape.anti_affinity,
+        &mut shape.preferred_affinity,
+        &mut shape.preferred_anti_affinity,
+    ] {
         terms.retain(|term| term.key == HOSTNAME);
     }
 }

@@ -1,40 +1,42 @@
-//! Drains that cannot end: disruption budgets that never let a pod go, and pods that two budgets guard. Told while it costs
-//! nothing, because consolidation, drift and upgrades stop at such a node one day.
+//! Drains that cannot end: disruption budgets that never allow an eviction, and pods under two
+//! budgets. Reported early, because consolidation, drift and upgrades would stop at such a node.
 //!
-//! Judged by what is written and how many pods there are to be, not by how many are healthy at the moment.
+//! Judged by the specs and the desired number of pods, not by the number of healthy pods at
+//! present.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::{Labels, Text};
 
 use crate::cluster::pods::PodObject;
-use crate::cluster::policy::{Amount, DisruptionBudget, Floor};
+use crate::cluster::policy::{Amount, BudgetThreshold, DisruptionBudget};
 use crate::notes;
 
-/// Pods of one namespace: how many there are, by what they are called in notes and by labels.
+/// Pods of one namespace: their number by workload title and labels.
 type Members = BTreeMap<String, BTreeMap<Labels, i64>>;
 
 /// Pods that run or will run, in namespaces that have a disruption budget.
 #[derive(Debug)]
-pub struct Crowds {
+pub struct BudgetedPods {
     namespaces: BTreeMap<Text, Members>,
 }
 
 /// What a budget guards.
 #[derive(Debug, Default)]
-struct Guarded {
+struct ProtectedPods {
     pods: i64,
     titles: BTreeSet<String>,
 }
 
-impl Crowds {
-    /// No pods yet, room for those that `budgets` may guard.
+impl BudgetedPods {
+    /// No pods yet; `budgets` determine which ones are counted.
     #[must_use]
     pub fn new(budgets: &[DisruptionBudget]) -> Self {
         Self { namespaces: budgets.iter().map(|budget| (budget.namespace.clone(), Members::new())).collect() }
     }
 
-    /// Adds a pod of `workload` (`Kind/name`). Pods that a drain leaves alone, of DaemonSets and static ones, are not counted.
+    /// Adds a pod of `workload` (`Kind/name`). Pods that drains ignore, of DaemonSets and static
+    /// ones, are not counted.
     pub fn add_pod(&mut self, pod: &PodObject, workload: &str) {
         if !pod.mirror && pod.meta.owned_by("DaemonSet").is_none() {
             self.add(&pod.meta.namespace, workload, &pod.meta.labels, 1);
@@ -70,8 +72,8 @@ impl Crowds {
         titles.flat_map(|(title, alike)| alike.iter().map(move |(labels, count)| (title, labels, *count)))
     }
 
-    fn guarded(&self, budget: &DisruptionBudget) -> Guarded {
-        let mut guarded = Guarded::default();
+    fn guarded(&self, budget: &DisruptionBudget) -> ProtectedPods {
+        let mut guarded = ProtectedPods::default();
         for (title, _, count) in self.members(&budget.namespace).filter(|(_, labels, _)| budget.guards(labels)) {
             guarded.pods += count;
             if !guarded.titles.contains(title) {
@@ -81,7 +83,7 @@ impl Crowds {
         guarded
     }
 
-    /// The eviction API refuses pods that more than one budget guards, whatever the budgets say.
+    /// The eviction API refuses pods that more than one budget selects, whatever the budgets allow.
     fn twice_guarded(&self, budgets: &[DisruptionBudget]) -> impl Iterator<Item = String> {
         let mut groups: BTreeMap<BTreeSet<String>, BTreeSet<String>> = BTreeMap::new();
         for namespace in self.namespaces.keys() {
@@ -108,25 +110,27 @@ fn written(budget: &DisruptionBudget) -> String {
     format!("PodDisruptionBudget/{}/{}", budget.namespace, budget.name)
 }
 
-fn blocked(budget: &DisruptionBudget, floor: Floor, guarded: &Guarded) -> String {
-    let Guarded { pods, titles } = guarded;
+fn blocked(budget: &DisruptionBudget, floor: BudgetThreshold, guarded: &ProtectedPods) -> String {
+    let ProtectedPods { pods, titles } = guarded;
     let pods = if *pods == 1 { "its only pod go".to_owned() } else { format!("one of its {pods} pods go") };
     let (field, advice) = advice(floor, guarded.pods);
     format!("{} will block every drain: {field} never lets {pods} ({}); {advice}", written(budget), notes::name(titles))
 }
 
 /// The floor as it is written, and what to do about it where it guards `pods`.
-fn advice(floor: Floor, pods: i64) -> (String, String) {
+fn advice(floor: BudgetThreshold, pods: i64) -> (String, String) {
     match floor {
-        Floor::MaxUnavailable(amount) => (format!("maxUnavailable: {amount}"), "raise it to 1 or more".to_owned()),
-        Floor::MinAvailable(amount @ Amount { number, percent: false }) => {
+        BudgetThreshold::MaxUnavailable(amount) => {
+            (format!("maxUnavailable: {amount}"), "raise it to 1 or more".to_owned())
+        }
+        BudgetThreshold::MinAvailable(amount @ Amount { number, percent: false }) => {
             let advice = format!("lower it to {}, or run {} pods or more", pods - 1, number.saturating_add(1));
             (format!("minAvailable: {amount}"), advice)
         }
-        Floor::MinAvailable(amount @ Amount { number: 100, .. }) => {
+        BudgetThreshold::MinAvailable(amount @ Amount { number: 100, .. }) => {
             (format!("minAvailable: {amount}"), "write maxUnavailable: 1 instead".to_owned())
         }
-        Floor::MinAvailable(amount) => {
+        BudgetThreshold::MinAvailable(amount) => {
             // ⌈p·n/100⌉ < n as soon as n·(100 − p) ≥ 100.
             let enough = (100 + 99 - amount.number) / (100 - amount.number);
             let advice = format!("write maxUnavailable: 1 instead, or run {enough} pods or more");

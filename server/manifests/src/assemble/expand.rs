@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::{Labels, Pod, Text};
 
-use super::pods::{Owned, Reader, WorkloadKey};
-use super::volumes::Mounter;
+use super::pods::{Reader, WorkloadKey, WorkloadPods};
+use super::volumes::VolumeUser;
 use crate::cluster::storage::ClaimSpec;
 use crate::cluster::workload::{HASH, JobProgress, Workload};
 use crate::kinds::Kind;
@@ -13,13 +13,13 @@ use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::volumes::PodVolume;
 
 /// How many pods `workload` lacks beside those that it owns.
-fn lacking(workload: &Workload, owned: &Owned) -> i64 {
+fn lacking(workload: &Workload, owned: &WorkloadPods) -> i64 {
     let wanted = workload.job.map_or(workload.replicas, |job| wanted_of_job(workload.replicas, job, owned));
     if workload.meta.deleting { 0 } else { (wanted - owned.live.len() as i64).max(0) }
 }
 
 /// A Job without completions is done when one pod has ended well.
-fn wanted_of_job(parallelism: i64, job: JobProgress, owned: &Owned) -> i64 {
+fn wanted_of_job(parallelism: i64, job: JobProgress, owned: &WorkloadPods) -> i64 {
     let done = job.succeeded.max(owned.succeeded);
     let left = match job.completions {
         Some(completions) => completions - done,
@@ -30,9 +30,10 @@ fn wanted_of_job(parallelism: i64, job: JobProgress, owned: &Owned) -> i64 {
 }
 
 impl Reader<'_> {
-    /// Adds the replicas that workloads lack beside those they own. `taken` are the names of pods, by namespace and name.
-    pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, Owned>, taken: &mut BTreeSet<(Text, Text)>) {
-        let none = Owned::default();
+    /// Adds the replicas that workloads lack beside those they own. `taken` are the names of pods,
+    /// by namespace and name.
+    pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, WorkloadPods>, taken: &mut BTreeSet<(Text, Text)>) {
+        let none = WorkloadPods::default();
         let cluster = self.cluster;
         for workload in &cluster.workloads {
             if self.owners.expands_elsewhere(workload) {
@@ -45,14 +46,14 @@ impl Reader<'_> {
                 continue;
             }
             let labels = self.replica_labels(workload);
-            self.crowds.add(&workload.meta.namespace, &title, &labels, count);
+            self.budgeted_pods.add(&workload.meta.namespace, &title, &labels, count);
             if !self.is_left_aside(workload, &title, count) {
                 self.add_replicas(workload, &title, &labels, (owned, count), taken);
             }
         }
     }
 
-    /// Templates that are gated, bound by name, or for another scheduler are none of ours.
+    /// Templates that are gated, bound by name, or for another scheduler are not expanded.
     fn is_left_aside(&mut self, workload: &Workload, title: &str, count: i64) -> bool {
         let spec = &workload.template.spec;
         let object = format!("{} ({count} replicas)", place(workload, title));
@@ -73,7 +74,7 @@ impl Reader<'_> {
         workload: &Workload,
         title: &Text,
         labels: &Labels,
-        (owned, count): (&Owned, i64),
+        (owned, count): (&WorkloadPods, i64),
         taken: &mut BTreeSet<(Text, Text)>,
     ) {
         if !self.allow(count, workload) {
@@ -128,7 +129,7 @@ impl Reader<'_> {
     }
 
     fn replica_volumes(&mut self, workload: &Workload, name: &str, templates: &[(Text, ClaimSpec)]) -> Option<u32> {
-        let pod = Mounter { namespace: &workload.meta.namespace, name, templates };
+        let pod = VolumeUser { namespace: &workload.meta.namespace, name, templates };
         let needs = self.volumes.of(pod, &workload.template.spec.volumes);
         self.tables.volumes(needs)
     }
@@ -142,7 +143,7 @@ fn place(workload: &Workload, title: &str) -> String {
 }
 
 /// Ordinals of a StatefulSet that no live pod has; endless for other workloads, which have none.
-fn missing_ordinals<'w>(workload: &'w Workload, owned: &'w Owned) -> impl Iterator<Item = i64> + 'w {
+fn missing_ordinals<'w>(workload: &'w Workload, owned: &'w WorkloadPods) -> impl Iterator<Item = i64> + 'w {
     let last = if workload.kind == Kind::StatefulSet { workload.first_ordinal + workload.replicas } else { 0 };
     let name = |ordinal: i64| Text::from(format!("{}-{ordinal}", workload.meta.name));
     (workload.first_ordinal..last).filter(move |ordinal| !owned.live.contains(&name(*ordinal)))

@@ -8,12 +8,12 @@ use crate::Options;
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::notes::Notes;
 
-/// Names of the pools that another controller buys for.
+/// Names of the pools that another controller manages.
 #[derive(Debug, Default)]
 pub struct ForeignPools(BTreeSet<Text>);
 
-/// Takes foreign pools out of `pools`, with a note. With a catalogue of the user's own and no EC2NodeClass in the input, machines of any
-/// cloud are planned, and none is foreign.
+/// Removes foreign pools from `pools`, with a note. With a custom catalogue and no EC2NodeClass in
+/// the input, nodes of any cloud are planned, and none is foreign.
 pub fn set_aside(
     pools: &mut Vec<NodePoolManifest>,
     classes: &[NodeClassManifest],
@@ -37,7 +37,7 @@ pub fn set_aside(
 }
 
 impl ForeignPools {
-    /// A node of a foreign pool gives room as any other, and belongs to no pool of ours.
+    /// A node of a foreign pool has capacity as any other, and belongs to no managed pool.
     #[must_use]
     pub fn release(&self, node: Node) -> Node {
         let pool = node.pool.filter(|pool| !self.0.contains(pool));

@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, with_canonical_keys};
 use crate::karpenter::NodeClaimManifest;
 use crate::notes::Notes;
 
-/// The taint that Karpenter puts on nodes that go.
+/// The taint of nodes that Karpenter is removing.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Taints that go away by themselves while a node starts (Karpenter: known ephemeral taints).
 const EPHEMERAL: [(&str, Effect); 5] = [

@@ -1,4 +1,4 @@
-//! Who owns a pod: through ReplicaSets to Deployments.
+//! Owners of pods: through ReplicaSets to Deployments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 /// A name in a namespace.
 type Key = (Text, Text);
 
-/// Answers who owns what.
+/// Resolves owners.
 #[derive(Debug, Default)]
 pub struct Owners {
     deployments: BTreeSet<Key>,
@@ -47,8 +47,9 @@ impl Owners {
         format!("{}/{}", owner.kind, owner.name).into()
     }
 
-    /// The Deployment of the input behind the ReplicaSet `name`; of a ReplicaSet that is not in the input, the one whose name it
-    /// carries before the template hash. A ReplicaSet whose Deployment is not in the input stands for itself.
+    /// The Deployment of the input behind the ReplicaSet `name`; for a ReplicaSet outside the
+    /// input, the Deployment whose name precedes the template hash. A ReplicaSet without a
+    /// Deployment in the input is its own owner.
     fn deployment(&self, pod: &PodObject, name: &Text) -> Option<Text> {
         let namespace = &pod.meta.namespace;
         if let Some(deployment) = self.replica_sets.get(&(namespace.clone(), name.clone())) {

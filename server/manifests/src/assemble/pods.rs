@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
 
-use super::drains::Crowds;
+use super::drains::BudgetedPods;
 use super::owners::Owners;
 use super::priority;
 use super::spread::SpreadDefaults;
 use super::tables::Tables;
-use super::volumes::{Mounter, Volumes};
+use super::volumes::{VolumeUser, Volumes};
 use crate::InputError;
 use crate::cluster::Cluster;
 use crate::cluster::pods::PodObject;
@@ -26,7 +26,7 @@ const MOST_PODS: i64 = 1_000_000;
 
 /// Pods of one workload in the input.
 #[derive(Debug, Default)]
-pub struct Owned {
+pub struct WorkloadPods {
     /// Names of pods that run or will run.
     pub live: BTreeSet<Text>,
     /// Pods that ended well.
@@ -41,14 +41,14 @@ pub type WorkloadKey = (Text, Text);
 pub struct Reader<'c> {
     /// Everything that was read.
     pub cluster: &'c Cluster,
-    /// Who owns what.
+    /// Resolves owners.
     pub owners: Owners,
     /// What volumes ask for.
     pub volumes: Volumes<'c>,
-    /// How pods are spread that do not say so themselves.
+    /// Default topology spread constraints.
     pub defaults: SpreadDefaults<'c>,
-    /// Pods that run or will run, as disruption budgets see them.
-    pub crowds: Crowds,
+    /// Pods that run or will run, for the disruption budgets.
+    pub budgeted_pods: BudgetedPods,
     /// Shared tables.
     pub tables: Tables,
     /// What the reader should know.
@@ -60,11 +60,12 @@ pub struct Reader<'c> {
 }
 
 impl Reader<'_> {
-    /// Sorts out every pod, then adds the replicas that workloads lack. Pods that take room are put on `nodes`.
+    /// Classifies every pod, then adds the replicas that workloads lack. Running pods are placed on
+    /// `nodes`.
     pub fn read(&mut self, nodes: &mut [Node]) {
         let cluster = self.cluster;
         let index: BTreeMap<Text, usize> = nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
-        let mut owned: BTreeMap<WorkloadKey, Owned> = BTreeMap::new();
+        let mut owned: BTreeMap<WorkloadKey, WorkloadPods> = BTreeMap::new();
         let mut taken = BTreeSet::new();
         for pod in &cluster.pods {
             taken.insert((pod.meta.namespace.clone(), pod.meta.name.clone()));
@@ -72,7 +73,7 @@ impl Reader<'_> {
             let workload = self.owners.workload(pod);
             let lives = pod.is_active() || moved;
             if lives {
-                self.crowds.add_pod(pod, &workload);
+                self.budgeted_pods.add_pod(pod, &workload);
             }
             let owned = owned.entry((pod.meta.namespace.clone(), workload)).or_default();
             if lives {
@@ -125,7 +126,7 @@ impl Reader<'_> {
         false
     }
 
-    /// Puts `pod` on the node that it is nominated for, when that node can still take it.
+    /// Places `pod` on its nominated node, if that node still accepts it.
     fn promised(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
         let Some(name) = &pod.nominated else { return false };
         let node = index.get(name).and_then(|at| nodes.get_mut(*at)).filter(|node| node.stage != NodeStage::Deleting);
@@ -157,7 +158,8 @@ impl Reader<'_> {
         true
     }
 
-    /// Puts `pod` on its node; when the node goes and the pod can move it is planned as well.
+    /// Places `pod` on its node; when the node is being removed and the pod can move, it is planned
+    /// as well.
     fn bind(&mut self, pod: &PodObject, node: &mut Node) -> bool {
         let leaving = node.stage == NodeStage::Deleting && pod.is_movable() && !self.held(pod) && !self.left_aside(pod);
         let bound = self.bound(pod, leaving);
@@ -191,13 +193,13 @@ impl Reader<'_> {
         let spec = self.defaults.spread_pod(pod, &self.owners, self.notes);
         let mut planned = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
         let claims = self.claims(pod);
-        let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };
-        let needs = self.volumes.of(mounter, &pod.spec.volumes);
+        let volume_user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };
+        let needs = self.volumes.of(volume_user, &pod.spec.volumes);
         planned.volumes = self.tables.volumes(needs);
         planned.name = pod.meta.name.clone();
         planned.created = pod.meta.created;
         planned.workload = self.owners.workload(pod);
-        planned.leaves = leaves;
+        planned.moved_from = leaves;
         self.pods.push(planned);
     }
 
@@ -226,7 +228,7 @@ impl Reader<'_> {
             volumes: None,
             created: None,
             workload: Text::default(),
-            leaves: None,
+            moved_from: None,
             invalid: spec.invalid.clone().or(priority.err()),
         }
     }
@@ -235,8 +237,8 @@ impl Reader<'_> {
         let daemon = pod.meta.owned_by("DaemonSet").map(|name| Text::from(format!("{}/{name}", pod.meta.namespace)));
         let spec = if daemon.is_some() { Cow::Owned(pod.spec.unpinned()) } else { Cow::Borrowed(&pod.spec) };
         let prototype = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
-        let mounter = Mounter { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
-        let attached = self.volumes.attached(mounter, &pod.spec.volumes);
+        let volume_user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
+        let attached = self.volumes.attached(volume_user, &pod.spec.volumes);
         BoundPod {
             namespace: prototype.namespace,
             name: pod.meta.name.clone(),

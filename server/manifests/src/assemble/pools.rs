@@ -1,10 +1,11 @@
-//! NodePools with what they can buy: one catalogue for each distinct NodeClass configuration, changed by overlays.
+//! NodePools with their offerings: one catalogue for each distinct NodeClass configuration, changed
+//! by overlays.
 
 use std::sync::Arc;
 
 use cloud::catalogue::overlay::preview_prices;
 use cloud::catalogue::{
-    Market, NodeClassSettings, Overlay, PriceChange, Snapshot, apply_overlays, build, settle_overlays,
+    NodeClassSettings, Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, build, resolve_overlays,
 };
 use engine::model::labels::CAPACITY_TYPE;
 use engine::model::offering::SharedCatalogue;
@@ -14,9 +15,9 @@ use crate::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::notes::Notes;
 
-/// Where catalogues come from.
+/// Sources of catalogues.
 #[derive(Debug, Clone, Copy)]
-pub struct Shop<'s> {
+pub struct CatalogueSource<'s> {
     /// InstanceTypeInfo about machines.
     pub snapshot: &'s Snapshot,
     /// The region.
@@ -27,7 +28,7 @@ pub struct Shop<'s> {
 
 /// The engine's pools, sorted by name.
 pub fn build_pools(
-    shop: Shop<'_>,
+    catalogue_source: CatalogueSource<'_>,
     manifests: Vec<NodePoolManifest>,
     classes: &[NodeClassManifest],
     overlays: &[NodeOverlayManifest],
@@ -36,7 +37,7 @@ pub fn build_pools(
     let class_of = |pool: &NodePoolManifest| classes.iter().find(|class| class.name == pool.class.name);
     let settings: Vec<NodeClassSettings> =
         manifests.iter().map(|pool| class_of(pool).map(|class| class.settings.clone()).unwrap_or_default()).collect();
-    let catalogues = catalogues(shop, &manifests, &settings, overlays, notes);
+    let catalogues = catalogues(catalogue_source, &manifests, &settings, overlays, notes);
     let mut pools: Vec<NodePool> = manifests
         .into_iter()
         .zip(catalogues)
@@ -49,9 +50,9 @@ pub fn build_pools(
     pools
 }
 
-/// A catalogue for each pool, shared where settings are equal and no overlay tells pools apart.
+/// A catalogue for each pool, shared where settings are equal and no overlay selects pools.
 fn catalogues(
-    shop: Shop<'_>,
+    catalogue_source: CatalogueSource<'_>,
     pools: &[NodePoolManifest],
     settings: &[NodeClassSettings],
     overlays: &[NodeOverlayManifest],
@@ -61,22 +62,25 @@ fn catalogues(
     let allows_spot = |pool: &NodePoolManifest| {
         pool.requirements.get(CAPACITY_TYPE).is_none_or(|allowed| allowed.has(CapacityType::Spot.as_str()))
     };
-    let market =
-        Market { extra_zones: shop.zones, spot_wanted: pools.iter().any(allows_spot), ..Market::new(shop.region) };
-    let base = unchanged(shop, &market, settings, notes);
+    let market = RegionOptions {
+        extra_zones: catalogue_source.zones,
+        spot_wanted: pools.iter().any(allows_spot),
+        ..RegionOptions::new(catalogue_source.region)
+    };
+    let base = unchanged(catalogue_source, &market, settings, notes);
     if overlays.is_empty() {
         return base;
     }
     let sides = |base: &[SharedCatalogue]| {
         let pairs: Vec<_> =
             pools.iter().zip(base).map(|(pool, catalogue)| (&pool.requirements, catalogue.as_ref())).collect();
-        settle_overlays(&pairs, &overlays)
+        resolve_overlays(&pairs, &overlays)
     };
     let mut settled = sides(&base);
     let previews = preview_prices(&settled);
     let base = match previews.is_empty() {
         true => base,
-        false => unchanged(shop, &Market { preview_prices: previews, ..market }, settings, notes),
+        false => unchanged(catalogue_source, &RegionOptions { preview_prices: previews, ..market }, settings, notes),
     };
     settled = sides(&base);
     settled.notes.iter().for_each(|note| notes.line(note.clone()));
@@ -89,8 +93,8 @@ fn catalogues(
 
 /// A catalogue for each of `settings`, before overlays; equal settings share one.
 fn unchanged(
-    shop: Shop<'_>,
-    market: &Market<'_>,
+    catalogue_source: CatalogueSource<'_>,
+    market: &RegionOptions<'_>,
     settings: &[NodeClassSettings],
     notes: &mut Notes,
 ) -> Vec<SharedCatalogue> {
@@ -101,7 +105,7 @@ fn unchanged(
             catalogues.push(catalogue.clone());
             continue;
         }
-        let one = build(shop.snapshot, market, settings);
+        let one = build(catalogue_source.snapshot, market, settings);
         one.notes.iter().for_each(|note| notes.line(note.clone()));
         let catalogue = Arc::new(one.catalogue);
         built.push((settings, catalogue.clone()));

@@ -11,7 +11,7 @@ use crate::pod::PodSpec;
 const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// The priority of a pod with `spec`; an error says why no API server would let it in.
+/// The priority of a pod with `spec`; an error states why an API server would refuse it.
 pub fn resolve(spec: &PodSpec, classes: &BTreeMap<Text, PriorityClass>) -> Result<i32, Text> {
     if let Some(priority) = spec.priority {
         return Ok(priority);

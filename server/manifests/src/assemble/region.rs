@@ -16,22 +16,22 @@ use crate::notes::Notes;
 /// The region when nothing names one.
 const FALLBACK: &str = "us-east-1";
 
-/// Region names found, each with one place that names it.
+/// Region names found, each with one place that contains it.
 type Witnesses = BTreeMap<Text, String>;
 
-/// Looks for the region in what was read.
+/// Finds the region in the input.
 #[derive(Debug)]
 pub struct Search<'s> {
     snapshot: &'s Snapshot,
     /// Named by machines and subnets, which are somewhere.
     facts: Witnesses,
-    /// Named by what pools ask for.
+    /// From the requirements of pools.
     wishes: Witnesses,
     zones: BTreeSet<Text>,
 }
 
 impl<'s> Search<'s> {
-    /// Looks at nodes, claims, subnets and pools.
+    /// Searches nodes, claims, subnets and pools.
     #[must_use]
     pub fn new(
         snapshot: &'s Snapshot,
@@ -148,7 +148,7 @@ impl<'s> Search<'s> {
     }
 }
 
-/// Says that no zone of `region` is known, and how to name some.
+/// Reports that no zone of `region` is known, and how to state them.
 pub fn without_zones(region: &str, snapshot: &Snapshot) -> String {
     let known: Vec<&str> = snapshot.regions().iter().map(|known| known.name.as_ref()).collect();
     let remedy = format!(

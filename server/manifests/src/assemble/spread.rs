@@ -1,6 +1,7 @@
-//! Default topology spread: pods that declare no constraint get those of the scheduler's configuration. What they count is
-//! deduced for each pod from the Services that select it and from the controller that owns it; a pod without either gets
-//! none (Kubernetes: cluster-level default constraints).
+//! Default topology spread: pods that declare no constraint get those of the scheduler's
+//! configuration. What they count is deduced for each pod from the Services that select it and from
+//! the controller that owns it; a pod without either gets none (Kubernetes: cluster-level default
+//! constraints).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -66,7 +67,7 @@ impl<'c> SpreadDefaults<'c> {
         !self.constraints.is_empty() && !spec.declares_spread()
     }
 
-    /// What a pod with `labels` counts by default; `None` when nothing tells.
+    /// What a pod with `labels` counts by default; `None` when nothing determines it.
     fn selector(&self, namespace: &str, labels: &Labels, controller: Option<Controller<'_>>) -> Option<LabelSelector> {
         let equal = |(key, value): (&Text, &Text)| SelectorTerm {
             key: key.clone(),
@@ -103,7 +104,8 @@ impl<'c> SpreadDefaults<'c> {
         self.controllers.contains_key(&(Kind::ReplicaSet, pod.meta.namespace.as_ref(), name))
     }
 
-    /// The specification of replicas of `workload` that will have `labels`, with the constraints that they get by default.
+    /// The specification of replicas of `workload` that will have `labels`, with the constraints
+    /// that they get by default.
     pub fn spread_replicas<'w>(&self, workload: &'w Workload, labels: &Labels, notes: &mut Notes) -> Cow<'w, PodSpec> {
         let spec = &workload.template.spec;
         if !self.applies_to(spec) {

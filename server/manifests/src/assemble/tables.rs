@@ -1,11 +1,12 @@
-//! Shared tables: equal shapes, label sets and volume needs are kept once and named by index.
+//! Shared tables: equal shapes, label sets and volume requirements are stored once and referenced
+//! by index.
 
 use std::hash::Hash;
 
 use engine::model::{Labels, PodShape, VolumeAlternatives};
 use rustc_hash::FxHashMap;
 
-/// Values kept once each, by index in order of arrival.
+/// Values stored once each, by index in order of arrival.
 #[derive(Debug)]
 pub struct Table<T> {
     values: Vec<T>,

@@ -1,5 +1,5 @@
-//! What a pod's volumes ask of its node (Karpenter: volume topology and PVC validation; kube-scheduler: VolumeBinding,
-//! VolumeZone, NodeVolumeLimits).
+//! Requirements of a pod's volumes on its node (Karpenter: volume topology and PVC validation;
+//! kube-scheduler: VolumeBinding, VolumeZone, NodeVolumeLimits).
 
 use std::collections::BTreeSet;
 
@@ -20,13 +20,13 @@ pub struct Volumes<'c> {
     /// Host names of nodes that stay; volumes of other hosts can be mounted nowhere, as far as their host name goes.
     hosts: BTreeSet<Text>,
     default_class: Option<&'c StorageClass>,
-    /// Where objects are looked for, for people.
+    /// Where objects are searched for; for messages.
     place: &'static str,
 }
 
-/// The pod whose volumes are looked at.
+/// The pod that uses the volumes.
 #[derive(Debug, Clone, Copy)]
-pub struct Mounter<'p> {
+pub struct VolumeUser<'p> {
     /// Namespace.
     pub namespace: &'p Text,
     /// Name.
@@ -35,8 +35,8 @@ pub struct Mounter<'p> {
     pub templates: &'p [(Text, ClaimSpec)],
 }
 
-/// What one volume asks for: alternatives, and what is attached.
-struct Need {
+/// Requirements of one volume: alternatives, and what is attached.
+struct VolumeRequirement {
     alternatives: Vec<Requirements>,
     attachment: Option<(Text, Text)>,
 }
@@ -56,9 +56,9 @@ impl<'c> Volumes<'c> {
         Self { place: "cluster", ..Self::new(cluster, hosts) }
     }
 
-    /// What the volumes of `pod` ask for.
+    /// Requirements of the volumes of `pod`.
     #[must_use]
-    pub fn of(&self, pod: Mounter<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
+    pub fn of(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
         let mut all = VolumeAlternatives::default();
         let mut alternatives = vec![Requirements::new()];
         for volume in self.claimed(pod, volumes) {
@@ -79,12 +79,12 @@ impl<'c> Volumes<'c> {
 
     /// What is attached to the node of a pod that runs there already; nothing else about its volumes matters.
     #[must_use]
-    pub fn attached(&self, pod: Mounter<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
+    pub fn attached(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
         VolumeAlternatives { any_of: Vec::new(), blocked: None, ..self.of(pod, volumes) }
     }
 
     /// The pod's volumes and those that its StatefulSet adds, each once.
-    fn claimed(&self, pod: Mounter<'_>, volumes: &[PodVolume]) -> Vec<PodVolume> {
+    fn claimed(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> Vec<PodVolume> {
         let mut all: Vec<PodVolume> = Vec::new();
         let added = pod.templates.iter().map(|(name, _)| PodVolume::Claim(name.clone()));
         for volume in volumes.iter().cloned().chain(added) {
@@ -95,10 +95,13 @@ impl<'c> Volumes<'c> {
         all
     }
 
-    fn need(&self, pod: Mounter<'_>, volume: &PodVolume) -> Result<Need, String> {
+    fn need(&self, pod: VolumeUser<'_>, volume: &PodVolume) -> Result<VolumeRequirement, String> {
         let (name, template) = match volume {
             PodVolume::Ebs(id) => {
-                return Ok(Need { alternatives: free(), attachment: Some((EBS_DRIVER.into(), id.clone())) });
+                return Ok(VolumeRequirement {
+                    alternatives: free(),
+                    attachment: Some((EBS_DRIVER.into(), id.clone())),
+                });
             }
             PodVolume::Claim(name) => {
                 let template = pod.templates.iter().find(|(made, _)| made == name).map(|(_, template)| template);
@@ -127,13 +130,13 @@ impl<'c> Volumes<'c> {
         }
     }
 
-    fn bound(&self, title: &str, name: &Text) -> Result<Need, String> {
+    fn bound(&self, title: &str, name: &Text) -> Result<VolumeRequirement, String> {
         let missing = || format!("{title} is bound to PersistentVolume/{name}, which is not in the {}", self.place);
         let volume = self.cluster.volumes.get(name).ok_or_else(missing)?;
         if volume.deleting {
             return Err(format!("{title} is bound to PersistentVolume/{name}, which is being deleted"));
         }
-        Ok(Need { alternatives: self.places(volume), attachment: volume.attachment.clone() })
+        Ok(VolumeRequirement { alternatives: self.places(volume), attachment: volume.attachment.clone() })
     }
 
     /// Each term of the volume's node affinity is an alternative.
@@ -156,14 +159,15 @@ impl<'c> Volumes<'c> {
         volume.terms.iter().map(place).collect()
     }
 
-    /// A volume on the disk of a node that stays is where that node is. That of a node that is gone no longer says where
-    /// (Karpenter drops the host name of such volumes in every case; kube-scheduler never does).
+    /// A volume on the disk of a node that stays is on that node. One of a removed node does not
+    /// constrain the host any more (Karpenter drops the host name of such volumes in every case;
+    /// kube-scheduler never does).
     fn names_a_host(&self, requirements: &Requirements) -> bool {
         let hosts = requirements.get(HOSTNAME).and_then(Requirement::finite_values);
         hosts.is_some_and(|hosts| hosts.iter().any(|host| self.hosts.contains(host)))
     }
 
-    fn unbound(&self, title: &str, key: &(Text, Text), spec: &ClaimSpec) -> Result<Need, String> {
+    fn unbound(&self, title: &str, key: &(Text, Text), spec: &ClaimSpec) -> Result<VolumeRequirement, String> {
         let class = match &spec.class {
             None => self.default_class.ok_or_else(|| {
                 format!("{title} names no storage class, and no StorageClass of the {} is the default", self.place)
@@ -185,7 +189,7 @@ impl<'c> Volumes<'c> {
         }
         let alternatives = if class.topologies.is_empty() { free() } else { class.topologies.clone() };
         let attachment = Some((class.driver.clone(), Text::from(format!("{}/{}", key.0, key.1))));
-        Ok(Need { alternatives, attachment })
+        Ok(VolumeRequirement { alternatives, attachment })
     }
 }
 
@@ -193,7 +197,8 @@ fn free() -> Vec<Requirements> {
     vec![Requirements::new()]
 }
 
-/// Every combination, without those that contradict themselves. When all do they stay, so that the contradiction can be told.
+/// Every combination without a contradiction. If all are contradictory they are returned, so that
+/// the contradiction can be reported.
 fn cross(left: &[Requirements], right: &[Requirements]) -> Vec<Requirements> {
     let mut seen = BTreeSet::new();
     let mut combined = Vec::new();

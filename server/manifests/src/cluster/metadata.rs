@@ -1,4 +1,4 @@
-//! What every object says about itself.
+//! Metadata of every object.
 
 use engine::model::{Labels, Text, Timestamp};
 

@@ -14,7 +14,7 @@ pub struct PodObject {
     pub meta: Metadata,
     /// Specification.
     pub spec: PodSpec,
-    /// Succeeded or Failed: takes no room and is not run again.
+    /// Succeeded or Failed: occupies no capacity and is not restarted.
     pub finished: bool,
     /// Succeeded.
     pub succeeded: bool,
@@ -22,7 +22,8 @@ pub struct PodObject {
     pub nominated: Option<Text>,
     /// The condition Ready is False.
     pub unready: bool,
-    /// `karpenter.sh/do-not-disrupt: "true"`. A duration only delays; the clock that judges it is not looked at here.
+    /// `karpenter.sh/do-not-disrupt: "true"`. A duration only delays, and its clock is not
+    /// evaluated here.
     pub do_not_disrupt: bool,
     /// A static pod's mirror.
     pub mirror: bool,
@@ -54,7 +55,8 @@ impl PodObject {
         !self.finished && !self.meta.deleting
     }
 
-    /// Whether another node has to take the pod when its own goes (Karpenter: reschedulable pods).
+    /// Whether another node must accept the pod when its own is removed (Karpenter: reschedulable
+    /// pods).
     #[must_use]
     pub fn is_movable(&self) -> bool {
         let returns = self.is_active() || (!self.finished && self.meta.owned_by("StatefulSet").is_some());

@@ -23,17 +23,18 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What a budget keeps.
+/// The threshold of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Floor {
+pub enum BudgetThreshold {
     /// `maxUnavailable`.
     MaxUnavailable(Amount),
     /// `minAvailable`.
     MinAvailable(Amount),
 }
 
-impl Floor {
-    /// Whether it never lets one of `count` healthy pods go. Shares of pods are rounded up (Kubernetes: disruption controller).
+impl BudgetThreshold {
+    /// Whether it never allows the eviction of one of `count` healthy pods. Percentages are rounded
+    /// up (Kubernetes: disruption controller).
     #[must_use]
     pub fn keeps_all(self, count: i64) -> bool {
         match self {
@@ -43,7 +44,8 @@ impl Floor {
         }
     }
 
-    /// Whether it never lets a pod go, however many there are: `maxUnavailable` of 0 or 0%, `minAvailable` of 100%.
+    /// Whether it never allows an eviction, whatever the number of pods: `maxUnavailable` of 0 or
+    /// 0%, `minAvailable` of 100%.
     #[must_use]
     pub fn keeps_any_number(self) -> bool {
         match self {
@@ -62,8 +64,8 @@ pub struct DisruptionBudget {
     pub name: Text,
     /// The pods it guards; `None` guards none.
     pub selector: Option<LabelSelector>,
-    /// What it keeps; `None` when it names no number.
-    pub floor: Option<Floor>,
+    /// Its threshold; `None` without a number.
+    pub floor: Option<BudgetThreshold>,
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
     pub frees_unhealthy: bool,
 }
@@ -84,15 +86,15 @@ impl DisruptionBudget {
             namespace: meta.namespace,
             name: meta.name,
             selector: guarded(at),
-            floor: unavailable.map(Floor::MaxUnavailable).or(available.map(Floor::MinAvailable)),
+            floor: unavailable.map(BudgetThreshold::MaxUnavailable).or(available.map(BudgetThreshold::MinAvailable)),
             frees_unhealthy: spec.at("unhealthyPodEvictionPolicy").one_of(&POLICIES).unwrap_or(false),
         }
     }
 
-    /// Whether it never lets a pod go, however many there are.
+    /// Whether it never allows an eviction, whatever the number of pods.
     #[must_use]
     pub fn blocks(&self) -> bool {
-        self.floor.is_some_and(Floor::keeps_any_number)
+        self.floor.is_some_and(BudgetThreshold::keeps_any_number)
     }
 
     /// Whether it guards pods of its namespace with `labels`.

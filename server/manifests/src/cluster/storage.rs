@@ -11,7 +11,7 @@ use crate::{Cursor, syntax};
 /// The CSI driver of EBS, also of volumes that were written for the in-tree plugin.
 pub const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
-/// What a claim or a template of one asks for.
+/// Spec of a claim or of a claim template.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimSpec {
     /// `storageClassName`: `None` means the default class, the empty text means none.
@@ -39,7 +39,7 @@ pub struct Claim {
     pub namespace: Text,
     /// Name.
     pub name: Text,
-    /// What it asks for.
+    /// Its requirements.
     pub spec: ClaimSpec,
     /// Whether binding has ended (`pv.kubernetes.io/bind-completed`).
     pub bound: bool,
@@ -77,7 +77,7 @@ pub struct Volume {
     pub attachment: Option<(Text, Text)>,
     /// Terms of its node affinity; empty means no constraint.
     pub terms: Vec<NodeSelectorTerm>,
-    /// What its own zone and region labels ask of the node (kube-scheduler: VolumeZone).
+    /// Requirements of its zone and region labels on the node (kube-scheduler: VolumeZone).
     pub zones: Requirements,
     /// `local` or `hostPath`.
     pub on_host: bool,
@@ -112,7 +112,8 @@ fn attachment(spec: &Cursor<'_>, name: &Text) -> Option<(Text, Text)> {
     ebs.exists().then(|| (EBS_DRIVER.into(), ebs.at("volumeID").text().unwrap_or_else(|| name.clone())))
 }
 
-/// What the zone and region labels of a volume ask of its node. Several zones in one label are joined by two underscores.
+/// What the zone and region labels of a volume ask of its node. Several zones in one label are
+/// joined by two underscores.
 #[must_use]
 pub fn zones(labels: &Labels) -> Requirements {
     let topology = labels.iter().filter(|(key, _)| [ZONE, REGION].contains(&canonical_key(key)));

@@ -9,10 +9,10 @@ use crate::kinds::Kind;
 use crate::pod::{PodSpec, tolerations};
 use crate::{Cursor, selector, syntax};
 
-/// The label by which a Deployment tells its ReplicaSets apart.
+/// The label by which a Deployment distinguishes its ReplicaSets.
 pub const HASH: &str = "pod-template-hash";
 
-/// Replicas that one workload may ask for.
+/// Maximum number of replicas of one workload.
 const MOST_REPLICAS: i64 = 1_000_000;
 
 /// What its pods are made from.

@@ -1,4 +1,4 @@
-//! Cuts a source into documents and looks at how each begins.
+//! Splits a source into documents and examines the beginning of each.
 
 use serde::de::IgnoredAny;
 
@@ -19,8 +19,8 @@ impl<'s> Chunk<'s> {
     }
 }
 
-/// The chunks of `text`: what stands between lines that begin with `---` or `...`. YAML allows such a line nowhere else, JSON
-/// has none. One after another, since rubbish may hold millions.
+/// The chunks of `text`: what stands between lines that begin with `---` or `...`. YAML allows such
+/// a line nowhere else, JSON has none. One after another, since rubbish may hold millions.
 pub fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     let mut rest = Some(Chunk { line: 1, text });
     std::iter::from_fn(move || {
@@ -34,8 +34,8 @@ pub fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
 /// Bytes of a marker.
 const MARKER: usize = 3;
 
-/// Where the first marker of `text` stands, and the line breaks before it. A chunk that begins after a marker begins in the
-/// middle of a line.
+/// Where the first marker of `text` stands, and the line breaks before it. A chunk that begins
+/// after a marker begins in the middle of a line.
 fn marker(text: &str) -> Option<(usize, usize)> {
     let mut at = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -47,8 +47,8 @@ fn marker(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// The values of a chunk of JSON that stand one after another, each as a chunk; in the end, what is wrong with the rest. One
-/// cheap look over the text finds where they end.
+/// The values of a chunk of JSON that stand one after another, each as a chunk; in the end, what is
+/// wrong with the rest. One cheap look over the text finds where they end.
 pub fn json_values<'s>(chunk: &Chunk<'s>) -> impl Iterator<Item = Result<Chunk<'s>, String>> + use<'s> {
     let (text, first_line) = (chunk.text, chunk.line);
     let whole = *chunk;
@@ -77,8 +77,8 @@ fn is_marker(line: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// Why a document with this first line cannot be a Kubernetes object; looked at before any parser sees it, so that rubbish of
-/// any size is refused at once.
+/// Why a document with this first line cannot be a Kubernetes object; looked at before any parser
+/// sees it, so that rubbish of any size is refused at once.
 pub fn not_an_object(first: &str) -> Option<String> {
     let head = first.get(..first.len().min(4096)).unwrap_or(first);
     if head.contains("{{") {

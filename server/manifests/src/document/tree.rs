@@ -1,4 +1,4 @@
-//! Builds JSON values, counting them, and leaves out what nobody reads.
+//! Builds JSON values, counts them, and omits unused fields.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,14 +8,14 @@ use serde_json::{Map, Number, Value};
 
 use super::Detail;
 
-/// Bookkeeping of API server and kubelet that takes most of a dump's bytes and says nothing to planning.
+/// Bookkeeping of API server and kubelet: most of a dump's bytes, and irrelevant to planning.
 const UNREAD: [&str; 3] =
     ["managedFields", "kubectl.kubernetes.io/last-applied-configuration", "ephemeralContainerStatuses"];
 
 /// Lists of which little is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum List {
-    /// What containers hold while they are resized in place.
+    /// Resources of containers during an in-place resize.
     Statuses,
     /// What runs in a pod, of which most of a dump's bytes say nothing to planning.
     Containers,
@@ -33,7 +33,8 @@ impl List {
         }
     }
 
-    /// Whether the field `key` of an item says nothing to planning. Fields that Kubernetes does not know stay.
+    /// Whether the field `key` of an item is irrelevant to planning. Fields unknown to Kubernetes
+    /// stay.
     fn leaves_out(self, key: &str) -> bool {
         match self {
             Self::Statuses => !["name", "allocatedResources", "resources"].contains(&key),
@@ -65,7 +66,7 @@ const UNREAD_OF_VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "h
 
 /// Reads one value within what is left of a budget.
 #[derive(Clone, Copy)]
-pub struct Lean<'b> {
+pub struct BoundedSeed<'b> {
     left: &'b Cell<usize>,
     root: bool,
     detail: Detail,
@@ -73,7 +74,7 @@ pub struct Lean<'b> {
     list: Option<List>,
 }
 
-impl<'b> Lean<'b> {
+impl<'b> BoundedSeed<'b> {
     /// A whole document: a map or nothing.
     pub fn root(left: &'b Cell<usize>, detail: Detail) -> Self {
         Self { left, root: true, detail, list: None }
@@ -105,7 +106,7 @@ impl<'b> Lean<'b> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Lean<'_> {
+impl<'de> DeserializeSeed<'de> for BoundedSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -113,7 +114,7 @@ impl<'de> DeserializeSeed<'de> for Lean<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Lean<'_> {
+impl<'de> Visitor<'de> for BoundedSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,10 +1,10 @@
-//! From what people type to a field.
+//! Resolves a path typed by a user to a field.
 
 use super::{Field, Table};
 
 /// What a path names.
 #[derive(Debug, Clone)]
-pub struct Found<'t> {
+pub struct FieldMatch<'t> {
     /// The kind.
     pub table: &'t Table,
     /// The field; `None` when the path is the kind alone.
@@ -13,13 +13,13 @@ pub struct Found<'t> {
     pub children: Vec<&'static Field>,
 }
 
-/// A path that names nothing.
+/// An unknown path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no field {asked}; {}", advice(.nearest))]
 pub struct NotFound {
-    /// What was asked for.
+    /// The path that was requested.
     pub asked: String,
-    /// Names that come near, the nearest first.
+    /// Similar names, the closest first.
     pub nearest: Vec<String>,
 }
 
@@ -30,24 +30,25 @@ fn advice(nearest: &[String]) -> String {
 /// How many near names a message lists.
 const SUGGESTIONS: usize = 3;
 
-/// Finds `path`, such as `nodepool.spec.disruption`. Kinds may be written in any case and by their short names, steps in
-/// any case; an annotation may be named without the word before it (`nodepool.fleetwright.dev/zone-balance`).
+/// Finds `path`, such as `nodepool.spec.disruption`. Kinds may be written in any case and by their
+/// short names, steps in any case; an annotation may be named without the word before it
+/// (`nodepool.fleetwright.dev/zone-balance`).
 ///
 /// # Errors
 /// [`NotFound`] with the nearest names.
-pub fn lookup<'t>(tables: &'t [Table], path: &str) -> Result<Found<'t>, NotFound> {
+pub fn lookup<'t>(tables: &'t [Table], path: &str) -> Result<FieldMatch<'t>, NotFound> {
     let path = path.trim().trim_matches('.');
     let (kind, rest) = path.split_once('.').unwrap_or((path, ""));
     let Some(table) = tables.iter().find(|table| answers_to(table, kind)) else {
         return Err(unknown_kind(tables, path, kind));
     };
     if rest.is_empty() {
-        return Ok(Found { table, field: None, children: table.children("").collect() });
+        return Ok(FieldMatch { table, field: None, children: table.children("").collect() });
     }
     let plain = rest.replace("[]", "");
     let annotation = format!("metadata.annotations.{plain}");
     match table.field(&plain).or_else(|| table.field(&annotation)) {
-        Some(field) => Ok(Found { table, field: Some(field), children: table.children(field.path).collect() }),
+        Some(field) => Ok(FieldMatch { table, field: Some(field), children: table.children(field.path).collect() }),
         None => Err(unknown_field(table, path, &plain)),
     }
 }
@@ -62,8 +63,8 @@ fn unknown_kind(tables: &[Table], path: &str, kind: &str) -> NotFound {
     NotFound { asked: path.to_owned(), nearest: nearest(kind, names) }
 }
 
-/// Near names are judged by the whole path and by the last step alone, so that both a slip of the pen and a field looked
-/// for in the wrong place are answered.
+/// Similarity is computed on the whole path and on the last step alone, so that both a typo and a
+/// field in the wrong place are found.
 fn unknown_field(table: &Table, path: &str, rest: &str) -> NotFound {
     let last = rest.rsplit('.').next().unwrap_or(rest);
     let whole = table.iter().map(|field| (field.path.to_owned(), format!("{}.{}", table.kind, field.path)));
@@ -91,7 +92,7 @@ fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<St
     ranked.into_iter().take(close.clamp(1, SUGGESTIONS)).map(|(_, name)| name).collect()
 }
 
-/// The name among `known` that `asked` is a slip of the pen away from.
+/// The name among `known` of which `asked` is a typo.
 pub(crate) fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
     let asked = asked.to_ascii_lowercase();
     let ranked = known.iter().map(|name| (distance(&asked, &name.to_ascii_lowercase()), *name));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Field, Found};
+use super::{Field, FieldMatch};
 
 /// Columns that descriptions are wrapped at.
 const WIDTH: usize = 78;
@@ -10,7 +10,7 @@ const WIDTH: usize = 78;
 /// Prints `found` in the manner of `kubectl explain`: kind and version, the field and its type, what it means, what is
 /// allowed, and its direct children, each with its meaning.
 #[must_use]
-pub fn render(found: &Found<'_>) -> String {
+pub fn render(found: &FieldMatch<'_>) -> String {
     let mut out = String::new();
     line(&mut out, "KIND", found.table.kind);
     line(&mut out, "VERSION", found.table.api_version);

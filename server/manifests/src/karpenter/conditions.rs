@@ -11,7 +11,7 @@ pub enum Status {
     True,
     /// It does not hold.
     False,
-    /// Nobody knows yet.
+    /// Not determined yet.
     Unknown,
 }
 
@@ -47,13 +47,13 @@ impl Conditions {
         self.0.iter().find(|condition| condition.name.as_ref() == name)
     }
 
-    /// Whether `name` is there and True.
+    /// Whether `name` is present and True.
     #[must_use]
     pub fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|condition| condition.status == Status::True)
     }
 
-    /// Why `name` does not hold, in words: `None` when it is absent or True.
+    /// The reason and message of `name`; `None` when it is absent or True.
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<String> {
         let condition = self.get(name).filter(|condition| condition.status != Status::True)?;

@@ -12,11 +12,11 @@ pub struct Disruption {
     pub policy: ConsolidationPolicy,
     /// `consolidateAfter`.
     pub consolidate_after: Lifetime,
-    /// `budgets`; an empty list holds nothing back.
+    /// `budgets`; an empty list limits nothing.
     pub budgets: Vec<Budget>,
 }
 
-/// Which nodes consolidation looks at.
+/// Which nodes consolidation considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsolidationPolicy {
     /// Empty ones only.
@@ -54,7 +54,7 @@ pub enum DisruptionReason {
     Underutilized,
     /// It runs no pod of its own.
     Empty,
-    /// It is no longer what its pool wants.
+    /// It differs from the spec of its pool.
     Drifted,
 }
 
@@ -88,7 +88,8 @@ impl Default for Disruption {
 }
 
 impl Disruption {
-    /// Reads the object at `at`; an absent one has the defaults, one that is there must say `consolidateAfter`.
+    /// Parses the object at `at`; an absent one has the defaults, a present one requires
+    /// `consolidateAfter`.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Self {
         let mut disruption = Self::default();

@@ -11,10 +11,11 @@ pub enum Lifetime {
     Never,
 }
 
-/// What messages say is allowed.
+/// The allowed format, for messages.
 pub const ALLOWED: &str = "whole numbers with s, m or h, such as 90s or 1h30m";
 
-/// Milliseconds of `text`, or `None` when it does not follow the pattern `([0-9]+(s|m|h))+` or is longer than anybody lives.
+/// Milliseconds of `text`; `None` when it does not match the pattern `([0-9]+(s|m|h))+` or
+/// overflows.
 #[must_use]
 pub fn parse(text: &str) -> Option<i64> {
     let mut total: i64 = 0;

@@ -75,8 +75,9 @@ pub fn is_restricted(key: &str) -> bool {
     key == HOSTNAME || (!is_well_known(key) && in_restricted_domain(key))
 }
 
-/// Whether the schemas refuse `key` in a requirement. They tell a domain by its end, without looking for a dot before it, and
-/// let the label that names a machine's class pass, which claims carry and pools may not require.
+/// Whether the schemas refuse `key` in a requirement. They match a domain by its suffix, without a
+/// dot before it, and accept the label of the node class, which claims carry and pools may not
+/// require.
 #[must_use]
 pub fn is_refused(key: &str) -> bool {
     let key = canonical_key(key);

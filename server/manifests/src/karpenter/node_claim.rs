@@ -23,7 +23,7 @@ pub struct NodeClaimManifest {
     pub annotations: Labels,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// When its deletion was asked for.
+    /// When its deletion was requested.
     pub deleted: Option<Timestamp>,
     /// `nodeClassRef`.
     pub class: ClassReference,

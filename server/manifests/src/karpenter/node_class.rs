@@ -73,8 +73,8 @@ impl NodeClassManifest {
     }
 }
 
-/// The family: `amiFamily`, else the alias's, else Custom. Without an alias `amiFamily` is required; beside one it is the
-/// alias's family or Custom.
+/// The family: `amiFamily`, else the alias's, else Custom. Without an alias `amiFamily` is
+/// required; beside one it is the alias's family or Custom.
 fn read_family(spec: &Cursor<'_>) -> AmiFamily {
     let family_at = spec.at("amiFamily");
     let families = AmiFamily::ALL.map(|family| (family.as_str(), family));
@@ -131,7 +131,7 @@ fn check_rest(spec: &Cursor<'_>) {
     let _ = options.at("httpTokens").one_of(&[("required", true), ("optional", false)]);
 }
 
-/// Why the class bars its pools. An absent status means that it does not.
+/// Why the class is not ready for its pools. An absent status counts as ready.
 fn not_ready(deleting: bool, conditions: &Conditions) -> Option<Text> {
     if deleting {
         return Some("its EC2NodeClass is being deleted".into());

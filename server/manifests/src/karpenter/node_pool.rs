@@ -37,7 +37,7 @@ pub struct NodePoolManifest {
     pub limits: Resources,
     /// `spec.replicas`.
     pub replicas: Option<i64>,
-    /// Why it takes no part in planning, as far as the pool itself tells.
+    /// Why it is excluded from planning, as far as the pool itself determines it.
     pub not_ready: Option<NotReady>,
     /// `NodeRegistrationHealthy` is False.
     pub unhealthy: bool,
@@ -71,7 +71,7 @@ impl ClassReference {
         self.group.as_ref() == OUR_GROUP
     }
 
-    /// Reads the object at `at`, which must be there with all its fields.
+    /// Parses the object at `at`, which is required with all its fields.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Option<Self> {
         let at = at.clone().required();
@@ -101,8 +101,8 @@ const MOST_LABELS: usize = 100;
 const DEFAULT_EXPIRY_MS: i64 = 720 * 3_600_000;
 
 impl NodePoolManifest {
-    /// Reads the NodePool at `at`. What an API server would refuse is reported; notes go to `notes`. `None` when it has no
-    /// name or no readable class reference.
+    /// Parses the NodePool at `at`. What an API server would refuse is reported; notes go to
+    /// `notes`. `None` without a name or a valid class reference.
     #[must_use]
     pub fn read(at: &Cursor<'_>, notes: &mut Vec<String>) -> Option<Self> {
         let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
@@ -144,7 +144,8 @@ impl NodePoolManifest {
         })
     }
 
-    /// The engine's pool. `class` is the class of that name, if the input has one; `catalogue` is what it may buy.
+    /// The engine's pool. `class` is the class of that name, if the input has one; `catalogue`
+    /// holds its instance types.
     #[must_use]
     pub fn into_pool(self, class: Option<&NodeClassManifest>, catalogue: SharedCatalogue) -> NodePool {
         let missing = || {
@@ -153,7 +154,7 @@ impl NodePoolManifest {
         };
         let class_not_ready = match class {
             None if self.class.is_ec2() => missing(),
-            // A catalogue of the user's own stands for machines of any cloud.
+            // A custom catalogue may contain instances of any cloud.
             None => None,
             Some(class) => class.not_ready.clone().map(NotReady::NodeClass),
         };
@@ -191,8 +192,8 @@ fn read_size(spec: &Cursor<'_>) -> (i32, Resources, Option<i64>) {
     (weight.and_then(|weight| i32::try_from(weight).ok()).unwrap_or(0), limits, replicas)
 }
 
-/// The hash of a pool's template and the version of the hash function, from the annotations at `at`. Hashes of different
-/// versions say nothing about each other.
+/// The hash of a pool's template and the version of the hash function, from the annotations at
+/// `at`. Hashes of different versions are not comparable.
 pub(super) fn hash_of(at: &Cursor<'_>) -> Option<(Text, Text)> {
     Some((at.at("karpenter.sh/nodepool-hash").text()?, at.at("karpenter.sh/nodepool-hash-version").text()?))
 }
@@ -227,7 +228,7 @@ fn double_taint(taints: &[Taint], startup_taints: &[Taint]) -> Option<String> {
     Some(format!("taint {}:{} stands twice in taints and startupTaints", taint.key, taint.effect.as_str()))
 }
 
-/// Why the pool takes no part in planning. An absent status means that it does.
+/// Why the pool is excluded from planning. An absent status counts as ready.
 fn not_ready(deleting: bool, invalid: Option<String>, conditions: &Conditions) -> Option<NotReady> {
     if deleting {
         return Some(NotReady::NodePool("it is being deleted".into()));

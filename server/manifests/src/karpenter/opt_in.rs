@@ -5,14 +5,14 @@ use engine::model::{MicroUsd, OptInRules, Text};
 use super::duration;
 use crate::Cursor;
 
-/// The domain of our own annotations.
+/// The domain of Fleetwright's annotations.
 pub const DOMAIN: &str = "fleetwright.dev/";
 
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const ABOVE_ZERO: &str = "a whole number above zero, in quotes";
 
-/// Reads the rules out of the annotations at `at`. A value that cannot be read is an error; unknown annotations of our
-/// domain are named in `notes`, for `object`.
+/// Parses the rules in the annotations at `at`. An invalid value is an error; unknown annotations
+/// of the domain are reported in `notes`, for `object`.
 #[must_use]
 pub fn read(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) -> OptInRules {
     let mut rules = OptInRules::default();
@@ -25,7 +25,8 @@ pub fn read(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) -> OptInRule
     rules
 }
 
-/// Names annotations of our domain at `at`, the metadata of a pool's template, where they mean nothing.
+/// Reports annotations of the domain at `at`, the metadata of a pool's template, where they have no
+/// effect.
 pub fn note_misplaced(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) {
     for (key, _) in at.map().iter().filter(|(key, _)| key.starts_with(DOMAIN)) {
         notes.push(format!("{object}: annotation {key} stands on the template, where it is ignored; it belongs into metadata.annotations of the NodePool"));
@@ -46,7 +47,7 @@ fn read_one(rules: &mut OptInRules, name: &str, at: &Cursor<'_>) -> bool {
         "on-demand-min-nodes" => rules.on_demand_min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "max-node-vcpu" => rules.max_node_vcpu = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "min-nodes" => rules.min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
-        // Whose pool it is concerns clusters that are connected; a plan of files looks at every pool.
+        // Ownership of pools matters for connected clusters; a plan of files considers every pool.
         "managed" => {
             let _ = at.one_of(&[("true", true), ("false", false)]);
         }
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dollars_are_read_exactly() {
+    fn dollars_are_parsed_exactly() {
         assert_eq!(parse_micros("0.05"), Some(50_000));
         assert_eq!(parse_micros("12"), Some(12_000_000));
         assert_eq!(parse_micros(".000001"), Some(1));

@@ -25,21 +25,21 @@ pub enum Owner {
 
 /// What was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Listed {
+pub struct ParsedRequirements {
     /// The entries, in order.
     pub requirements: Vec<Requirement>,
     /// Why Karpenter's own validation refuses the list although the API server accepts it.
     pub invalid: Option<String>,
 }
 
-/// Reads the list at `at`, which must be there, if only empty.
+/// Parses the list at `at`, which is required but may be empty.
 #[must_use]
-pub fn read(at: &Cursor<'_>, owner: Owner) -> Listed {
+pub fn read(at: &Cursor<'_>, owner: Owner) -> ParsedRequirements {
     let entries = at.clone().required().list();
     if entries.len() > MOST {
         at.error(format!("{} requirements, allowed: at most {MOST}", entries.len()));
     }
-    let mut listed = Listed::default();
+    let mut listed = ParsedRequirements::default();
     for entry in entries.iter().take(MOST) {
         if let Some((requirement, invalid)) = read_one(entry, owner) {
             listed.requirements.push(requirement);
@@ -110,14 +110,14 @@ fn read_min_values(at: &Cursor<'_>, operator: Operator, values: usize, owner: Ow
     u32::try_from(least).ok()
 }
 
-/// Claims say which class they are of; nobody else may require one.
+/// Claims name their class in a requirement; no other object may.
 fn class_required(key: &str, owner: Owner) -> Option<String> {
     let refused = key == NODECLASS && owner != Owner::NodeClaim;
     refused.then(|| format!("requirement {key}: the class is named by nodeClassRef and cannot be required"))
 }
 
-/// What the API server accepts and Karpenter's validation refuses: values that no label can have, and capacity types none
-/// of which exists.
+/// What the API server accepts and Karpenter's validation refuses: invalid label values and unknown
+/// capacity types.
 fn invalid_values(key: &str, operator: Operator, values: &[&str], min_values: Option<u32>) -> Option<String> {
     if let Some(value) = values.iter().find(|value| !is_label_value(value)) {
         return Some(format!("requirement {key}: {value:?} cannot be the value of a label"));

@@ -33,7 +33,8 @@ fn read_one(at: &Cursor<'_>) -> Option<Taint> {
     Some(Taint { key: key?.into(), value: value.into(), effect: effect? })
 }
 
-/// The first key and effect that stand twice over both lists, which Karpenter's own validation refuses.
+/// The first key and effect that occur twice in both lists, which Karpenter's own validation
+/// refuses.
 #[must_use]
 pub fn first_double<'t>(taints: &'t [Taint], startup_taints: &'t [Taint]) -> Option<&'t Taint> {
     let mut seen = BTreeSet::new();

@@ -3,18 +3,18 @@
 use serde_json::Value;
 
 use super::context::Context;
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::reference;
-use super::requirements::{self, Holder};
+use super::requirements::{self, RequirementOwner};
 use super::shape::{Fields, join, map_mut, replace_key, take, text};
 
 /// Conditions that v1 does not have.
 const DROPPED: [&str; 4] = ["Empty", "Expired", "MachineEmpty", "MachineExpired"];
 
 /// Puts the claim `object` into v1's form.
-pub(super) fn convert(desk: &mut Desk<'_, '_>, object: &mut Fields, age: Age, context: &Context) {
-    let pool = tidy_labels(desk, object);
+pub(super) fn convert(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age: ApiGeneration, context: &Context) {
+    let pool = tidy_labels(reporter, object);
     if let Some(conditions) = map_mut(object, "status").and_then(|status| status.get_mut("conditions")?.as_array_mut())
     {
         tidy_conditions(conditions);
@@ -22,50 +22,56 @@ pub(super) fn convert(desk: &mut Desk<'_, '_>, object: &mut Fields, age: Age, co
     let Some(spec) = map_mut(object, "spec") else { return };
     let written =
         spec.get("requirements").cloned().filter(|value| !value.is_null()).unwrap_or_else(|| Value::Array(Vec::new()));
-    let requirements = requirements::tidy(desk, "spec.requirements", written, Holder::Claim);
+    let requirements = requirements::tidy(reporter, "spec.requirements", written, RequirementOwner::Claim);
     spec.insert("requirements".to_owned(), Value::Array(requirements));
     if let Some(template) = take(spec, "machineTemplateRef") {
         let name = template["name"].as_str().unwrap_or_default();
-        desk.note("spec.machineTemplateRef", format!("becomes spec.nodeClassRef to EC2NodeClass {name}"));
+        reporter.note("spec.machineTemplateRef", format!("becomes spec.nodeClassRef to EC2NodeClass {name}"));
         spec.insert("nodeClassRef".to_owned(), reference::to_class(name));
     }
-    if age == Age::Beta || !spec.contains_key("nodeClassRef") {
-        let _ = reference::tidy(desk, spec, "spec", Age::Beta, context);
+    if age == ApiGeneration::Beta || !spec.contains_key("nodeClassRef") {
+        let _ = reference::tidy(reporter, spec, "spec", ApiGeneration::Beta, context);
     }
     for key in ["kubelet", "kubeletConfiguration"] {
         if take(spec, key).is_some() {
-            desk.note(
+            reporter.note(
                 &format!("spec.{key}"),
                 "dropped, the node runs already and status.allocatable tells what it has",
             );
         }
     }
     if !spec.contains_key("expireAfter") {
-        add_expiry(desk, spec, age, pool.as_deref(), context);
+        add_expiry(reporter, spec, age, pool.as_deref(), context);
     }
 }
 
-/// `expireAfter` of the pool; without one what the old version meant.
-fn add_expiry(desk: &mut Desk<'_, '_>, spec: &mut Fields, age: Age, pool: Option<&str>, context: &Context) {
+/// `expireAfter` of the pool; without one the meaning of the old version.
+fn add_expiry(
+    reporter: &mut Reporter<'_, '_>,
+    spec: &mut Fields,
+    age: ApiGeneration,
+    pool: Option<&str>,
+    context: &Context,
+) {
     let of_pool = pool.and_then(|pool| context.expiry.get(pool)).map(String::as_str);
-    let expiry = of_pool.unwrap_or(if age == Age::Alpha { "Never" } else { "720h" });
-    desk.note("spec.expireAfter", format!("added: {expiry}, as its pool had it"));
+    let expiry = of_pool.unwrap_or(if age == ApiGeneration::Alpha { "Never" } else { "720h" });
+    reporter.note("spec.expireAfter", format!("added: {expiry}, as its pool had it"));
     spec.insert("expireAfter".to_owned(), Value::from(expiry));
 }
 
 /// The pool that owns the claim.
-fn tidy_labels(desk: &mut Desk<'_, '_>, object: &mut Fields) -> Option<String> {
+fn tidy_labels(reporter: &mut Reporter<'_, '_>, object: &mut Fields) -> Option<String> {
     let labels = map_mut(map_mut(object, "metadata")?, "labels")?;
-    rename_labels(desk, "metadata.labels", labels);
+    rename_labels(reporter, "metadata.labels", labels);
     text(labels, "karpenter.sh/nodepool").map(str::to_owned)
 }
 
-/// Gives the labels of a claim or node their names of today.
-pub(super) fn rename_labels(desk: &mut Desk<'_, '_>, path: &str, labels: &mut Fields) {
+/// Renames the labels of a claim or node to their v1 names.
+pub(super) fn rename_labels(reporter: &mut Reporter<'_, '_>, path: &str, labels: &mut Fields) {
     const OLD: &str = "karpenter.sh/provisioner-name";
     const NEW: &str = "karpenter.sh/nodepool";
     if let Some(value) = labels.get(OLD).cloned() {
-        desk.note(&join(path, OLD), format!("is {NEW} in v1"));
+        reporter.note(&join(path, OLD), format!("is {NEW} in v1"));
         replace_key(labels, OLD, NEW, value);
     }
 }

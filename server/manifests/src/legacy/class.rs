@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::context::Context;
-use super::kind::Age;
+use super::kind::ApiGeneration;
 use super::metadata::annotation;
-use super::record::Desk;
+use super::record::Reporter;
 use super::reference::STAND_IN;
 use super::selectors::{GROUPS, SUBNETS};
 use super::shape::{Fields, has, join, map, map_mut, take};
@@ -20,7 +20,7 @@ const OWN_TAGS: [&str; 6] = [
     "karpenter.k8s.aws/ec2nodeclass",
     "eks:eks-cluster-name",
 ];
-/// Fields of a class that people write into a pool's spec.
+/// Fields of a class that users misplace in a pool's spec.
 const STRAY: [&str; 12] = [
     "amiFamily",
     "amiSelector",
@@ -37,65 +37,67 @@ const STRAY: [&str; 12] = [
 ];
 const POD_DENSITY: &str = "aws.enableENILimitedPodDensity: false in karpenter-global-settings meant 110 pods a node; write spec.kubelet.maxPods: 110 into the class to keep that";
 
-/// Puts the spec of the class `object` into v1's form. `version` is the alias version that release 1.0 noted.
+/// Converts the spec of the class `object` to v1. `version` is the alias version that release 1.0
+/// annotated.
 pub(super) fn convert(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     object: &mut Fields,
-    age: Age,
+    age: ApiGeneration,
     version: Option<&str>,
     context: &Context,
 ) {
     let Some(Value::Object(mut spec)) = object.get_mut("spec").map(Value::take) else { return };
-    tidy_spec(desk, "spec", &mut spec, age, version, context);
+    tidy_spec(reporter, "spec", &mut spec, age, version, context);
     object.insert("spec".to_owned(), Value::Object(spec));
 }
 
 /// The alias version that release 1.0 noted on a class, read before annotations are cleaned. A class that 1.0 could not
 /// convert (Ubuntu without images) is refused: it holds an image id that stands for nothing.
-pub(super) fn noted_version(desk: &mut Desk<'_, '_>, object: &Fields) -> Option<String> {
+pub(super) fn noted_version(reporter: &mut Reporter<'_, '_>, object: &Fields) -> Option<String> {
     const UBUNTU: &str = "compatibility.karpenter.k8s.aws/v1beta1-ubuntu";
     if annotation(object, UBUNTU).is_some_and(|ubuntu| ubuntu.contains("incompatible")) {
-        desk.refuse_launch(&join("metadata.annotations", UBUNTU), "the image id in this class is a placeholder for Ubuntu images that v1 does not find; give amiSelectorTerms");
+        reporter.refuse_launch(&join("metadata.annotations", UBUNTU), "the image id in this class is a placeholder for Ubuntu images that v1 does not find; give amiSelectorTerms");
     }
     annotation(object, "compatibility.karpenter.k8s.aws/v1-alias-version").map(str::to_owned)
 }
 
 fn tidy_spec(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     prefix: &str,
     spec: &mut Fields,
-    age: Age,
+    age: ApiGeneration,
     version: Option<&str>,
     context: &Context,
 ) {
-    take_launch_template(desk, prefix, spec);
-    images::tidy(desk, prefix, spec, age, version);
-    selectors::tidy(desk, prefix, spec, &SUBNETS, age);
-    selectors::tidy(desk, prefix, spec, &GROUPS, age);
-    tidy_identity(desk, prefix, spec, age, context);
-    tidy_tags(desk, prefix, spec, age, context);
-    disk::tidy(desk, prefix, spec, age);
-    metadata_options::tidy(desk, prefix, spec, age, context.ipv6);
-    if age == Age::Alpha {
+    take_launch_template(reporter, prefix, spec);
+    images::tidy(reporter, prefix, spec, age, version);
+    selectors::tidy(reporter, prefix, spec, &SUBNETS, age);
+    selectors::tidy(reporter, prefix, spec, &GROUPS, age);
+    tidy_identity(reporter, prefix, spec, age, context);
+    tidy_tags(reporter, prefix, spec, age, context);
+    disk::tidy(reporter, prefix, spec, age);
+    metadata_options::tidy(reporter, prefix, spec, age, context.ipv6);
+    if age == ApiGeneration::Alpha {
         for key in ["associatePublicIPAddress", "instanceStorePolicy", "kubelet"] {
             if has(spec, key) {
-                desk.guess(&join(prefix, key), "is no field of v1alpha1; read as v1 does");
+                reporter.guess(&join(prefix, key), "is no field of v1alpha1; read as v1 does");
             }
         }
         if context.settings.flat_pod_density {
-            desk.behaviour(POD_DENSITY);
+            reporter.behaviour(POD_DENSITY);
         }
     }
     if let Some(block) = map_mut(spec, "kubelet") {
-        kubelet::tidy_reserved(desk, &join(prefix, "kubelet"), block);
+        kubelet::tidy_reserved(reporter, &join(prefix, "kubelet"), block);
     }
 }
 
-/// Launch templates of one's own went with v1beta1. A plan reads the class on as one with images of one's own.
-fn take_launch_template(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields) {
+/// Custom launch templates were removed in v1beta1. A plan treats the class as one with custom
+/// images.
+fn take_launch_template(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields) {
     for key in ["launchTemplate", "launchTemplateName"] {
         if take(spec, key).is_some() {
-            desk.refuse_launch(
+            reporter.refuse_launch(
                 &join(prefix, key),
                 "v1 takes no launch template; give amiSelectorTerms, securityGroupSelectorTerms, role or instanceProfile, userData and blockDeviceMappings instead",
             );
@@ -105,26 +107,32 @@ fn take_launch_template(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields
 }
 
 /// v1 needs exactly one of role and instance profile.
-fn tidy_identity(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, context: &Context) {
+fn tidy_identity(
+    reporter: &mut Reporter<'_, '_>,
+    prefix: &str,
+    spec: &mut Fields,
+    age: ApiGeneration,
+    context: &Context,
+) {
     let path = join(prefix, "instanceProfile");
-    if age == Age::V1 {
+    if age == ApiGeneration::V1 {
         return;
     }
     match (has(spec, "role"), has(spec, "instanceProfile")) {
         (true, true) => {
             spec.shift_remove("instanceProfile");
-            desk.guess(&path, "dropped, the role beside it goes first");
+            reporter.guess(&path, "dropped, the role beside it goes first");
         }
-        (true, false) if age == Age::Alpha => {
-            desk.guess(&join(prefix, "role"), "is no field of v1alpha1; read as v1 does")
+        (true, false) if age == ApiGeneration::Alpha => {
+            reporter.guess(&join(prefix, "role"), "is no field of v1alpha1; read as v1 does")
         }
         (true, false) | (false, true) => {}
-        (false, false) => add_identity(desk, &path, spec, context),
+        (false, false) => add_identity(reporter, &path, spec, context),
     }
 }
 
-fn add_identity(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields, context: &Context) {
-    let options = desk.options();
+fn add_identity(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields, context: &Context) {
+    let options = reporter.options();
     let (key, value, from) = if let Some(profile) = &context.settings.instance_profile {
         ("instanceProfile", profile, "aws.defaultInstanceProfile of karpenter-global-settings")
     } else if let Some(role) = &options.node_role {
@@ -132,22 +140,22 @@ fn add_identity(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields, context:
     } else if let Some(profile) = &options.instance_profile {
         ("instanceProfile", profile, "as told")
     } else {
-        desk.refuse_launch(
+        reporter.refuse_launch(
             path,
             "v1 needs an instance profile or a role; write one, or give --instance-profile or --node-role",
         );
-        if desk.plans() {
+        if reporter.plans() {
             spec.insert("role".to_owned(), Value::from("unknown"));
         }
         return;
     };
-    desk.note(path, format!("added: {key} {value}, {from}"));
+    reporter.note(path, format!("added: {key} {value}, {from}"));
     spec.insert(key.to_owned(), Value::from(value.as_str()));
 }
 
-fn tidy_tags(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, context: &Context) {
+fn tidy_tags(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, age: ApiGeneration, context: &Context) {
     let path = join(prefix, "tags");
-    if age == Age::V1 {
+    if age == ApiGeneration::V1 {
         return;
     }
     let mut tags = map(spec, "tags").cloned().unwrap_or_default();
@@ -158,12 +166,12 @@ fn tidy_tags(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age,
         .collect();
     for key in doomed {
         tags.shift_remove(&key);
-        desk.note(&join(&path, &key), "dropped, the system sets this tag itself");
+        reporter.note(&join(&path, &key), "dropped, the system sets this tag itself");
     }
-    if age == Age::Alpha {
+    if age == ApiGeneration::Alpha {
         for (key, value) in context.settings.tags.iter().filter(|(key, _)| !OWN_TAGS.contains(&key.as_str())) {
             if !tags.contains_key(key) {
-                desk.note(&join(&path, key), "added: aws.tags of karpenter-global-settings");
+                reporter.note(&join(&path, key), "added: aws.tags of karpenter-global-settings");
                 tags.insert(key.clone(), value.clone());
             }
         }
@@ -175,9 +183,9 @@ fn tidy_tags(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age,
     }
 }
 
-/// A class of its own for the `provider` that the pool called `pool` holds: its name and the object.
+/// A new class for the `provider` of the pool called `pool`: its name and the object.
 pub(super) fn inline(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     mut spec: Fields,
     path: &str,
     pool: &str,
@@ -185,14 +193,15 @@ pub(super) fn inline(
 ) -> (String, Fields) {
     let taken = context.classes.iter().any(|class| class == pool);
     let name = if taken { format!("{pool}-inline") } else { pool.to_owned() };
-    desk.note(path, format!("becomes EC2NodeClass {name}"));
-    tidy_spec(desk, path, &mut spec, Age::Alpha, None, context);
+    reporter.note(path, format!("becomes EC2NodeClass {name}"));
+    tidy_spec(reporter, path, &mut spec, ApiGeneration::Alpha, None, context);
     (name.clone(), object(&name, spec))
 }
 
-/// Takes fields of a class out of the spec of the pool called `pool`; without a reference they make a class of its own.
+/// Removes fields of a class from the spec of the pool called `pool`; without a reference they
+/// become a new class.
 pub(super) fn take_stray(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     spec: &mut Fields,
     pool: &str,
     refers: bool,
@@ -213,12 +222,12 @@ pub(super) fn take_stray(
         } else {
             "belongs into an EC2NodeClass; one named after the pool gets it"
         };
-        desk.guess(&join("spec", key), what);
+        reporter.guess(&join("spec", key), what);
     }
     if refers || present.is_empty() {
         return None;
     }
-    Some(inline(desk, class, "spec", pool, context))
+    Some(inline(reporter, class, "spec", pool, context))
 }
 
 /// The class that pools without any are planned with.

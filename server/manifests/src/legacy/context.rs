@@ -1,4 +1,4 @@
-//! What the objects of a run must know of each other.
+//! Facts about other objects of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,9 @@ pub(super) struct Context {
     pub(super) classes: Vec<String>,
     /// Names of all Provisioners.
     pub(super) provisioners: BTreeSet<String>,
-    /// A Provisioner gives its pods a DNS server with an IPv6 address.
+    /// A Provisioner configures a DNS server with an IPv6 address.
     pub(super) ipv6: bool,
-    /// What the ConfigMap `karpenter-global-settings` says.
+    /// Settings of the ConfigMap `karpenter-global-settings`.
     pub(super) settings: GlobalSettings,
     /// `expireAfter` that the claims of each pool of an old version have.
     pub(super) expiry: BTreeMap<String, String>,

@@ -1,34 +1,34 @@
-//! `blockDeviceMappings`: v1 wants sizes in whole Gi, G, Ti or T.
+//! `blockDeviceMappings`: v1 requires sizes in whole Gi, G, Ti or T.
 
 use engine::model::quantity;
 use serde_json::Value;
 
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::shape::{Fields, has, join, map_mut, scalar};
 
 const GIB: i64 = 1 << 30;
 
 /// Puts the disks of `spec` into v1's form.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age) {
+pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, age: ApiGeneration) {
     let path = join(prefix, "blockDeviceMappings");
     let disks = spec.get_mut("blockDeviceMappings").and_then(Value::as_array_mut).into_iter().flatten().enumerate();
     for (index, disk) in disks.filter_map(|(index, disk)| Some((index, disk.as_object_mut()?))) {
         let path = format!("{path}[{index}].ebs");
         let Some(ebs) = map_mut(disk, "ebs") else {
-            if age != Age::V1 {
-                desk.refuse(&path, "missing, but required; give the volume's size or snapshot");
+            if age != ApiGeneration::V1 {
+                reporter.refuse(&path, "missing, but required; give the volume's size or snapshot");
             }
             continue;
         };
-        if age != Age::V1 && !has(ebs, "volumeSize") && !has(ebs, "snapshotID") {
-            desk.refuse(&path, "needs volumeSize, snapshotID or both");
+        if age != ApiGeneration::V1 && !has(ebs, "volumeSize") && !has(ebs, "snapshotID") {
+            reporter.refuse(&path, "needs volumeSize, snapshotID or both");
         }
-        tidy_size(desk, &join(&path, "volumeSize"), ebs);
+        tidy_size(reporter, &join(&path, "volumeSize"), ebs);
     }
 }
 
-fn tidy_size(desk: &mut Desk<'_, '_>, path: &str, ebs: &mut Fields) {
+fn tidy_size(reporter: &mut Reporter<'_, '_>, path: &str, ebs: &mut Fields) {
     let Some(written) = ebs.get("volumeSize").filter(|value| !value.is_null()) else { return };
     let Some(text) = scalar(written) else { return };
     let whole = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -36,13 +36,13 @@ fn tidy_size(desk: &mut Desk<'_, '_>, path: &str, ebs: &mut Fields) {
         return;
     }
     if whole(&text) {
-        desk.guess(path, format!("found {text} without a unit, read as {text}Gi"));
+        reporter.guess(path, format!("found {text} without a unit, read as {text}Gi"));
         ebs.insert("volumeSize".to_owned(), Value::from(format!("{text}Gi")));
         return;
     }
     let Ok(bytes) = quantity::parse("memory", &text) else { return };
     let size = format!("{}Gi", bytes.saturating_add(GIB - 1) / GIB);
     let rounded = if bytes % GIB == 0 { "" } else { ", rounded up" };
-    desk.note(path, format!("{text} is written {size}{rounded}; v1 takes whole Gi, G, Ti or T"));
+    reporter.note(path, format!("{text} is written {size}{rounded}; v1 takes whole Gi, G, Ti or T"));
     ebs.insert("volumeSize".to_owned(), Value::from(size));
 }

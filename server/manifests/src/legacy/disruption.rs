@@ -3,42 +3,42 @@
 use serde_json::Value;
 
 use super::duration;
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::shape::{Fields, has, join, scalar, take, text};
 
 pub(super) const EXPIRY_IS_FORCEFUL: &str = "expiry is forceful in v1: at that age a node drains at once, whatever budgets say; pods with a PodDisruptionBudget or do-not-disrupt hold it until terminationGracePeriod";
 const EMPTY_CLOCK: &str =
     "consolidateAfter counts from the last pod event on a node in v1, not from the moment it became empty";
 
-/// What a Provisioner's fields say.
-pub(super) struct Old {
+/// Disruption fields of a Provisioner.
+pub(super) struct LegacyDisruption {
     pub(super) consolidation: Option<bool>,
     pub(super) empty_after: Option<i64>,
     pub(super) expire_after: Option<String>,
 }
 
-impl Old {
-    /// Takes the Provisioner's fields out of `fields`, which stand at `prefix`.
-    pub(super) fn take(desk: &mut Desk<'_, '_>, fields: &mut Fields, prefix: &str) -> Self {
+impl LegacyDisruption {
+    /// Removes the Provisioner's fields from `fields`, whose path is `prefix`.
+    pub(super) fn take(reporter: &mut Reporter<'_, '_>, fields: &mut Fields, prefix: &str) -> Self {
         let consolidation = take(fields, "consolidation").map(|value| match value.get("enabled").unwrap_or(&value) {
             Value::Bool(enabled) => *enabled,
             Value::Object(_) => false,
             _ => {
-                desk.refuse(&join(prefix, "consolidation.enabled"), "allowed: true or false");
+                reporter.refuse(&join(prefix, "consolidation.enabled"), "allowed: true or false");
                 false
             }
         });
-        let empty_after = take_seconds(desk, fields, prefix, "ttlSecondsAfterEmpty");
-        let expiry = take_seconds(desk, fields, prefix, "ttlSecondsUntilExpired");
+        let empty_after = take_seconds(reporter, fields, prefix, "ttlSecondsAfterEmpty");
+        let expiry = take_seconds(reporter, fields, prefix, "ttlSecondsUntilExpired");
         if expiry.is_some_and(|seconds| seconds < 3600) {
-            desk.note(
+            reporter.note(
                 &join(prefix, "ttlSecondsUntilExpired"),
                 "nodes expire after less than an hour, forcefully; is that meant?",
             );
         }
         if expiry.is_some() {
-            desk.behaviour(EXPIRY_IS_FORCEFUL);
+            reporter.behaviour(EXPIRY_IS_FORCEFUL);
         }
         Self { consolidation, empty_after, expire_after: expiry.map(duration::of_seconds) }
     }
@@ -48,24 +48,24 @@ impl Old {
     }
 
     /// `disruption` of v1.
-    pub(super) fn disruption(&self, desk: &mut Desk<'_, '_>) -> Fields {
+    pub(super) fn disruption(&self, reporter: &mut Reporter<'_, '_>) -> Fields {
         let (policy, after) = match (self.consolidation.unwrap_or(false), self.empty_after) {
             (true, None) => ("WhenEmptyOrUnderutilized", "0s".to_owned()),
             (false, Some(seconds)) => {
-                desk.behaviour(EMPTY_CLOCK);
+                reporter.behaviour(EMPTY_CLOCK);
                 ("WhenEmpty", duration::of_seconds(seconds))
             }
             (false, None) => ("WhenEmpty", "Never".to_owned()),
             (true, Some(seconds)) => {
-                desk.guess("spec.ttlSecondsAfterEmpty", "excludes consolidation; read as consolidateAfter");
+                reporter.guess("spec.ttlSecondsAfterEmpty", "excludes consolidation; read as consolidateAfter");
                 ("WhenEmptyOrUnderutilized", duration::of_seconds(seconds))
             }
         };
         let text = format!("becomes spec.disruption: consolidationPolicy {policy}, consolidateAfter {after}");
         match (self.consolidation, self.empty_after) {
-            (None, None) => desk.note("spec.disruption", format!("added: consolidationPolicy {policy}, consolidateAfter {after}; nodes were never removed, v1 would consolidate at once")),
-            (_, None) => desk.note("spec.consolidation", text),
-            _ => desk.note("spec.ttlSecondsAfterEmpty", text),
+            (None, None) => reporter.note("spec.disruption", format!("added: consolidationPolicy {policy}, consolidateAfter {after}; nodes were never removed, v1 would consolidate at once")),
+            (_, None) => reporter.note("spec.consolidation", text),
+            _ => reporter.note("spec.ttlSecondsAfterEmpty", text),
         }
         let mut disruption = Fields::new();
         disruption.insert("consolidationPolicy".to_owned(), Value::from(policy));
@@ -74,78 +74,80 @@ impl Old {
     }
 }
 
-fn take_seconds(desk: &mut Desk<'_, '_>, fields: &mut Fields, prefix: &str, key: &str) -> Option<i64> {
+fn take_seconds(reporter: &mut Reporter<'_, '_>, fields: &mut Fields, prefix: &str, key: &str) -> Option<i64> {
     let value = take(fields, key)?;
     let seconds = value.as_i64().or_else(|| scalar(&value)?.parse().ok()).filter(|seconds| *seconds >= 0);
     if seconds.is_none() {
-        desk.refuse(&join(prefix, key), format!("found {value}, allowed: seconds, 0 or more"));
+        reporter.refuse(&join(prefix, key), format!("found {value}, allowed: seconds, 0 or more"));
     }
     seconds
 }
 
 /// Puts `disruption` of a NodePool into v1's form.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, disruption: &mut Fields, age: Age) {
-    let never_consolidate = tidy_policy(desk, disruption, age);
-    tidy_after(desk, disruption, age, never_consolidate);
+pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: ApiGeneration) {
+    let never_consolidate = tidy_policy(reporter, disruption, age);
+    tidy_after(reporter, disruption, age, never_consolidate);
     let budgets = disruption.get_mut("budgets").and_then(Value::as_array_mut);
     for (index, budget) in budgets.into_iter().flatten().enumerate() {
         if let Some(budget) = budget.as_object_mut() {
-            tidy_budget(desk, &format!("spec.disruption.budgets[{index}]"), budget);
+            tidy_budget(reporter, &format!("spec.disruption.budgets[{index}]"), budget);
         }
     }
 }
 
 /// Whether the policy is the beta one that `consolidateAfter: Never` switched off.
-fn tidy_policy(desk: &mut Desk<'_, '_>, disruption: &mut Fields, age: Age) -> bool {
+fn tidy_policy(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: ApiGeneration) -> bool {
     const PATH: &str = "spec.disruption.consolidationPolicy";
     const BETA: &str = "WhenUnderutilized";
     const V1: &str = "WhenEmptyOrUnderutilized";
     let written = text(disruption, "consolidationPolicy").map(str::to_owned);
     match (written.as_deref(), age) {
-        (Some(BETA), Age::V1) => desk.guess(PATH, format!("{BETA} is called {V1} in v1")),
-        (Some(BETA), _) => desk.note(PATH, format!("{BETA} is called {V1} in v1")),
-        (Some(V1), Age::Alpha | Age::Beta) => desk.guess(PATH, format!("{V1} is v1's name of {BETA}")),
-        (None, Age::Alpha | Age::Beta) => {
-            desk.note(PATH, format!("added: {V1}, the default of v1beta1 by its name in v1"))
+        (Some(BETA), ApiGeneration::V1) => reporter.guess(PATH, format!("{BETA} is called {V1} in v1")),
+        (Some(BETA), _) => reporter.note(PATH, format!("{BETA} is called {V1} in v1")),
+        (Some(V1), ApiGeneration::Alpha | ApiGeneration::Beta) => {
+            reporter.guess(PATH, format!("{V1} is v1's name of {BETA}"))
+        }
+        (None, ApiGeneration::Alpha | ApiGeneration::Beta) => {
+            reporter.note(PATH, format!("added: {V1}, the default of v1beta1 by its name in v1"))
         }
         _ => {}
     }
-    if written.as_deref().is_none_or(|written| written == BETA) && (written.is_some() || age != Age::V1) {
+    if written.as_deref().is_none_or(|written| written == BETA) && (written.is_some() || age != ApiGeneration::V1) {
         disruption.insert("consolidationPolicy".to_owned(), Value::from(V1));
     }
     written.as_deref() != Some("WhenEmpty")
 }
 
-fn tidy_after(desk: &mut Desk<'_, '_>, disruption: &mut Fields, age: Age, underutilized: bool) {
+fn tidy_after(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: ApiGeneration, underutilized: bool) {
     const PATH: &str = "spec.disruption.consolidateAfter";
-    let old = age != Age::V1;
+    let old = age != ApiGeneration::V1;
     let Some(written) = disruption.get("consolidateAfter").filter(|value| !value.is_null()).cloned() else {
         match (old, underutilized) {
-            (true, true) => desk.note(PATH, "added: 0s, required in v1"),
-            _ => desk.guess(PATH, "added: 0s, required beside other fields of disruption"),
+            (true, true) => reporter.note(PATH, "added: 0s, required in v1"),
+            _ => reporter.guess(PATH, "added: 0s, required beside other fields of disruption"),
         }
         disruption.insert("consolidateAfter".to_owned(), Value::from("0s"));
         return;
     };
-    let Some(after) = duration::tidy(desk, PATH, &written) else { return };
+    let Some(after) = duration::tidy(reporter, PATH, &written) else { return };
     if old && underutilized && after == "Never" {
-        desk.note(PATH, "Never is kept: beside WhenUnderutilized it switched consolidation off");
+        reporter.note(PATH, "Never is kept: beside WhenUnderutilized it switched consolidation off");
     } else if old && underutilized {
-        desk.guess(PATH, "v1beta1 allows no duration beside WhenUnderutilized; kept as v1 understands it");
+        reporter.guess(PATH, "v1beta1 allows no duration beside WhenUnderutilized; kept as v1 understands it");
     }
     disruption.insert("consolidateAfter".to_owned(), after);
 }
 
-fn tidy_budget(desk: &mut Desk<'_, '_>, path: &str, budget: &mut Fields) {
+fn tidy_budget(reporter: &mut Reporter<'_, '_>, path: &str, budget: &mut Fields) {
     if let Some(nodes) = budget.get_mut("nodes").filter(|nodes| nodes.is_number()) {
-        desk.guess(&join(path, "nodes"), format!("{nodes} must be in quotes"));
+        reporter.guess(&join(path, "nodes"), format!("{nodes} must be in quotes"));
         *nodes = Value::from(nodes.to_string());
     }
     if has(budget, "schedule") != has(budget, "duration") {
-        desk.refuse(path, "schedule and duration belong together; write both or neither");
+        reporter.refuse(path, "schedule and duration belong together; write both or neither");
     }
     if let Some(written) = budget.get("duration").cloned().filter(|value| !value.is_null())
-        && let Some(tidied) = duration::tidy(desk, &join(path, "duration"), &written)
+        && let Some(tidied) = duration::tidy(reporter, &join(path, "duration"), &written)
     {
         budget.insert("duration".to_owned(), tidied);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::scalar;
 use crate::karpenter::duration;
 
@@ -15,11 +15,11 @@ pub(super) fn of_seconds(seconds: i64) -> String {
     }
 }
 
-/// The duration at `path` in v1's form. What v1 accepts stays as it is; days, weeks, decimals, bare numbers (seconds) and
-/// `never` are understood; anything else is refused and `None`.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, path: &str, value: &Value) -> Option<Value> {
+/// Converts the duration at `path` to v1. Values that v1 accepts stay; days, weeks, decimals, bare
+/// numbers (seconds) and `never` are converted; anything else is refused and `None`.
+pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) -> Option<Value> {
     let Some(found) = scalar(value) else {
-        desk.refuse(path, "found no duration; write one such as 30s, 10m or 720h");
+        reporter.refuse(path, "found no duration; write one such as 30s, 10m or 720h");
         return None;
     };
     if value.is_string() && (found == "Never" || duration::parse(&found).is_some()) {
@@ -28,8 +28,8 @@ pub(super) fn tidy(desk: &mut Desk<'_, '_>, path: &str, value: &Value) -> Option
     let understood =
         if found.eq_ignore_ascii_case("never") { Some("Never".to_owned()) } else { seconds(&found).map(of_seconds) };
     match &understood {
-        Some(text) => desk.guess(path, format!("found {found:?}, read as {text}; allowed: {}", duration::ALLOWED)),
-        None => desk.refuse(path, format!("found {found:?}, allowed: {}; or Never", duration::ALLOWED)),
+        Some(text) => reporter.guess(path, format!("found {found:?}, read as {text}; allowed: {}", duration::ALLOWED)),
+        None => reporter.refuse(path, format!("found {found:?}, allowed: {}; or Never", duration::ALLOWED)),
     }
     understood.map(Value::from)
 }

@@ -3,8 +3,8 @@
 use cloud::catalogue::AmiFamily;
 use serde_json::Value;
 
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::selectors::{self, Selector};
 use super::shape::{Fields, has, join, replace_key, take, text};
 
@@ -25,14 +25,21 @@ enum Family {
     Known(AmiFamily),
 }
 
-/// Puts family and terms of `spec` into v1's form. `version` is the pinned alias version that release 1.0 noted.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, version: Option<&str>) {
-    let selected = take_terms(desk, prefix, spec, age);
-    if age == Age::V1 {
-        tidy_v1(desk, prefix, spec, selected);
+/// Converts family and terms of `spec` to v1. `version` is the pinned alias version that release
+/// 1.0 annotated.
+pub(super) fn tidy(
+    reporter: &mut Reporter<'_, '_>,
+    prefix: &str,
+    spec: &mut Fields,
+    age: ApiGeneration,
+    version: Option<&str>,
+) {
+    let selected = take_terms(reporter, prefix, spec, age);
+    if age == ApiGeneration::V1 {
+        tidy_v1(reporter, prefix, spec, selected);
         return;
     }
-    let family = family(desk, prefix, spec);
+    let family = family(reporter, prefix, spec);
     let path = join(prefix, "amiFamily");
     let (terms, family) = match (family, selected) {
         (Family::Known(family), Some(terms)) if is_alias(&terms) => {
@@ -42,48 +49,48 @@ pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age
         (_, Some(terms)) if is_alias(&terms) => (terms, None),
         (Family::Known(family), Some(terms)) => (terms, Some(family)),
         (Family::Absent, Some(terms)) => {
-            desk.note(&path, "added: AL2, the default of the old version");
+            reporter.note(&path, "added: AL2, the default of the old version");
             (terms, Some(AmiFamily::Al2))
         }
         (Family::Ubuntu, Some(terms)) => {
-            ubuntu(desk, prefix, spec);
+            ubuntu(reporter, prefix, spec);
             (terms, Some(AmiFamily::Al2))
         }
         (Family::Known(AmiFamily::Custom), None) => {
-            desk.refuse_launch(&path, "family Custom needs amiSelectorTerms; name the images");
+            reporter.refuse_launch(&path, "family Custom needs amiSelectorTerms; name the images");
             (vec![selectors::term("id", Value::from(IMAGES.example))], Some(AmiFamily::Custom))
         }
         (Family::Known(family), None) => {
-            desk.note(&path, format!("becomes the alias {}", alias(family, version)));
+            reporter.note(&path, format!("becomes the alias {}", alias(family, version)));
             (vec![alias_term(family, version)], None)
         }
         (Family::Ubuntu, None) => {
-            desk.refuse_launch(
+            reporter.refuse_launch(
                 &path,
                 "v1 finds no Ubuntu images by itself; give amiSelectorTerms with their ids or names",
             );
-            ubuntu(desk, prefix, spec);
+            ubuntu(reporter, prefix, spec);
             (vec![alias_term(AmiFamily::Al2, None)], None)
         }
         (Family::Absent, None) => {
-            desk.note(&path, "added: the alias al2@latest, the default of the old version");
+            reporter.note(&path, "added: the alias al2@latest, the default of the old version");
             (vec![alias_term(AmiFamily::Al2, version)], None)
         }
     };
-    warn(desk, &terms, family);
+    warn(reporter, &terms, family);
     write(spec, terms, family);
 }
 
-fn warn(desk: &mut Desk<'_, '_>, terms: &[Value], family: Option<AmiFamily>) {
+fn warn(reporter: &mut Reporter<'_, '_>, terms: &[Value], family: Option<AmiFamily>) {
     if alias_family(terms) == Some(AmiFamily::Al2) {
-        desk.behaviour(AL2_ENDS);
+        reporter.behaviour(AL2_ENDS);
     }
     if family == Some(AmiFamily::Custom) {
-        desk.behaviour(CUSTOM_TAINT);
+        reporter.behaviour(CUSTOM_TAINT);
     }
 }
 
-/// Writes both fields where the old ones stood, the family first.
+/// Writes both fields in the position of the old ones, the family first.
 fn write(spec: &mut Fields, terms: Vec<Value>, family: Option<AmiFamily>) {
     match family {
         Some(family) => {
@@ -101,14 +108,14 @@ fn write(spec: &mut Fields, terms: Vec<Value>, family: Option<AmiFamily>) {
     spec.shift_remove(IMAGES.old);
 }
 
-fn family(desk: &mut Desk<'_, '_>, prefix: &str, spec: &Fields) -> Family {
+fn family(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &Fields) -> Family {
     let Some(written) = text(spec, "amiFamily") else { return Family::Absent };
     let known = AmiFamily::ALL.into_iter().find(|family| family.as_str() == written);
     match known {
         Some(family) => Family::Known(family),
         None if written == "Ubuntu" => Family::Ubuntu,
         None => {
-            desk.guess(
+            reporter.guess(
                 &join(prefix, "amiFamily"),
                 format!("there is no family {written}; read as AL2, which the old versions fell back to"),
             );
@@ -118,8 +125,8 @@ fn family(desk: &mut Desk<'_, '_>, prefix: &str, spec: &Fields) -> Family {
 }
 
 /// Ubuntu's disk, which AL2's default would replace.
-fn ubuntu(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields) {
-    desk.behaviour(UBUNTU_AS_AL2);
+fn ubuntu(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields) {
+    reporter.behaviour(UBUNTU_AS_AL2);
     if has(spec, "blockDeviceMappings") {
         return;
     }
@@ -128,7 +135,7 @@ fn ubuntu(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields) {
         "rootVolume": true,
         "ebs": {"encrypted": true, "volumeType": "gp3", "volumeSize": "20Gi"},
     }]);
-    desk.note(&join(prefix, "blockDeviceMappings"), "added: the default disk of family Ubuntu");
+    reporter.note(&join(prefix, "blockDeviceMappings"), "added: the default disk of family Ubuntu");
     spec.insert("blockDeviceMappings".to_owned(), mapping);
 }
 
@@ -150,46 +157,51 @@ fn alias_family(terms: &[Value]) -> Option<AmiFamily> {
 }
 
 /// The terms of `spec` in either form; their place in `spec` is kept.
-fn take_terms(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age) -> Option<Vec<Value>> {
+fn take_terms(
+    reporter: &mut Reporter<'_, '_>,
+    prefix: &str,
+    spec: &mut Fields,
+    age: ApiGeneration,
+) -> Option<Vec<Value>> {
     let (old_path, new_path) = (join(prefix, IMAGES.old), join(prefix, TERMS));
     if let Some(terms) = spec.get(TERMS).and_then(Value::as_array).filter(|terms| !terms.is_empty()).cloned() {
-        if age == Age::Alpha {
-            desk.guess(&new_path, "is no field of v1alpha1; read as v1 does");
+        if age == ApiGeneration::Alpha {
+            reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does");
         }
-        return Some(tidy_terms(desk, &new_path, terms, age));
+        return Some(tidy_terms(reporter, &new_path, terms, age));
     }
     let written = spec.get(IMAGES.old).cloned().filter(|value| !value.is_null())?;
-    let map = selectors::as_map(desk, &old_path, Some(&written), &IMAGES)?;
-    let terms = from_map(desk, &old_path, &map)?;
+    let map = selectors::as_map(reporter, &old_path, Some(&written), &IMAGES)?;
+    let terms = from_map(reporter, &old_path, &map)?;
     match age {
-        Age::Alpha => desk.note(&old_path, "becomes amiSelectorTerms"),
-        _ => desk.guess(&old_path, "is a field of v1alpha1; becomes amiSelectorTerms"),
+        ApiGeneration::Alpha => reporter.note(&old_path, "becomes amiSelectorTerms"),
+        _ => reporter.guess(&old_path, "is a field of v1alpha1; becomes amiSelectorTerms"),
     }
     (!terms.is_empty()).then_some(terms)
 }
 
 /// Terms from a map: ids alone, else owners × names × tags.
-fn from_map(desk: &mut Desk<'_, '_>, path: &str, map: &Fields) -> Option<Vec<Value>> {
-    let ids = selectors::ids(desk, path, map);
+fn from_map(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Option<Vec<Value>> {
+    let ids = selectors::ids(reporter, path, map);
     if !ids.is_empty() {
         if map.len() > 1 {
-            desk.note(path, "only the ids are kept; the old version looked at nothing else beside them");
+            reporter.note(path, "only the ids are kept; the old version looked at nothing else beside them");
         }
-        return selectors::bounded(desk, path, ids.len())
+        return selectors::bounded(reporter, path, ids.len())
             .then(|| ids.into_iter().map(|id| selectors::term("id", id.into())).collect());
     }
-    let list = |desk: &mut Desk<'_, '_>, key: &str| {
-        map.get(key).map_or_else(Vec::new, |value| selectors::split(desk, &join(path, key), value))
+    let list = |reporter: &mut Reporter<'_, '_>, key: &str| {
+        map.get(key).map_or_else(Vec::new, |value| selectors::split(reporter, &join(path, key), value))
     };
-    let (names, owners) = (list(desk, NAME_KEY), list(desk, OWNER_KEY));
-    let tags = selectors::tag_sets(desk, path, map, &[NAME_KEY, OWNER_KEY])?;
+    let (names, owners) = (list(reporter, NAME_KEY), list(reporter, OWNER_KEY));
+    let tags = selectors::tag_sets(reporter, path, map, &[NAME_KEY, OWNER_KEY])?;
     let by_owner_alone = !owners.is_empty() && names.is_empty() && tags.iter().all(Fields::is_empty);
     let names = if by_owner_alone { vec!["*".to_owned()] } else { names };
     if by_owner_alone {
-        desk.note(&join(path, OWNER_KEY), "an owner alone selects nothing in v1; name * is written beside it");
+        reporter.note(&join(path, OWNER_KEY), "an owner alone selects nothing in v1; name * is written beside it");
     }
     let count = tags.len().saturating_mul(names.len().max(1)).saturating_mul(owners.len().max(1));
-    if !selectors::bounded(desk, path, count) {
+    if !selectors::bounded(reporter, path, count) {
         return None;
     }
     let mut terms = Vec::with_capacity(count);
@@ -215,42 +227,42 @@ fn one_term(owner: Option<&String>, name: Option<&String>, tags: &Fields) -> Val
 }
 
 /// Terms as v1 allows them: an id or an alias alone, an alias in lower case and the only term.
-fn tidy_terms(desk: &mut Desk<'_, '_>, path: &str, mut terms: Vec<Value>, age: Age) -> Vec<Value> {
+fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, mut terms: Vec<Value>, age: ApiGeneration) -> Vec<Value> {
     if let Some(alias) = terms.iter().find_map(|term| term.get("alias")?.as_str().map(str::to_owned)) {
         let lower = alias.to_ascii_lowercase();
-        if age != Age::V1 {
-            desk.guess(path, "an alias is a field of v1; read as v1 does");
+        if age != ApiGeneration::V1 {
+            reporter.guess(path, "an alias is a field of v1; read as v1 does");
         }
         if lower != alias {
-            desk.guess(path, format!("aliases are in lower case; {alias} is read as {lower}"));
+            reporter.guess(path, format!("aliases are in lower case; {alias} is read as {lower}"));
         }
         if terms.len() > 1
             || terms[0].as_object().is_some_and(|term| term.len() > 1 && !term.contains_key("ssmParameter"))
         {
-            desk.guess(path, "an alias stands alone; what stands beside it is ignored");
+            reporter.guess(path, "an alias stands alone; what stands beside it is ignored");
             terms = vec![selectors::term("alias", Value::from(lower))];
         } else if lower != alias {
             terms[0]["alias"] = Value::from(lower);
         }
         return terms;
     }
-    if age != Age::V1 {
+    if age != ApiGeneration::V1 {
         for (index, term) in
             terms.iter_mut().enumerate().filter_map(|(index, term)| Some((index, term.as_object_mut()?)))
         {
             let path = format!("{path}[{index}]");
             if has(term, "id") && term.len() > 1 {
                 term.retain(|key, _| key == "id");
-                desk.note(&path, "only the id is kept, the old version looked at nothing else beside it");
+                reporter.note(&path, "only the id is kept, the old version looked at nothing else beside it");
             }
-            selectors::note_commas(desk, &format!("{path}.tags"), term.get("tags"));
+            selectors::note_commas(reporter, &format!("{path}.tags"), term.get("tags"));
         }
     }
     terms
 }
 
 /// v1: a family without terms means its newest images; a map of the old time becomes terms.
-fn tidy_v1(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, selected: Option<Vec<Value>>) {
+fn tidy_v1(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, selected: Option<Vec<Value>>) {
     let written =
         text(spec, "amiFamily").and_then(|name| AmiFamily::ALL.into_iter().find(|family| family.as_str() == name));
     match (selected, written) {
@@ -260,7 +272,7 @@ fn tidy_v1(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, selected: O
             take(spec, IMAGES.old);
         }
         (None, Some(family)) if family != AmiFamily::Custom && !has(spec, TERMS) => {
-            desk.guess(
+            reporter.guess(
                 &join(prefix, TERMS),
                 format!("missing, but required; read as the alias {}", alias(family, None)),
             );

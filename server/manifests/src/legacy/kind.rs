@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::{Fields, text};
 
-/// The kinds that conversion looks at.
+/// The kinds that are converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Provisioner,
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 
 /// The generation of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Age {
+pub(super) enum ApiGeneration {
     /// Provisioner, AWSNodeTemplate, Machine.
     Alpha,
     /// v1beta1.
@@ -37,7 +37,7 @@ const WORKLOADS: [&str; 8] =
 const OUR_GROUPS: [&str; 5] = ["", "karpenter.sh", "karpenter.k8s.aws", "compute.k8s.aws", "extensions.karpenter.sh"];
 /// Keys that an object may have at its top.
 const TOP_KEYS: [&str; 6] = ["apiVersion", "version", "kind", "metadata", "spec", "status"];
-/// Keys that stand inside a spec and nowhere else; at the top they show that the indentation is gone.
+/// Keys that occur only inside a spec; at the top level they show that the indentation is lost.
 const INNER_KEYS: [&str; 29] = [
     "name",
     "labels",
@@ -115,33 +115,36 @@ fn group_and_version(object: &Fields) -> (&str, &str) {
     written.rsplit_once('/').unwrap_or(("", written))
 }
 
-/// The generation of an object of ours; says so when apiVersion and kind do not belong together (they do in no release of
-/// Karpenter, and the kind decides).
-pub(super) fn age(desk: &mut Desk<'_, '_>, kind: Kind, object: &Fields) -> Age {
+/// The generation of an object; notes an apiVersion and kind that do not belong together (in no
+/// release of Karpenter; the kind decides).
+pub(super) fn age(reporter: &mut Reporter<'_, '_>, kind: Kind, object: &Fields) -> ApiGeneration {
     let (group, version) = group_and_version(object);
     let age = match kind {
-        Kind::Provisioner | Kind::NodeTemplate | Kind::Machine => Age::Alpha,
-        _ if version == "v1" => Age::V1,
-        _ => Age::Beta,
+        Kind::Provisioner | Kind::NodeTemplate | Kind::Machine => ApiGeneration::Alpha,
+        _ if version == "v1" => ApiGeneration::V1,
+        _ => ApiGeneration::Beta,
     };
-    let (right_group, right_version, right_kind) = kind.rightful(if age == Age::Beta { "v1beta1" } else { version });
+    let (right_group, right_version, right_kind) =
+        kind.rightful(if age == ApiGeneration::Beta { "v1beta1" } else { version });
     let kind_fits = text(object, "kind") == Some(right_kind);
     if object.contains_key("version") && !object.contains_key("apiVersion") {
-        desk.guess("version", "the field is called apiVersion");
+        reporter.guess("version", "the field is called apiVersion");
     }
     if (group, version) != (right_group, right_version) || !kind_fits {
         let found =
             format!("{} {}", text(object, "apiVersion").unwrap_or_default(), text(object, "kind").unwrap_or_default());
-        desk.guess("apiVersion", format!("found {}, read as {right_group}/{right_version} {right_kind}", found.trim()));
+        reporter
+            .guess("apiVersion", format!("found {}, read as {right_group}/{right_version} {right_kind}", found.trim()));
     }
     age
 }
 
-/// Refuses an object whose indentation is gone: its fields stand beside `spec` instead of inside. Structure is never guessed.
-pub(super) fn check_indentation(desk: &mut Desk<'_, '_>, object: &Fields) -> bool {
+/// Refuses an object whose indentation is lost: its fields are beside `spec` instead of inside.
+/// Structure is never guessed.
+pub(super) fn check_indentation(reporter: &mut Reporter<'_, '_>, object: &Fields) -> bool {
     let stray = object.keys().find(|key| !TOP_KEYS.contains(&key.as_str()) && INNER_KEYS.contains(&key.as_str()));
     let Some(stray) = stray else { return true };
-    desk.refuse(
+    reporter.refuse(
         stray,
         format!("{stray} stands at the top of the object, so its indentation is lost; indent the fields below metadata and spec again"),
     );

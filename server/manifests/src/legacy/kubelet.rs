@@ -1,18 +1,20 @@
-//! Kubelet settings leave pools for their classes: v1 has them on classes only.
+//! Moves kubelet settings from pools to their classes: v1 has them on classes only.
 //!
-//! A class whose pools differ is split: pools without a block keep it, or where every pool has one, the pools whose block the
-//! alphabetically first pool has; each other block gets a copy of the class.
+//! A class whose pools differ is split: pools without a block keep it, or where every pool has one,
+//! the pools with the block of the alphabetically first pool; each other block gets a copy of the
+//! class.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::{Fields, has, join, map, map_mut, take, take_map};
 
-/// Takes the block at `right` (or at `wrong`, which is a guess) out of `fields`, with reserved amounts as texts.
+/// Removes the block at `right` (or at `wrong`, which is a guess) from `fields`, with reserved
+/// amounts as texts.
 pub(super) fn take_block(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     fields: &mut Fields,
     prefix: &str,
     right: &str,
@@ -20,25 +22,25 @@ pub(super) fn take_block(
 ) -> Option<Fields> {
     let misplaced = !has(fields, right) && has(fields, wrong);
     let key = if misplaced { wrong } else { right };
-    let mut block = take_map(desk, fields, prefix, key)?;
+    let mut block = take_map(reporter, fields, prefix, key)?;
     let path = join(prefix, key);
     if misplaced {
-        desk.guess(&path, format!("is called {right} here"));
+        reporter.guess(&path, format!("is called {right} here"));
     }
-    desk.note(&path, "stands in spec.kubelet of the EC2NodeClass in v1");
+    reporter.note(&path, "stands in spec.kubelet of the EC2NodeClass in v1");
     if take(&mut block, "containerRuntime").is_some() {
-        desk.note(&join(&path, "containerRuntime"), "dropped, containerd is the only one");
+        reporter.note(&join(&path, "containerRuntime"), "dropped, containerd is the only one");
     }
-    tidy_reserved(desk, &path, &mut block);
+    tidy_reserved(reporter, &path, &mut block);
     Some(block)
 }
 
-/// Amounts that are numbers become texts, as v1 wants them.
-pub(super) fn tidy_reserved(desk: &mut Desk<'_, '_>, path: &str, block: &mut Fields) {
+/// Converts numeric amounts to texts, as v1 requires.
+pub(super) fn tidy_reserved(reporter: &mut Reporter<'_, '_>, path: &str, block: &mut Fields) {
     for key in ["systemReserved", "kubeReserved"] {
         for (resource, amount) in map_mut(block, key).into_iter().flatten() {
             if amount.is_number() {
-                desk.note(&format!("{path}.{key}.{resource}"), format!("{amount} must be in quotes"));
+                reporter.note(&format!("{path}.{key}.{resource}"), format!("{amount} must be in quotes"));
                 *amount = Value::from(amount.to_string());
             }
         }
@@ -54,7 +56,7 @@ pub(super) struct Assignment {
     pub(super) copies: Vec<(String, Fields, Vec<String>)>,
 }
 
-/// Decides who gets which block. `pools` have their own block or none; `own` is the class's block.
+/// Assigns blocks to classes. `pools` have their own block or none; `own` is the class's block.
 pub(super) fn assign(
     class: &str,
     own: Option<&Fields>,
@@ -96,7 +98,7 @@ pub(super) fn of_class(class: &Fields) -> Option<&Fields> {
     map(map(class, "spec")?, "kubelet")
 }
 
-/// Gives `block` to `class`.
+/// Writes `block` to `class`.
 pub(super) fn give(class: &mut Fields, block: Fields) {
     let Some(spec) = map_mut(class, "spec") else { return };
     if block.is_empty() {

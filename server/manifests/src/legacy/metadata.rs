@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::kind::Age;
+use super::kind::ApiGeneration;
 use super::names;
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::{Fields, map, map_mut};
 
-/// What the API server keeps about the old object.
+/// Metadata that the API server maintains.
 const BOOKKEEPING: [&str; 8] = [
     "uid",
     "resourceVersion",
@@ -19,16 +19,16 @@ const BOOKKEEPING: [&str; 8] = [
     "selfLink",
 ];
 
-/// Cleans the metadata of `object`, which keeps its name, labels and annotations. A plan keeps the bookkeeping and the
-/// status: it looks at deletion and readiness.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, object: &mut Fields, age: Age) {
-    let (old, keeps) = (age != Age::V1, desk.plans());
+/// Cleans the metadata of `object`, which keeps its name, labels and annotations. A plan keeps the
+/// bookkeeping and the status: it uses deletion and readiness.
+pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age: ApiGeneration) {
+    let (old, keeps) = (age != ApiGeneration::V1, reporter.plans());
     if old && !keeps {
         object.shift_remove("status");
     }
     let Some(metadata) = map_mut(object, "metadata") else { return };
     if metadata.shift_remove("namespace").is_some_and(|namespace| !namespace.is_null()) {
-        desk.guess("metadata.namespace", "dropped, objects of this kind belong to the whole cluster");
+        reporter.guess("metadata.namespace", "dropped, objects of this kind belong to the whole cluster");
     }
     if old && !keeps {
         for key in BOOKKEEPING {
@@ -36,7 +36,7 @@ pub(super) fn tidy(desk: &mut Desk<'_, '_>, object: &mut Fields, age: Age) {
         }
     }
     if let Some(annotations) = map_mut(metadata, "annotations") {
-        names::tidy_annotations(desk, "metadata.annotations", annotations, old);
+        names::tidy_annotations(reporter, "metadata.annotations", annotations, old);
         if annotations.is_empty() {
             metadata.shift_remove("annotations");
         }

@@ -1,28 +1,30 @@
-//! `metadataOptions`: three generations had three sets of defaults, so what an old object meant is written out.
+//! `metadataOptions`: three generations had three sets of defaults, so the meaning of an old object
+//! is made explicit.
 
 use serde_json::Value;
 
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::shape::{Fields, has, join, map};
 
 const KEY: &str = "metadataOptions";
 const HOP_LIMIT: &str = "httpPutResponseHopLimit";
 
-/// Writes the options that `spec` of an old version stood for. `ipv6` says that its pools' DNS server has an IPv6 address.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age: Age, ipv6: bool) {
+/// Writes the options implied by `spec` of an old version. `ipv6` states that its pools' DNS server
+/// has an IPv6 address.
+pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, age: ApiGeneration, ipv6: bool) {
     let path = join(prefix, KEY);
     match (age, map(spec, KEY).cloned()) {
-        (Age::V1, _) => {}
-        (Age::Alpha, Some(options)) => {
-            let options = complete_alpha(desk, &path, options);
+        (ApiGeneration::V1, _) => {}
+        (ApiGeneration::Alpha, Some(options)) => {
+            let options = complete_alpha(reporter, &path, options);
             spec.insert(KEY.to_owned(), Value::Object(options));
         }
         (_, written) => {
             let mut options = written.unwrap_or_default();
-            if ipv6 && age == Age::Alpha && !has(&options, "httpProtocolIPv6") {
+            if ipv6 && age == ApiGeneration::Alpha && !has(&options, "httpProtocolIPv6") {
                 add(
-                    desk,
+                    reporter,
                     &path,
                     &mut options,
                     "httpProtocolIPv6",
@@ -32,7 +34,7 @@ pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age
             }
             if !has(&options, HOP_LIMIT) {
                 add(
-                    desk,
+                    reporter,
                     &path,
                     &mut options,
                     HOP_LIMIT,
@@ -45,14 +47,14 @@ pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, age
     }
 }
 
-fn add(desk: &mut Desk<'_, '_>, path: &str, options: &mut Fields, key: &str, value: Value, why: &str) {
+fn add(reporter: &mut Reporter<'_, '_>, path: &str, options: &mut Fields, key: &str, value: Value, why: &str) {
     let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    desk.note(&join(path, key), format!("added: {shown}, {why}"));
+    reporter.note(&join(path, key), format!("added: {shown}, {why}"));
     options.insert(key.to_owned(), value);
 }
 
 /// A block of v1alpha1 that was there sent nothing for what it left out, so EC2's defaults held.
-fn complete_alpha(desk: &mut Desk<'_, '_>, path: &str, mut options: Fields) -> Fields {
+fn complete_alpha(reporter: &mut Reporter<'_, '_>, path: &str, mut options: Fields) -> Fields {
     let defaults = [
         ("httpEndpoint", Value::from("enabled"), "EC2's default, which held"),
         ("httpProtocolIPv6", Value::from("disabled"), "EC2's default, which held"),
@@ -61,7 +63,7 @@ fn complete_alpha(desk: &mut Desk<'_, '_>, path: &str, mut options: Fields) -> F
     ];
     for (key, value, why) in defaults {
         if !has(&options, key) {
-            add(desk, path, &mut options, key, value, why);
+            add(reporter, path, &mut options, key, value, why);
         }
     }
     options

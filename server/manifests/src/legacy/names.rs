@@ -1,6 +1,6 @@
 //! Label keys, annotations and taints that have other names in v1.
 
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::{Fields, join};
 
 /// Today's key of an old label, where that is a plain renaming.
@@ -17,7 +17,7 @@ pub(super) fn label(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Annotations that Karpenter wrote for itself and that mean nothing in v1.
+/// Annotations that Karpenter wrote for itself, without a meaning in v1.
 const DROPPED: [&str; 13] = [
     "karpenter.sh/provisioner-hash",
     "karpenter.sh/emptiness-timestamp",
@@ -46,7 +46,7 @@ const OF_THE_OLD_FORM: [&str; 7] = [
 ];
 
 /// Cleans `annotations` at `path`. With `old`, hashes and the last applied form go too: they describe the old object.
-pub(super) fn tidy_annotations(desk: &mut Desk<'_, '_>, path: &str, annotations: &mut Fields, old: bool) {
+pub(super) fn tidy_annotations(reporter: &mut Reporter<'_, '_>, path: &str, annotations: &mut Fields, old: bool) {
     let doomed: Vec<String> = annotations
         .keys()
         .filter(|key| DROPPED.contains(&key.as_str()) || (old && OF_THE_OLD_FORM.contains(&key.as_str())))
@@ -54,17 +54,17 @@ pub(super) fn tidy_annotations(desk: &mut Desk<'_, '_>, path: &str, annotations:
         .collect();
     for key in doomed {
         annotations.shift_remove(&key);
-        desk.note(&join(path, &key), "dropped, it means nothing in v1");
+        reporter.note(&join(path, &key), "dropped, it means nothing in v1");
     }
     if let Some(value) = annotations.shift_remove("karpenter.sh/do-not-consolidate") {
-        desk.note(
+        reporter.note(
             &join(path, "karpenter.sh/do-not-consolidate"),
             "is karpenter.sh/do-not-disrupt in v1, which holds drift as well",
         );
         annotations.entry("karpenter.sh/do-not-disrupt").or_insert(value);
     }
     if let Some(value) = annotations.shift_remove("karpenter.sh/do-not-evict") {
-        desk.note(
+        reporter.note(
             &join(path, "karpenter.sh/do-not-evict"),
             "is karpenter.sh/do-not-disrupt in v1, which ignores the old name",
         );

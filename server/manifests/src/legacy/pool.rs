@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::context::Context;
-use super::kind::Age;
+use super::kind::ApiGeneration;
 use super::metadata::annotation;
-use super::record::Desk;
-use super::requirements::{self, Holder};
+use super::record::Reporter;
+use super::requirements::{self, RequirementOwner};
 use super::shape::{Fields, has, join, map, map_mut, put_unless_empty, replace_key, take, take_map, take_map_or_empty};
 use super::{class, disruption, duration, kubelet, names, reference};
 
-/// A converted pool and what its conversion says about classes.
+/// A converted pool and its effects on classes.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) object: Fields,
@@ -23,7 +23,7 @@ pub(super) struct Pool {
 }
 
 const KUBELET_ANNOTATION: &str = "compatibility.karpenter.sh/v1beta1-kubelet-conversion";
-/// Fields of `spec.template.spec` that people write into `spec`.
+/// Fields of `spec.template.spec` that users misplace in `spec`.
 const INNER: [&str; 7] =
     ["requirements", "taints", "startupTaints", "nodeClassRef", "kubelet", "expireAfter", "terminationGracePeriod"];
 
@@ -34,10 +34,10 @@ pub(super) fn annotated_block(object: &Fields) -> Option<Fields> {
 
 /// Puts the NodePool `object`, whose metadata is clean already, into v1's form.
 pub(super) fn convert(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     mut object: Fields,
     name: &str,
-    age: Age,
+    age: ApiGeneration,
     annotated: Option<Fields>,
     context: &Context,
 ) -> Pool {
@@ -45,33 +45,33 @@ pub(super) fn convert(
         return Pool { object, block: annotated, class: None, inline_class: None };
     };
     let refers = refers(&spec);
-    let stray = class::take_stray(desk, &mut spec, name, refers, context);
-    move_misplaced(desk, &mut spec);
-    let direct = requirements::from_direct_fields(desk, &mut spec);
-    let old = take_old(desk, &mut spec);
+    let stray = class::take_stray(reporter, &mut spec, name, refers, context);
+    move_misplaced(reporter, &mut spec);
+    let direct = requirements::from_direct_fields(reporter, &mut spec);
+    let old = take_old(reporter, &mut spec);
     let Some(Value::Object(mut template)) = spec.get_mut("template").map(Value::take) else {
-        desk.refuse("spec.template", "missing, but required");
+        reporter.refuse("spec.template", "missing, but required");
         object.insert("spec".to_owned(), Value::Object(spec));
         return Pool { object, block: annotated, class: None, inline_class: None };
     };
-    tidy_template_metadata(desk, &mut template);
+    tidy_template_metadata(reporter, &mut template);
     let mut inner = take_inner(&mut template);
     let (class_name, inline_class) = match stray {
         Some((class_name, class)) => {
             inner.insert("nodeClassRef".to_owned(), reference::to_class(&class_name));
             (Some(class_name), Some(class))
         }
-        None => (reference::tidy(desk, &mut inner, "spec.template.spec", age, context), None),
+        None => (reference::tidy(reporter, &mut inner, "spec.template.spec", age, context), None),
     };
-    let block =
-        kubelet::take_block(desk, &mut inner, "spec.template.spec", "kubelet", "kubeletConfiguration").or(annotated);
-    tidy_inner(desk, &mut inner, age, direct);
-    tidy_expiry(desk, &mut inner, &mut spec, age, &old);
+    let block = kubelet::take_block(reporter, &mut inner, "spec.template.spec", "kubelet", "kubeletConfiguration")
+        .or(annotated);
+    tidy_inner(reporter, &mut inner, age, direct);
+    tidy_expiry(reporter, &mut inner, &mut spec, age, &old);
     replace_key(&mut template, "spec", "spec", Value::Object(inner));
     replace_key(&mut spec, "template", "template", Value::Object(template));
-    tidy_disruption(desk, &mut spec, age, &old);
-    tidy_limits(desk, &mut spec);
-    tidy_weight(desk, &mut spec);
+    tidy_disruption(reporter, &mut spec, age, &old);
+    tidy_limits(reporter, &mut spec);
+    tidy_weight(reporter, &mut spec);
     replace_key(&mut object, "spec", "spec", Value::Object(spec));
     Pool { object, block, class: class_name, inline_class }
 }
@@ -82,7 +82,7 @@ fn refers(spec: &Fields) -> bool {
     inner.is_some_and(|inner| has(inner, "nodeClassRef")) || has(spec, "nodeClassRef") || has(spec, "providerRef")
 }
 
-/// The template's spec, its place kept.
+/// The template's spec; its position is kept.
 fn take_inner(template: &mut Fields) -> Fields {
     match template.get_mut("spec").map(Value::take) {
         Some(Value::Object(inner)) => inner,
@@ -90,11 +90,11 @@ fn take_inner(template: &mut Fields) -> Fields {
     }
 }
 
-/// Fields one level too high or too low go where they belong; what stands in the right place already wins.
-fn move_misplaced(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
+/// Moves fields that are one level too high or too low; a correctly placed value wins.
+fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     for (from, to) in [("providerRef", "nodeClassRef"), ("kubeletConfiguration", "kubelet")] {
         if has(spec, from) {
-            desk.guess(&join("spec", from), format!("is called {to} in a NodePool"));
+            reporter.guess(&join("spec", from), format!("is called {to} in a NodePool"));
             let value = spec[from].clone();
             replace_key(spec, from, to, value);
         }
@@ -118,11 +118,11 @@ fn move_misplaced(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
         labels.extend(take(inner, key).map(|value| (key, value)));
     }
     for (key, value) in down {
-        desk.guess(&join("spec", key), format!("belongs into spec.template.spec.{key}"));
+        reporter.guess(&join("spec", key), format!("belongs into spec.template.spec.{key}"));
         inner.entry(key).or_insert(value);
     }
     for (key, value) in labels {
-        desk.guess(&join("spec.template.metadata", key), format!("{key} were found outside of metadata"));
+        reporter.guess(&join("spec.template.metadata", key), format!("{key} were found outside of metadata"));
         let metadata = template.entry("metadata").or_insert_with(|| Value::Object(Fields::new()));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.entry(key).or_insert(value);
@@ -133,117 +133,128 @@ fn move_misplaced(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
         up.extend(take(template, key).map(|value| (key, value)));
     }
     for (key, value) in up {
-        desk.guess(&join("spec.template", key), format!("belongs into spec.{key}"));
+        reporter.guess(&join("spec.template", key), format!("belongs into spec.{key}"));
         spec.entry(key).or_insert(value);
     }
 }
 
 /// Fields of a Provisioner in `spec` or `spec.disruption`.
-fn take_old(desk: &mut Desk<'_, '_>, spec: &mut Fields) -> disruption::Old {
+fn take_old(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> disruption::LegacyDisruption {
     let mut found = Fields::new();
     for key in ["consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired"] {
         let deeper = map_mut(spec, "disruption").and_then(|disruption| take(disruption, key));
         if let Some(value) = take(spec, key).or(deeper) {
-            desk.guess(&join("spec", key), "is a field of v1alpha5; read as disruption and expireAfter");
+            reporter.guess(&join("spec", key), "is a field of v1alpha5; read as disruption and expireAfter");
             found.insert(key.to_owned(), value);
         }
     }
-    disruption::Old::take(desk, &mut found, "spec")
+    disruption::LegacyDisruption::take(reporter, &mut found, "spec")
 }
 
-fn tidy_template_metadata(desk: &mut Desk<'_, '_>, template: &mut Fields) {
+fn tidy_template_metadata(reporter: &mut Reporter<'_, '_>, template: &mut Fields) {
     let Some(metadata) = map_mut(template, "metadata") else { return };
     if let Some(labels) = map_mut(metadata, "labels") {
-        tidy_labels(desk, "spec.template.metadata.labels", labels);
+        tidy_labels(reporter, "spec.template.metadata.labels", labels);
     }
     if let Some(annotations) = map_mut(metadata, "annotations") {
-        names::tidy_annotations(desk, "spec.template.metadata.annotations", annotations, false);
+        names::tidy_annotations(reporter, "spec.template.metadata.annotations", annotations, false);
     }
 }
 
 /// Renames old label keys; a pool's own name was never allowed.
-pub(super) fn tidy_labels(desk: &mut Desk<'_, '_>, path: &str, labels: &mut Fields) {
+pub(super) fn tidy_labels(reporter: &mut Reporter<'_, '_>, path: &str, labels: &mut Fields) {
     if labels.shift_remove("karpenter.sh/provisioner-name").is_some() {
-        desk.guess(&join(path, "karpenter.sh/provisioner-name"), "dropped, a pool may not set its own name");
+        reporter.guess(&join(path, "karpenter.sh/provisioner-name"), "dropped, a pool may not set its own name");
     }
     let old: Vec<String> = labels.keys().filter(|key| names::label(key).is_some()).cloned().collect();
     for key in old {
         let known = names::label(&key).unwrap_or_default();
-        desk.note(&join(path, &key), format!("is {known} in v1"));
+        reporter.note(&join(path, &key), format!("is {known} in v1"));
         let value = labels[&key].clone();
         replace_key(labels, &key, known, value);
     }
 }
 
-fn tidy_inner(desk: &mut Desk<'_, '_>, inner: &mut Fields, age: Age, direct: Vec<Value>) {
+fn tidy_inner(reporter: &mut Reporter<'_, '_>, inner: &mut Fields, age: ApiGeneration, direct: Vec<Value>) {
     const PATH: &str = "spec.template.spec.requirements";
     let written = inner.get("requirements").cloned().filter(|value| !value.is_null());
-    if written.is_none() && (age == Age::Beta || !direct.is_empty()) {
-        desk.guess(PATH, "missing, but required; read as no requirements at all");
+    if written.is_none() && (age == ApiGeneration::Beta || !direct.is_empty()) {
+        reporter.guess(PATH, "missing, but required; read as no requirements at all");
     }
-    if written.is_some() || age == Age::Beta || !direct.is_empty() {
-        let mut all = requirements::tidy(desk, PATH, written.unwrap_or_else(|| Value::Array(Vec::new())), Holder::Pool);
+    if written.is_some() || age == ApiGeneration::Beta || !direct.is_empty() {
+        let mut all = requirements::tidy(
+            reporter,
+            PATH,
+            written.unwrap_or_else(|| Value::Array(Vec::new())),
+            RequirementOwner::Pool,
+        );
         all.extend(direct);
         inner.insert("requirements".to_owned(), Value::Array(all));
     }
     for key in ["taints", "startupTaints"] {
         if let Some(taints) = inner.get_mut(key) {
-            requirements::tidy_taints(desk, &join("spec.template.spec", key), taints);
+            requirements::tidy_taints(reporter, &join("spec.template.spec", key), taints);
         }
     }
-    if age == Age::Beta && take(inner, "resources").is_some() {
-        desk.note("spec.template.spec.resources", "dropped, pools have no such field in v1");
+    if age == ApiGeneration::Beta && take(inner, "resources").is_some() {
+        reporter.note("spec.template.spec.resources", "dropped, pools have no such field in v1");
     }
     if let Some(grace) = inner.get("terminationGracePeriod").cloned().filter(|value| !value.is_null())
-        && let Some(tidied) = duration::tidy(desk, "spec.template.spec.terminationGracePeriod", &grace)
+        && let Some(tidied) = duration::tidy(reporter, "spec.template.spec.terminationGracePeriod", &grace)
     {
         inner.insert("terminationGracePeriod".to_owned(), tidied);
     }
 }
 
 /// `expireAfter` stands in `spec.disruption` in v1beta1 and in the template in v1.
-fn tidy_expiry(desk: &mut Desk<'_, '_>, inner: &mut Fields, spec: &mut Fields, age: Age, old: &disruption::Old) {
+fn tidy_expiry(
+    reporter: &mut Reporter<'_, '_>,
+    inner: &mut Fields,
+    spec: &mut Fields,
+    age: ApiGeneration,
+    old: &disruption::LegacyDisruption,
+) {
     const BETA: &str = "spec.disruption.expireAfter";
     const V1: &str = "spec.template.spec.expireAfter";
     let beta_place = map_mut(spec, "disruption").and_then(|disruption| take(disruption, "expireAfter"));
     let v1_place = take_in_place(inner, "expireAfter");
-    if age == Age::Beta {
-        desk.behaviour(disruption::EXPIRY_IS_FORCEFUL);
+    if age == ApiGeneration::Beta {
+        reporter.behaviour(disruption::EXPIRY_IS_FORCEFUL);
     }
     let (path, value) = match (age, beta_place, v1_place) {
-        (Age::V1, None, Some(value)) => (V1, value),
-        (Age::V1, Some(_), Some(value)) => {
-            desk.guess(BETA, "ignored, v1 has it in spec.template.spec, where it stands too");
+        (ApiGeneration::V1, None, Some(value)) => (V1, value),
+        (ApiGeneration::V1, Some(_), Some(value)) => {
+            reporter.guess(BETA, "ignored, v1 has it in spec.template.spec, where it stands too");
             (V1, value)
         }
-        (Age::V1, Some(value), None) => {
-            desk.guess(BETA, "v1 has it in spec.template.spec; moved there");
+        (ApiGeneration::V1, Some(value), None) => {
+            reporter.guess(BETA, "v1 has it in spec.template.spec; moved there");
             (BETA, value)
         }
         (_, Some(value), other) => {
-            desk.note(BETA, "stands in spec.template.spec in v1");
+            reporter.note(BETA, "stands in spec.template.spec in v1");
             if other.is_some() {
-                desk.guess(V1, "ignored, v1beta1 has it in spec.disruption, where it stands too");
+                reporter.guess(V1, "ignored, v1beta1 has it in spec.disruption, where it stands too");
             }
             (BETA, value)
         }
         (_, None, Some(value)) => {
-            desk.guess(V1, "v1beta1 has it in spec.disruption; kept where v1 has it");
+            reporter.guess(V1, "v1beta1 has it in spec.disruption; kept where v1 has it");
             (V1, value)
         }
         (_, None, None) => match &old.expire_after {
             Some(expiry) => ("spec.ttlSecondsUntilExpired", Value::from(expiry.as_str())),
-            None if age == Age::V1 => {
+            None if age == ApiGeneration::V1 => {
                 inner.shift_remove("expireAfter");
                 return;
             }
             None => {
-                desk.note(V1, "added: 720h, the default of both versions");
+                reporter.note(V1, "added: 720h, the default of both versions");
                 (V1, Value::from("720h"))
             }
         },
     };
-    let tidied = duration::tidy(desk, path, &value).unwrap_or(value);
+    let tidied = duration::tidy(reporter, path, &value).unwrap_or(value);
     inner.insert("expireAfter".to_owned(), tidied);
 }
 
@@ -252,44 +263,49 @@ fn take_in_place(fields: &mut Fields, key: &str) -> Option<Value> {
     fields.get_mut(key).map(Value::take).filter(|value| !value.is_null())
 }
 
-fn tidy_disruption(desk: &mut Desk<'_, '_>, spec: &mut Fields, age: Age, old: &disruption::Old) {
-    if age == Age::V1 && !has(spec, "disruption") && old.is_absent() {
+fn tidy_disruption(
+    reporter: &mut Reporter<'_, '_>,
+    spec: &mut Fields,
+    age: ApiGeneration,
+    old: &disruption::LegacyDisruption,
+) {
+    if age == ApiGeneration::V1 && !has(spec, "disruption") && old.is_absent() {
         return;
     }
     let mut fields = map(spec, "disruption").cloned().unwrap_or_default();
     if old.consolidation.is_some() || old.empty_after.is_some() {
-        for (key, value) in old.disruption(desk) {
+        for (key, value) in old.disruption(reporter) {
             fields.entry(key).or_insert(value);
         }
-        disruption::tidy(desk, &mut fields, Age::V1);
-    } else if age != Age::V1 || has(spec, "disruption") {
-        let was_emptied = age == Age::V1 && fields.is_empty();
+        disruption::tidy(reporter, &mut fields, ApiGeneration::V1);
+    } else if age != ApiGeneration::V1 || has(spec, "disruption") {
+        let was_emptied = age == ApiGeneration::V1 && fields.is_empty();
         if was_emptied {
             spec.shift_remove("disruption");
             return;
         }
-        disruption::tidy(desk, &mut fields, age);
+        disruption::tidy(reporter, &mut fields, age);
     } else {
         return;
     }
     replace_key(spec, "disruption", "disruption", Value::Object(fields));
 }
 
-fn tidy_limits(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
+fn tidy_limits(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     if !map(spec, "limits").is_some_and(|limits| limits.get("resources").is_some_and(Value::is_object)) {
         return;
     }
-    let mut limits = take_map_or_empty(desk, spec, "", "limits");
-    let resources = take_map(desk, &mut limits, "spec.limits", "resources").unwrap_or_default();
-    desk.guess("spec.limits.resources", "limits stand directly in spec.limits");
+    let mut limits = take_map_or_empty(reporter, spec, "", "limits");
+    let resources = take_map(reporter, &mut limits, "spec.limits", "resources").unwrap_or_default();
+    reporter.guess("spec.limits.resources", "limits stand directly in spec.limits");
     limits.extend(resources);
     put_unless_empty(spec, "limits", limits);
 }
 
 /// A weight of 0 is what no weight means.
-pub(super) fn tidy_weight(desk: &mut Desk<'_, '_>, spec: &mut Fields) {
+pub(super) fn tidy_weight(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     if spec.get("weight").and_then(Value::as_i64) == Some(0) {
         spec.shift_remove("weight");
-        desk.guess("spec.weight", "dropped, allowed: 1 to 100; no weight means 0");
+        reporter.guess("spec.weight", "dropped, allowed: 1 to 100; no weight means 0");
     }
 }

@@ -1,4 +1,4 @@
-//! Notes and errors of a run.
+//! Notes and errors of a conversion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use engine::model::Text;
 use super::{Options, Purpose};
 use crate::InputError;
 
-/// Everything that was said so far.
+/// All notes and errors so far.
 #[derive(Debug)]
 pub(super) struct Record<'o> {
     pub(super) options: &'o Options,
@@ -29,9 +29,9 @@ impl<'o> Record<'o> {
         }
     }
 
-    /// What is said about the object `title` in document `number` of `source`.
-    pub(super) fn desk<'r>(&'r mut self, source: &Text, number: usize, title: &str) -> Desk<'r, 'o> {
-        Desk { record: self, source: source.clone(), number, title: title.to_owned() }
+    /// Notes about the object `title` in document `number` of `source`.
+    pub(super) fn reporter<'r>(&'r mut self, source: &Text, number: usize, title: &str) -> Reporter<'r, 'o> {
+        Reporter { record: self, source: source.clone(), number, title: title.to_owned() }
     }
 
     pub(super) fn add_errors(&mut self, errors: Vec<InputError>) {
@@ -67,14 +67,14 @@ fn path_parts(sorted: &str) -> (&str, &str) {
 
 /// The record, opened at one object.
 #[derive(Debug)]
-pub(super) struct Desk<'r, 'o> {
+pub(super) struct Reporter<'r, 'o> {
     record: &'r mut Record<'o>,
     source: Text,
     number: usize,
     title: String,
 }
 
-impl<'o> Desk<'_, 'o> {
+impl<'o> Reporter<'_, 'o> {
     pub(super) fn options(&self) -> &'o Options {
         self.record.options
     }
@@ -89,18 +89,18 @@ impl<'o> Desk<'_, 'o> {
         self.record.versions.insert(key, version.to_owned());
     }
 
-    /// Says that the field at `path` was changed, defaulted or dropped, and why.
+    /// Notes that the field at `path` was changed, defaulted or dropped, and why.
     pub(super) fn note(&mut self, path: &str, text: impl Into<String>) {
         let key = format!("{}{SEPARATOR}{path}", self.title);
         self.record.notes.insert((self.source.clone(), self.number, key, text.into()));
     }
 
-    /// Says how something wrong was understood; refused by `strict`.
+    /// Notes how an invalid value was interpreted; refused by `strict`.
     pub(super) fn guess(&mut self, path: &str, text: impl Into<String>) {
         if self.record.options.strict { self.refuse(path, text) } else { self.note(path, text) }
     }
 
-    /// Says once per run what behaves otherwise under v1.
+    /// Notes, once per run, a behaviour that differs in v1.
     pub(super) fn behaviour(&mut self, text: &'static str) {
         self.record.behaviours.entry(text).or_default().insert(self.title.clone());
     }

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::context::Context;
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::shape::{Fields, has, take, text};
 
-/// The class that a plan gives to pools without any.
+/// The class that a plan assigns to pools without any.
 pub(super) const STAND_IN: &str = "stand-in";
 
 /// `{group, kind, name}` of the EC2NodeClass called `name`.
@@ -19,63 +19,64 @@ pub(super) fn to_class(name: &str) -> Value {
     Value::Object(reference)
 }
 
-/// The name of the class for a pool of an old version that names none: the only class of the input; in a plan a stand-in.
-pub(super) fn only_class(desk: &mut Desk<'_, '_>, path: &str, context: &Context) -> Option<String> {
+/// The name of the class for a pool of an old version that names none: the only class of the input;
+/// in a plan a placeholder.
+pub(super) fn only_class(reporter: &mut Reporter<'_, '_>, path: &str, context: &Context) -> Option<String> {
     if let [only] = &context.classes[..] {
-        desk.guess(path, format!("missing; read as {only}, the only class of the input"));
+        reporter.guess(path, format!("missing; read as {only}, the only class of the input"));
         return Some(only.clone());
     }
-    if desk.plans() {
-        desk.guess(path, "missing; a stand-in class with AL2023 and subnets everywhere is planned with");
+    if reporter.plans() {
+        reporter.guess(path, "missing; a stand-in class with AL2023 and subnets everywhere is planned with");
         return Some(STAND_IN.to_owned());
     }
     let found = if context.classes.is_empty() { "none".to_owned() } else { context.classes.join(", ") };
-    desk.refuse(path, format!("missing; name the class that makes the nodes (classes of the input: {found})"));
+    reporter.refuse(path, format!("missing; name the class that makes the nodes (classes of the input: {found})"));
     None
 }
 
 /// Puts `nodeClassRef` of `inner` (a template's spec, at `prefix`) into v1's form; the class's name.
 pub(super) fn tidy(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     inner: &mut Fields,
     prefix: &str,
-    age: Age,
+    age: ApiGeneration,
     context: &Context,
 ) -> Option<String> {
     let path = format!("{prefix}.nodeClassRef");
     let Some(reference) = inner.get("nodeClassRef").and_then(Value::as_object).cloned() else {
-        if age == Age::V1 {
+        if age == ApiGeneration::V1 {
             return None;
         }
-        let name = only_class(desk, &path, context)?;
+        let name = only_class(reporter, &path, context)?;
         inner.insert("nodeClassRef".to_owned(), to_class(&name));
         return Some(name);
     };
-    let tidied = tidy_reference(desk, &path, reference, age);
+    let tidied = tidy_reference(reporter, &path, reference, age);
     let name = text(&tidied, "name").map(str::to_owned);
     inner.insert("nodeClassRef".to_owned(), Value::Object(tidied));
     name
 }
 
-fn tidy_reference(desk: &mut Desk<'_, '_>, path: &str, mut reference: Fields, age: Age) -> Fields {
+fn tidy_reference(reporter: &mut Reporter<'_, '_>, path: &str, mut reference: Fields, age: ApiGeneration) -> Fields {
     let version = take(&mut reference, "apiVersion");
     let slashed = text(&reference, "group").is_some_and(|group| group.contains('/'));
-    if age == Age::V1 && version.is_none() && !slashed {
+    if age == ApiGeneration::V1 && version.is_none() && !slashed {
         return reference;
     }
     let written = version.as_ref().and_then(Value::as_str).filter(|_| !has(&reference, "group"));
     let written = written.or(text(&reference, "group")).unwrap_or("karpenter.k8s.aws");
     let group = written.split('/').next().unwrap_or(written).to_owned();
     match (age, &version) {
-        (Age::V1, _) => {
-            desk.guess(path, format!("v1 has group, without a version, instead of apiVersion; read as {group}"))
+        (ApiGeneration::V1, _) => {
+            reporter.guess(path, format!("v1 has group, without a version, instead of apiVersion; read as {group}"))
         }
-        (_, Some(_)) => desk.note(&format!("{path}.apiVersion"), format!("is group {group} in v1")),
-        (_, None) if has(&reference, "group") => desk.guess(path, "v1beta1 has apiVersion instead of group"),
-        (_, None) => desk.note(path, format!("added: group {group}, required in v1")),
+        (_, Some(_)) => reporter.note(&format!("{path}.apiVersion"), format!("is group {group} in v1")),
+        (_, None) if has(&reference, "group") => reporter.guess(path, "v1beta1 has apiVersion instead of group"),
+        (_, None) => reporter.note(path, format!("added: group {group}, required in v1")),
     }
     if !has(&reference, "kind") {
-        desk.note(path, "added: kind EC2NodeClass, required in v1");
+        reporter.note(path, "added: kind EC2NodeClass, required in v1");
         reference.insert("kind".to_owned(), Value::from("EC2NodeClass"));
     }
     let mut tidied = Fields::new();

@@ -4,7 +4,7 @@ use engine::model::Operator;
 use serde_json::Value;
 
 use super::names;
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::{Fields, has, join, scalar, text};
 use crate::document::type_name;
 use crate::karpenter::{is_restricted, well_known_labels};
@@ -14,7 +14,7 @@ const NEURON_NAMES: &str = "karpenter.k8s.aws/instance-accelerator-name";
 
 /// What an owner name in a pool's own requirements is, for [`tidy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(super) enum RequirementOwner {
     /// A pool: a requirement on the owning pool was never allowed.
     Pool,
     /// A claim: it names its pool.
@@ -22,11 +22,11 @@ pub(super) enum Holder {
 }
 
 /// Puts the entries of `list`, found at `path`, into v1's form.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, path: &str, list: Value, holder: Holder) -> Vec<Value> {
+pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, list: Value, holder: RequirementOwner) -> Vec<Value> {
     let entries = match list {
         Value::Array(entries) => entries,
         other => {
-            desk.refuse(path, format!("found {}, allowed: a list", type_name(&other)));
+            reporter.refuse(path, format!("found {}, allowed: a list", type_name(&other)));
             Vec::new()
         }
     };
@@ -35,30 +35,29 @@ pub(super) fn tidy(desk: &mut Desk<'_, '_>, path: &str, list: Value, holder: Hol
         let path = format!("{path}[{index}]");
         match entry {
             Value::Object(mut entry) => {
-                if tidy_entry(desk, &path, &mut entry, holder) {
+                if tidy_entry(reporter, &path, &mut entry, holder) {
                     kept.push(Value::Object(entry));
                 }
             }
-            other => {
-                desk.refuse(&path, format!("found {}, allowed: a map with key, operator and values", type_name(&other)))
-            }
+            other => reporter
+                .refuse(&path, format!("found {}, allowed: a map with key, operator and values", type_name(&other))),
         }
     }
     kept
 }
 
 /// Whether the entry stays.
-fn tidy_entry(desk: &mut Desk<'_, '_>, path: &str, entry: &mut Fields, holder: Holder) -> bool {
-    tidy_operator(desk, path, entry);
-    tidy_values(desk, path, entry);
+fn tidy_entry(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields, holder: RequirementOwner) -> bool {
+    tidy_operator(reporter, path, entry);
+    tidy_values(reporter, path, entry);
     let Some(key) = text(entry, "key").map(str::to_owned) else { return true };
     let key_path = join(path, "key");
-    if key == "karpenter.sh/provisioner-name" && holder == Holder::Pool {
-        desk.guess(&key_path, "dropped, a pool may not require its own name");
+    if key == "karpenter.sh/provisioner-name" && holder == RequirementOwner::Pool {
+        reporter.guess(&key_path, "dropped, a pool may not require its own name");
         return false;
     }
     if key == INSTANCE_PODS {
-        desk.note(
+        reporter.note(
             &key_path,
             format!("dropped, {INSTANCE_PODS} does not exist in v1; machines of any number of pods may be bought"),
         );
@@ -67,23 +66,23 @@ fn tidy_entry(desk: &mut Desk<'_, '_>, path: &str, entry: &mut Fields, holder: H
     if key == NEURON_NAMES
         && entry.get("values").and_then(Value::as_array).is_some_and(|v| v.contains(&Value::from("inferentia")))
     {
-        desk.note(&key_path, "inferentia named every Neuron chip once; v1 tells inferentia, inferentia2 and trainium apart, so list those that you mean");
+        reporter.note(&key_path, "inferentia named every Neuron chip once; v1 tells inferentia, inferentia2 and trainium apart, so list those that you mean");
     }
-    if let Some(key) = renamed(desk, &key_path, &key) {
+    if let Some(key) = renamed(reporter, &key_path, &key) {
         entry.insert("key".to_owned(), Value::from(key));
     }
     true
 }
 
-/// The key's name in v1 when it has another one; keys of Karpenter's domains that do not exist are taken for the well-known
-/// key with the same last part.
-fn renamed(desk: &mut Desk<'_, '_>, path: &str, key: &str) -> Option<String> {
+/// The key's name in v1 when it has another one; keys of Karpenter's domains that do not exist are
+/// taken for the well-known key with the same last part.
+fn renamed(reporter: &mut Reporter<'_, '_>, path: &str, key: &str) -> Option<String> {
     if let Some(known) = names::label(key) {
-        desk.note(path, format!("{key} is {known} in v1"));
+        reporter.note(path, format!("{key} is {known} in v1"));
         return Some(known.to_owned());
     }
     if key.starts_with("node.k8s.aws/launch-template") {
-        desk.refuse_launch(path, "launch templates cannot be chosen since v1beta1; give images, security groups and user data in an EC2NodeClass");
+        reporter.refuse_launch(path, "launch templates cannot be chosen since v1beta1; give images, security groups and user data in an EC2NodeClass");
         return None;
     }
     let last = key.rsplit('/').next().unwrap_or(key);
@@ -99,12 +98,12 @@ fn renamed(desk: &mut Desk<'_, '_>, path: &str, key: &str) -> Option<String> {
         well_known_labels().into_iter().filter(|known| known.rsplit('/').next() == Some(last)).collect();
     match &same_end[..] {
         [known] => {
-            desk.guess(path, format!("there is no label {key}, read as {known}"));
+            reporter.guess(path, format!("there is no label {key}, read as {known}"));
             Some(known.to_string())
         }
         _ if bare => None,
         _ => {
-            desk.refuse(
+            reporter.refuse(
                 path,
                 format!("there is no label {key}; labels of Karpenter's domains are the well-known ones only"),
             );
@@ -113,46 +112,46 @@ fn renamed(desk: &mut Desk<'_, '_>, path: &str, key: &str) -> Option<String> {
     }
 }
 
-fn tidy_operator(desk: &mut Desk<'_, '_>, path: &str, entry: &mut Fields) {
+fn tidy_operator(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields) {
     let Some(written) = text(entry, "operator") else { return };
     let proper = Operator::ALL.iter().map(|operator| operator.as_str()).find(|name| name.eq_ignore_ascii_case(written));
     if let Some(proper) = proper.filter(|proper| *proper != written) {
-        desk.guess(&join(path, "operator"), format!("found {written:?}, read as {proper}"));
+        reporter.guess(&join(path, "operator"), format!("found {written:?}, read as {proper}"));
         entry.insert("operator".to_owned(), Value::from(proper));
     }
 }
 
 /// `value` for `values`, scalars for lists, numbers for texts.
-fn tidy_values(desk: &mut Desk<'_, '_>, path: &str, entry: &mut Fields) {
+fn tidy_values(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields) {
     if !has(entry, "values")
         && let Some(value) = entry.get("value").cloned()
     {
-        desk.guess(&join(path, "value"), "the field is called values");
+        reporter.guess(&join(path, "value"), "the field is called values");
         super::shape::replace_key(entry, "value", "values", value);
     }
     let path = join(path, "values");
     let Some(values) = entry.get_mut("values") else { return };
     if let Some(one) = scalar(values) {
-        desk.guess(&path, "a list is allowed here; read as a list of one");
+        reporter.guess(&path, "a list is allowed here; read as a list of one");
         *values = Value::Array(vec![Value::from(one)]);
     }
     let items = values.as_array_mut().into_iter().flatten();
     for item in items.filter(|item| item.is_number() || item.is_boolean()) {
-        desk.guess(&path, format!("{item} must be in quotes"));
+        reporter.guess(&path, format!("{item} must be in quotes"));
         *item = Value::from(scalar(item).unwrap_or_default());
     }
 }
 
 /// Puts the taints of `list`, found at `path`, into v1's form: `operator` belongs to tolerations.
-pub(super) fn tidy_taints(desk: &mut Desk<'_, '_>, path: &str, list: &mut Value) {
+pub(super) fn tidy_taints(reporter: &mut Reporter<'_, '_>, path: &str, list: &mut Value) {
     let entries = list.as_array_mut().into_iter().flatten().enumerate();
     for (index, taint) in entries {
         let Some(taint) = taint.as_object_mut() else { continue };
         if taint.shift_remove("operator").is_some() {
-            desk.guess(&format!("{path}[{index}].operator"), "dropped, only tolerations have an operator");
+            reporter.guess(&format!("{path}[{index}].operator"), "dropped, only tolerations have an operator");
         }
         if let Some(value) = taint.get_mut("value").filter(|value| value.is_number() || value.is_boolean()) {
-            desk.guess(&format!("{path}[{index}].value"), format!("{value} must be in quotes"));
+            reporter.guess(&format!("{path}[{index}].value"), format!("{value} must be in quotes"));
             *value = Value::from(scalar(value).unwrap_or_default());
         }
     }
@@ -178,7 +177,7 @@ const DIRECT: [(&str, &str); 6] = [
 ];
 
 /// Takes fields such as `instanceTypes` out of `spec` and makes requirements of them.
-pub(super) fn from_direct_fields(desk: &mut Desk<'_, '_>, spec: &mut Fields) -> Vec<Value> {
+pub(super) fn from_direct_fields(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> Vec<Value> {
     let mut requirements = Vec::new();
     for (field, label) in DIRECT {
         let Some(value) = super::shape::take(spec, field) else { continue };
@@ -187,7 +186,7 @@ pub(super) fn from_direct_fields(desk: &mut Desk<'_, '_>, spec: &mut Fields) -> 
             one => scalar(one).into_iter().collect(),
         };
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        desk.guess(&join("spec", field), format!("is a requirement on {label} since v1alpha5"));
+        reporter.guess(&join("spec", field), format!("is a requirement on {label} since v1alpha5"));
         requirements.push(entry(label, Operator::In, &values));
     }
     requirements

@@ -6,13 +6,13 @@ use engine::model::Text;
 use serde_json::Value;
 
 use super::context::Context;
-use super::kind::{self, Age, Kind};
+use super::kind::{self, ApiGeneration, Kind};
 use super::pool::Pool;
-use super::record::{Desk, Record};
+use super::record::{Record, Reporter};
 use super::reference::STAND_IN;
 use super::shape::{Fields, join, map_mut, text};
 use super::{Converted, Options, Purpose, claim, class, kubelet, metadata, pool, provisioner, prune, workload};
-use crate::cursor::{Cursor, Problems, Site};
+use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::{Document, InputError};
 
@@ -56,13 +56,13 @@ impl<'o> Run<'o> {
         let kind = Kind::of(&object);
         let written = object.get("kind").and_then(Value::as_str).unwrap_or("?");
         let title = format!("{written}/{}", metadata::name(&object));
-        let mut desk = self.record.desk(&source, number, &title);
-        let plans = desk.plans();
+        let mut reporter = self.record.reporter(&source, number, &title);
+        let plans = reporter.plans();
         match kind {
             Kind::Workload if workload::is_touched(&object) => {
-                workload::convert(&mut desk, &mut object, !plans || !context.provisioners.is_empty());
+                workload::convert(&mut reporter, &mut object, !plans || !context.provisioners.is_empty());
             }
-            Kind::Node if !context.provisioners.is_empty() && plans => rename_node(&mut desk, &mut object),
+            Kind::Node if !context.provisioners.is_empty() && plans => rename_node(&mut reporter, &mut object),
             _ if kind.is_ours() => {
                 return self.add_ours(kind, Entry { source, number, kind, title, object, pool: None }, context);
             }
@@ -72,35 +72,35 @@ impl<'o> Run<'o> {
     }
 
     fn add_ours(&mut self, kind: Kind, mut entry: Entry, context: &Context) {
-        let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
-        let whole = kind::check_indentation(&mut desk, &entry.object);
+        let mut reporter = self.record.reporter(&entry.source, entry.number, &entry.title);
+        let whole = kind::check_indentation(&mut reporter, &entry.object);
         if !whole {
             return;
         }
-        let age = kind::age(&mut desk, kind, &entry.object);
-        if let Some(version) = text(&entry.object, "apiVersion").filter(|_| age != Age::V1) {
-            desk.written_in(version);
+        let age = kind::age(&mut reporter, kind, &entry.object);
+        if let Some(version) = text(&entry.object, "apiVersion").filter(|_| age != ApiGeneration::V1) {
+            reporter.written_in(version);
         }
         let is_claim = matches!(kind, Kind::Machine | Kind::NodeClaim);
-        if is_claim && age != Age::V1 && !desk.plans() {
-            desk.note("", "left out, machines that exist are not converted; v1 makes new ones");
+        if is_claim && age != ApiGeneration::V1 && !reporter.plans() {
+            reporter.note("", "left out, machines that exist are not converted; v1 makes new ones");
             return;
         }
         let name = metadata::name(&entry.object).to_owned();
         let (annotated, version) =
-            (pool::annotated_block(&entry.object), class::noted_version(&mut desk, &entry.object));
-        metadata::tidy(&mut desk, &mut entry.object, age);
-        if age != Age::V1 || entry.object.contains_key("version") || !right_head(kind, &entry.object) {
+            (pool::annotated_block(&entry.object), class::noted_version(&mut reporter, &entry.object));
+        metadata::tidy(&mut reporter, &mut entry.object, age);
+        if age != ApiGeneration::V1 || entry.object.contains_key("version") || !right_head(kind, &entry.object) {
             kind::write_v1(kind, &mut entry.object);
         }
         let converted = match kind {
-            Kind::Provisioner => provisioner::convert(&mut desk, entry.object, &name, context),
-            Kind::NodePool => pool::convert(&mut desk, entry.object, &name, age, annotated, context),
+            Kind::Provisioner => provisioner::convert(&mut reporter, entry.object, &name, context),
+            Kind::NodePool => pool::convert(&mut reporter, entry.object, &name, age, annotated, context),
             _ => {
-                if is_claim && age != Age::V1 {
-                    claim::convert(&mut desk, &mut entry.object, age, context);
+                if is_claim && age != ApiGeneration::V1 {
+                    claim::convert(&mut reporter, &mut entry.object, age, context);
                 } else if !is_claim {
-                    class::convert(&mut desk, &mut entry.object, age, version.as_deref(), context);
+                    class::convert(&mut reporter, &mut entry.object, age, version.as_deref(), context);
                 }
                 self.entries.push(entry);
                 return;
@@ -164,12 +164,12 @@ impl<'o> Run<'o> {
 
     fn move_pools(&mut self, name: &str, class: &str, members: &[String]) {
         for entry in self.entries.iter_mut().filter(|entry| members.iter().any(|member| is_pool(entry, member))) {
-            let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
-            desk.note(
+            let mut reporter = self.record.reporter(&entry.source, entry.number, &entry.title);
+            reporter.note(
                 "spec.template.spec.nodeClassRef.name",
                 format!("{name}, a copy of {class} for the kubelet settings of this pool, which other pools of the class do not share"),
             );
-            desk.behaviour("its class is another one now, so its nodes drift once; with a role the class gets an instance profile of its own");
+            reporter.behaviour("its class is another one now, so its nodes drift once; with a role the class gets an instance profile of its own");
             let inner = map_mut(&mut entry.object, "spec").and_then(|spec| map_mut(map_mut(spec, "template")?, "spec"));
             if let Some(reference) = inner.and_then(|inner| map_mut(inner, "nodeClassRef")) {
                 reference.insert("name".to_owned(), Value::from(name));
@@ -181,9 +181,9 @@ impl<'o> Run<'o> {
     fn lose_blocks(&mut self, class: &str, pools: &BTreeMap<String, Option<Fields>>) {
         for (pool, block) in pools.iter().filter_map(|(pool, block)| Some((pool, block.as_ref()?))) {
             let Some(entry) = self.entries.iter().find(|entry| is_pool(entry, pool)) else { continue };
-            let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
+            let mut reporter = self.record.reporter(&entry.source, entry.number, &entry.title);
             let block = Value::Object(block.clone());
-            desk.guess(
+            reporter.guess(
                 &join("spec", "kubelet"),
                 format!("lost, EC2NodeClass {class} is not in the input; write into its spec.kubelet: {block}"),
             );
@@ -194,8 +194,8 @@ impl<'o> Run<'o> {
         for entry in self.entries.iter_mut().filter(|entry| entry.kind.is_ours()) {
             let kind = if is_class(entry) { "EC2NodeClass" } else { "NodePool" };
             if !matches!(entry.kind, Kind::Machine | Kind::NodeClaim) {
-                let mut desk = self.record.desk(&entry.source, entry.number, &entry.title);
-                prune::unknown_fields(&mut desk, kind, &mut entry.object);
+                let mut reporter = self.record.reporter(&entry.source, entry.number, &entry.title);
+                prune::unknown_fields(&mut reporter, kind, &mut entry.object);
             }
         }
         let documents: Vec<Document> = self
@@ -223,7 +223,8 @@ fn invalid(kind: Kind, document: &Document) -> Vec<InputError> {
     let problems = Problems::default();
     let name = document.value["metadata"]["name"].as_str().unwrap_or("?");
     let object = Some(format!("{}/{name}", document.value["kind"].as_str().unwrap_or("?")));
-    let site = Site { source: document.source.clone(), document: document.number, object, problems: &problems };
+    let site =
+        ObjectLocation { source: document.source.clone(), document: document.number, object, problems: &problems };
     let root = Cursor::root(&document.value, &site);
     match kind {
         Kind::Provisioner | Kind::NodePool => drop(NodePoolManifest::read(&root, &mut Vec::new())),
@@ -241,9 +242,9 @@ fn right_head(kind: Kind, object: &Fields) -> bool {
     head("apiVersion") == Some(group) && head("kind") != Some("NodeClass")
 }
 
-fn rename_node(desk: &mut Desk<'_, '_>, object: &mut Fields) {
+fn rename_node(reporter: &mut Reporter<'_, '_>, object: &mut Fields) {
     if let Some(labels) = map_mut(object, "metadata").and_then(|metadata| map_mut(metadata, "labels")) {
-        claim::rename_labels(desk, "metadata.labels", labels);
+        claim::rename_labels(reporter, "metadata.labels", labels);
     }
 }
 

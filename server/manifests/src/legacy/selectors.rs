@@ -1,12 +1,12 @@
-//! Selectors that were maps become terms.
+//! Converts selectors from maps to terms.
 //!
-//! Values were split at commas; an id makes a term of its own; all other keys are tags, one term for each combination. Keys are
-//! taken in alphabetical order, the first one varying fastest.
+//! Values were split at commas; an id is a term of its own; all other keys are tags, one term for
+//! each combination. Keys are in alphabetical order, the first one varying fastest.
 
 use serde_json::Value;
 
-use super::kind::Age;
-use super::record::Desk;
+use super::kind::ApiGeneration;
+use super::record::Reporter;
 use super::shape::{Fields, has, join, replace_key, scalar};
 
 /// Terms that v1 allows.
@@ -30,45 +30,55 @@ pub(super) const SUBNETS: Selector =
 pub(super) const GROUPS: Selector =
     Selector { old: "securityGroupSelector", new: "securityGroupSelectorTerms", example: "sg-0123456789abcdef0" };
 
-/// Puts subnets or groups of `spec` into v1's form. What is missing is refused; a plan goes on with a term that names
-/// nothing.
-pub(super) fn tidy(desk: &mut Desk<'_, '_>, prefix: &str, spec: &mut Fields, selector: &Selector, age: Age) {
+/// Converts subnets or groups of `spec` to v1. A missing selector is refused; a plan continues with
+/// a term that selects nothing.
+pub(super) fn tidy(
+    reporter: &mut Reporter<'_, '_>,
+    prefix: &str,
+    spec: &mut Fields,
+    selector: &Selector,
+    age: ApiGeneration,
+) {
     let (old_path, new_path) = (join(prefix, selector.old), join(prefix, selector.new));
     if has(spec, selector.new) {
-        if age == Age::Alpha {
-            desk.guess(&new_path, "is no field of v1alpha1; read as v1 does");
+        if age == ApiGeneration::Alpha {
+            reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does");
         }
         if spec.shift_remove(selector.old).is_some() {
-            desk.guess(&old_path, format!("ignored, {} stands there too", selector.new));
+            reporter.guess(&old_path, format!("ignored, {} stands there too", selector.new));
         }
-        tidy_terms(desk, &new_path, spec, selector, age);
+        tidy_terms(reporter, &new_path, spec, selector, age);
         return;
     }
     let written = spec.get(selector.old).cloned().filter(|value| !value.is_null());
     if written.is_none() {
-        if age != Age::V1 {
-            desk.refuse_launch(&new_path, format!("missing, but required; name {} by id or tags", selector.new));
-            put_placeholder(desk, spec, selector);
+        if age != ApiGeneration::V1 {
+            reporter.refuse_launch(&new_path, format!("missing, but required; name {} by id or tags", selector.new));
+            put_placeholder(reporter, spec, selector);
         }
         return;
     }
-    match as_map(desk, &old_path, written.as_ref(), selector).and_then(|map| terms(desk, &old_path, &map)) {
+    match as_map(reporter, &old_path, written.as_ref(), selector).and_then(|map| terms(reporter, &old_path, &map)) {
         Some(terms) => {
-            say_moved(desk, &old_path, selector, age);
+            say_moved(reporter, &old_path, selector, age);
             replace_key(spec, selector.old, selector.new, Value::Array(terms));
         }
-        None => put_placeholder(desk, spec, selector),
+        None => put_placeholder(reporter, spec, selector),
     }
 }
 
-fn say_moved(desk: &mut Desk<'_, '_>, path: &str, selector: &Selector, age: Age) {
+fn say_moved(reporter: &mut Reporter<'_, '_>, path: &str, selector: &Selector, age: ApiGeneration) {
     let text = format!("becomes {}", selector.new);
-    if age == Age::Alpha { desk.note(path, text) } else { desk.guess(path, format!("is a field of v1alpha1; {text}")) }
+    if age == ApiGeneration::Alpha {
+        reporter.note(path, text)
+    } else {
+        reporter.guess(path, format!("is a field of v1alpha1; {text}"))
+    }
 }
 
-/// A plan does not need the things themselves.
-fn put_placeholder(desk: &Desk<'_, '_>, spec: &mut Fields, selector: &Selector) {
-    if desk.plans() {
+/// A plan does not need the selected objects.
+fn put_placeholder(reporter: &Reporter<'_, '_>, spec: &mut Fields, selector: &Selector) {
+    if reporter.plans() {
         let mut term = Fields::new();
         term.insert("id".to_owned(), Value::from(selector.example));
         replace_key(spec, selector.old, selector.new, Value::Array(vec![Value::Object(term)]));
@@ -76,8 +86,8 @@ fn put_placeholder(desk: &Desk<'_, '_>, spec: &mut Fields, selector: &Selector) 
 }
 
 /// Terms of v1beta1: a group's name beside tags wins at run time, and v1 wants it alone. A comma in a tag was literal.
-fn tidy_terms(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields, selector: &Selector, age: Age) {
-    if age == Age::V1 {
+fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields, selector: &Selector, age: ApiGeneration) {
+    if age == ApiGeneration::V1 {
         return;
     }
     let terms = spec.get_mut(selector.new).and_then(Value::as_array_mut).into_iter().flatten().enumerate();
@@ -85,16 +95,16 @@ fn tidy_terms(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields, selector: 
         let path = format!("{path}[{index}]");
         if has(term, "name") && has(term, "tags") && !has(term, "id") {
             term.shift_remove("tags");
-            desk.note(&format!("{path}.tags"), "dropped, the name beside them decides");
+            reporter.note(&format!("{path}.tags"), "dropped, the name beside them decides");
         }
-        note_commas(desk, &format!("{path}.tags"), term.get("tags"));
+        note_commas(reporter, &format!("{path}.tags"), term.get("tags"));
     }
 }
 
-pub(super) fn note_commas(desk: &mut Desk<'_, '_>, path: &str, tags: Option<&Value>) {
+pub(super) fn note_commas(reporter: &mut Reporter<'_, '_>, path: &str, tags: Option<&Value>) {
     let tags = tags.and_then(Value::as_object).into_iter().flatten();
     for (key, _) in tags.filter(|(_, value)| value.as_str().is_some_and(|text| text.contains(','))) {
-        desk.note(
+        reporter.note(
             &join(path, key),
             "kept as it is; a comma is part of the value since v0.33, write a term for each value if a list was meant",
         );
@@ -103,7 +113,7 @@ pub(super) fn note_commas(desk: &mut Desk<'_, '_>, path: &str, tags: Option<&Val
 
 /// The selector as a map; a list of one map is taken for the map.
 pub(super) fn as_map(
-    desk: &mut Desk<'_, '_>,
+    reporter: &mut Reporter<'_, '_>,
     path: &str,
     value: Option<&Value>,
     selector: &Selector,
@@ -111,7 +121,7 @@ pub(super) fn as_map(
     match value? {
         Value::Object(map) => Some(map.clone()),
         Value::Array(items) if items.len() == 1 && items[0].is_object() => {
-            desk.guess(path, "a map is allowed here; read as the only map of the list");
+            reporter.guess(path, "a map is allowed here; read as the only map of the list");
             items[0].as_object().cloned()
         }
         _ => {
@@ -119,31 +129,32 @@ pub(super) fn as_map(
                 "found no map; write {}: [{{tags: {{key: value}}}}] or [{{id: {}}}]",
                 selector.new, selector.example
             );
-            desk.refuse_launch(path, message);
+            reporter.refuse_launch(path, message);
             None
         }
     }
 }
 
 /// The terms that a map of ids and tags stands for.
-fn terms(desk: &mut Desk<'_, '_>, path: &str, map: &Fields) -> Option<Vec<Value>> {
-    let ids = ids(desk, path, map);
+fn terms(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Option<Vec<Value>> {
+    let ids = ids(reporter, path, map);
     if !ids.is_empty() {
         if map.keys().any(|key| !ID_KEYS.contains(&key.as_str())) {
-            desk.guess(path, "ids were never allowed beside tags; read as the ids alone");
+            reporter.guess(path, "ids were never allowed beside tags; read as the ids alone");
         }
-        return bounded(desk, path, ids.len()).then(|| ids.into_iter().map(|id| term("id", Value::from(id))).collect());
+        return bounded(reporter, path, ids.len())
+            .then(|| ids.into_iter().map(|id| term("id", Value::from(id))).collect());
     }
-    let sets = tag_sets(desk, path, map, &ID_KEYS)?;
+    let sets = tag_sets(reporter, path, map, &ID_KEYS)?;
     Some(sets.into_iter().map(|tags| term("tags", Value::Object(tags))).collect())
 }
 
 /// The ids in a selector.
-pub(super) fn ids(desk: &mut Desk<'_, '_>, path: &str, map: &Fields) -> Vec<String> {
+pub(super) fn ids(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Vec<String> {
     ID_KEYS
         .iter()
         .filter_map(|key| Some((*key, map.get(*key)?)))
-        .flat_map(|(key, value)| split(desk, &join(path, key), value))
+        .flat_map(|(key, value)| split(reporter, &join(path, key), value))
         .collect()
 }
 
@@ -155,24 +166,29 @@ pub(super) fn term(key: &str, value: Value) -> Value {
 }
 
 /// The values of a comma list.
-pub(super) fn split(desk: &mut Desk<'_, '_>, path: &str, value: &Value) -> Vec<String> {
+pub(super) fn split(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) -> Vec<String> {
     let text = scalar(value).unwrap_or_default();
     if text.trim().is_empty() {
-        desk.guess(path, "an empty value is read as *, which any value matches");
+        reporter.guess(path, "an empty value is read as *, which any value matches");
         return vec!["*".to_owned()];
     }
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// One map of tags for each combination of the comma lists, keys in `skipped` left out; `None` after refusing too many.
-pub(super) fn tag_sets(desk: &mut Desk<'_, '_>, path: &str, map: &Fields, skipped: &[&str]) -> Option<Vec<Fields>> {
+pub(super) fn tag_sets(
+    reporter: &mut Reporter<'_, '_>,
+    path: &str,
+    map: &Fields,
+    skipped: &[&str],
+) -> Option<Vec<Fields>> {
     let mut keys: Vec<&String> = map.keys().filter(|key| !skipped.contains(&key.as_str())).collect();
     keys.sort();
     let lists: Vec<(&String, Vec<String>)> =
-        keys.into_iter().map(|key| (key, split(desk, &join(path, key), &map[key]))).collect();
+        keys.into_iter().map(|key| (key, split(reporter, &join(path, key), &map[key]))).collect();
     let count =
         lists.iter().try_fold(1_usize, |count, (_, values)| count.checked_mul(values.len())).unwrap_or(usize::MAX);
-    if !bounded(desk, path, count) {
+    if !bounded(reporter, path, count) {
         return None;
     }
     let combination = |number: usize| {
@@ -188,9 +204,10 @@ pub(super) fn tag_sets(desk: &mut Desk<'_, '_>, path: &str, map: &Fields, skippe
 }
 
 /// Whether v1 allows so many terms.
-pub(super) fn bounded(desk: &mut Desk<'_, '_>, path: &str, count: usize) -> bool {
+pub(super) fn bounded(reporter: &mut Reporter<'_, '_>, path: &str, count: usize) -> bool {
     if count > MOST_TERMS {
-        desk.refuse(path, format!("stands for {count} terms, allowed: at most {MOST_TERMS}; select by fewer values"));
+        reporter
+            .refuse(path, format!("stands for {count} terms, allowed: at most {MOST_TERMS}; select by fewer values"));
     }
     count <= MOST_TERMS
 }

@@ -1,8 +1,8 @@
-//! Looking at and rearranging JSON maps without losing the order in which people wrote them.
+//! Access to JSON maps that preserves the written order.
 
 use serde_json::{Map, Value};
 
-use super::record::Desk;
+use super::record::Reporter;
 use crate::document::type_name;
 
 /// A map of an object.
@@ -14,19 +14,29 @@ pub(super) fn take(fields: &mut Fields, key: &str) -> Option<Value> {
 }
 
 /// Takes the map at `key`; anything else there is refused.
-pub(super) fn take_map(desk: &mut Desk<'_, '_>, fields: &mut Fields, prefix: &str, key: &str) -> Option<Fields> {
+pub(super) fn take_map(
+    reporter: &mut Reporter<'_, '_>,
+    fields: &mut Fields,
+    prefix: &str,
+    key: &str,
+) -> Option<Fields> {
     match take(fields, key)? {
         Value::Object(map) => Some(map),
         other => {
-            desk.refuse(&join(prefix, key), format!("found {}, allowed: a map", type_name(&other)));
+            reporter.refuse(&join(prefix, key), format!("found {}, allowed: a map", type_name(&other)));
             None
         }
     }
 }
 
 /// Takes the map at `key`, an empty one when it is absent.
-pub(super) fn take_map_or_empty(desk: &mut Desk<'_, '_>, fields: &mut Fields, prefix: &str, key: &str) -> Fields {
-    take_map(desk, fields, prefix, key).unwrap_or_default()
+pub(super) fn take_map_or_empty(
+    reporter: &mut Reporter<'_, '_>,
+    fields: &mut Fields,
+    prefix: &str,
+    key: &str,
+) -> Fields {
+    take_map(reporter, fields, prefix, key).unwrap_or_default()
 }
 
 /// The text at `key`.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::record::Desk;
+use super::record::Reporter;
 use super::shape::{Fields, has, map, map_mut, replace_key, text};
 
 const OLD_OWNER: &str = "karpenter.sh/provisioner-name";
@@ -12,7 +12,7 @@ const NEW_EVICT: &str = "karpenter.sh/do-not-disrupt";
 const OLD_TAINT: &str = "karpenter.sh/disruption";
 const NEW_TAINT: &str = "karpenter.sh/disrupted";
 
-/// Where the pod stands in an object of each kind: the steps to its metadata and spec.
+/// Path of the pod in an object of each kind: the steps to its metadata and spec.
 fn steps(kind: &str) -> &'static [&'static str] {
     match kind {
         "Pod" => &[],
@@ -21,8 +21,9 @@ fn steps(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Puts the pod in `object` into the words of v1. `owners` says whether the old name of the owning pool is rewritten too.
-pub(super) fn convert(desk: &mut Desk<'_, '_>, object: &mut Fields, owners: bool) {
+/// Converts the pod in `object` to v1. `owners` states whether the old name of the owning pool is
+/// rewritten too.
+pub(super) fn convert(reporter: &mut Reporter<'_, '_>, object: &mut Fields, owners: bool) {
     let steps = steps(text(object, "kind").unwrap_or_default());
     let prefix: String = steps.iter().map(|step| format!("{step}.")).collect();
     let mut pod = object;
@@ -31,19 +32,19 @@ pub(super) fn convert(desk: &mut Desk<'_, '_>, object: &mut Fields, owners: bool
         pod = next;
     }
     if let Some(annotations) = map_mut(pod, "metadata").and_then(|metadata| map_mut(metadata, "annotations")) {
-        tidy_annotations(desk, &format!("{prefix}metadata.annotations[{OLD_EVICT:?}]"), annotations);
+        tidy_annotations(reporter, &format!("{prefix}metadata.annotations[{OLD_EVICT:?}]"), annotations);
     }
     let Some(spec) = map_mut(pod, "spec") else { return };
     let path = format!("{prefix}spec");
-    tidy_tolerations(desk, &path, spec);
+    tidy_tolerations(reporter, &path, spec);
     if owners {
-        rename_owner(desk, &path, spec);
+        rename_owner(reporter, &path, spec);
     }
 }
 
-fn tidy_annotations(desk: &mut Desk<'_, '_>, path: &str, annotations: &mut Fields) {
+fn tidy_annotations(reporter: &mut Reporter<'_, '_>, path: &str, annotations: &mut Fields) {
     let Some(value) = annotations.get(OLD_EVICT).cloned() else { return };
-    desk.note(path, format!("is {NEW_EVICT} in v1, which ignores the old name"));
+    reporter.note(path, format!("is {NEW_EVICT} in v1, which ignores the old name"));
     if has(annotations, NEW_EVICT) {
         annotations.shift_remove(OLD_EVICT);
     } else {
@@ -51,11 +52,11 @@ fn tidy_annotations(desk: &mut Desk<'_, '_>, path: &str, annotations: &mut Field
     }
 }
 
-fn tidy_tolerations(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields) {
+fn tidy_tolerations(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields) {
     let tolerations = spec.get_mut("tolerations").and_then(Value::as_array_mut).into_iter().flatten().enumerate();
     for (index, toleration) in tolerations.filter_map(|(index, item)| Some((index, item.as_object_mut()?))) {
         if text(toleration, "key") == Some(OLD_TAINT) {
-            desk.note(
+            reporter.note(
                 &format!("{path}.tolerations[{index}]"),
                 format!("the taint is {NEW_TAINT}, without a value, in v1"),
             );
@@ -67,17 +68,17 @@ fn tidy_tolerations(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields) {
 }
 
 /// Selectors, affinities and topology keys on the owning pool.
-fn rename_owner(desk: &mut Desk<'_, '_>, path: &str, spec: &mut Fields) {
+fn rename_owner(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields) {
     if let Some(selector) = map_mut(spec, "nodeSelector")
         && let Some(value) = selector.get(OLD_OWNER).cloned()
     {
-        desk.note(&format!("{path}.nodeSelector[{OLD_OWNER:?}]"), format!("is {NEW_OWNER} in v1"));
+        reporter.note(&format!("{path}.nodeSelector[{OLD_OWNER:?}]"), format!("is {NEW_OWNER} in v1"));
         replace_key(selector, OLD_OWNER, NEW_OWNER, value);
     }
     for key in ["affinity", "topologySpreadConstraints"] {
         let renamed = spec.get_mut(key).is_some_and(rename_keys);
         if renamed {
-            desk.note(&format!("{path}.{key}"), format!("{OLD_OWNER} is {NEW_OWNER} in v1"));
+            reporter.note(&format!("{path}.{key}"), format!("{OLD_OWNER} is {NEW_OWNER} in v1"));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! YAML for people: block style, two spaces, keys in the order in which they were read, quotes only where needed.
+//! Writes readable YAML: block style, two spaces, keys in their original order, quotes only where
+//! needed.
 
 use std::fmt::Write;
 
@@ -87,7 +88,7 @@ fn is_block(text: &str) -> bool {
     text.contains('\n') && !text.starts_with([' ', '\n', '\t']) && !text.chars().any(odd)
 }
 
-/// A literal block; the sign behind the bar says what ends it.
+/// A literal block; the indicator after the bar determines its end.
 fn literal(text: &str, depth: usize) -> String {
     let body = text.trim_end_matches('\n');
     let sign = match text.len() - body.len() {
@@ -111,7 +112,7 @@ fn quoted(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// YAML 1.1 and 1.2 words and numbers are no texts when they stand bare.
+/// YAML 1.1 and 1.2 keywords and numbers are no texts without quotes.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", ".inf", ".nan"];
     let first = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_' | '$');

@@ -1,4 +1,4 @@
-//! Node affinity, and node selector terms wherever they stand.
+//! Node affinity and node selector terms.
 
 use engine::model::{NodeSelectorTerm, Operator, Requirement, Text, Weighted};
 

@@ -1,5 +1,5 @@
-//! What a pod asks for: containers, sidecars, init phases, pod level, overhead (Kubernetes: pod resource calculation,
-//! KEP-753 and KEP-2837).
+//! Resource requests of a pod: containers, sidecars, init phases, pod level, overhead (Kubernetes:
+//! pod resource calculation, KEP-753 and KEP-2837).
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,11 @@ use engine::model::{Resources, Text};
 
 use crate::{Cursor, syntax};
 
-/// The effective request of the pod whose specification stands at `at`, `pods: 1` included. `status` is the pod's, if it has one:
-/// while a pod is resized in place, kube-scheduler sets aside the larger of what it asks for and what it still holds.
+/// The effective request of the pod whose spec is at `at`, `pods: 1` included. `status` is the
+/// pod's, if any: during an in-place resize, kube-scheduler reserves the larger of the requests and
+/// the allocated resources.
 pub fn effective(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Resources {
-    let held = status.map(Held::read).unwrap_or_default();
+    let held = status.map(AllocatedResources::read).unwrap_or_default();
     let mut total = Resources::new();
     for container in at.at("containers").list() {
         total.add(&held.raise(&container, container_requests(&container)));
@@ -40,15 +41,15 @@ pub fn effective(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Resources {
     total
 }
 
-/// What the containers of a pod were given, by name (Kubernetes: KEP-1287).
+/// Resources allocated to the containers of a pod, by name (Kubernetes: KEP-1287).
 #[derive(Debug, Default)]
-struct Held {
+struct AllocatedResources {
     containers: BTreeMap<Text, Resources>,
     /// The kubelet cannot carry the resize out: what is asked for does not count.
     infeasible: bool,
 }
 
-impl Held {
+impl AllocatedResources {
     fn read(status: &Cursor<'_>) -> Self {
         let lists = ["containerStatuses", "initContainerStatuses"].map(|key| status.at(key).list());
         let read = |container: &Cursor<'_>| {
@@ -150,8 +151,8 @@ fn last_key(at: &Cursor<'_>) -> Text {
     at.key().unwrap_or_default().into()
 }
 
-/// Requests that stand at the level of the pod: cpu, memory and huge pages. Without a request the limit counts, unless containers
-/// ask for that resource.
+/// Requests that stand at the level of the pod: cpu, memory and huge pages. Without a request the
+/// limit counts, unless containers ask for that resource.
 fn pod_level(at: &Cursor<'_>, containers: &Resources) -> Resources {
     let mut requests = at.at("requests").resources();
     let limits = at.at("limits").resources();

@@ -1,4 +1,5 @@
-//! Volumes that say where a pod can run: claims, ephemeral claims, and EBS volumes written into the pod.
+//! Volumes that constrain where a pod can run: claims, ephemeral claims, and EBS volumes in the pod
+//! spec.
 
 use engine::model::Text;
 

@@ -1,4 +1,4 @@
-//! What stands around a schema: names, columns that `kubectl get` prints, subresources.
+//! The parts of a definition around its schema: names, columns of `kubectl get`, subresources.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub(super) struct Column {
     wide: bool,
 }
 
-/// Whether the object is ready, as its conditions say.
+/// Whether the object is ready, according to its conditions.
 pub(super) const READY: Column = Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
 
 impl Column {

@@ -34,7 +34,7 @@ fn properties(fields: Map<String, Value>, table: &Table, path: &str) -> Value {
     Value::Object(described.collect())
 }
 
-/// What the field at `path` means. An API server allows no word about `metadata`.
+/// The description of the field at `path`. The API server allows none for `metadata`.
 fn meaning(table: &Table, path: &str) -> &'static str {
     match path {
         "apiVersion" => "Group and version of the kind.",

@@ -137,7 +137,7 @@ impl Part {
         self.with("x-kubernetes-map-type", json!(kind))
     }
 
-    /// A rule in CEL, and what is said when it does not hold.
+    /// A rule in CEL, and the message of its violation.
     pub(super) fn rule(mut self, rule: impl Into<String>, message: impl Into<String>) -> Self {
         let entry = json!({"message": message.into(), "rule": rule.into()});
         let rules = self.0.entry("x-kubernetes-validations").or_insert_with(|| json!([]));

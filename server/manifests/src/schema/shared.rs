@@ -26,7 +26,7 @@ pub(super) fn lifetime() -> Part {
     text().pattern(LIFETIME)
 }
 
-/// How long a node may live, 30 days unless somebody says otherwise.
+/// Lifetime of a node, 30 days by default.
 pub(super) fn expiry() -> Part {
     lifetime().default(json!("720h"))
 }
@@ -93,7 +93,7 @@ pub(super) fn bounded(requirements: Part) -> Part {
     )
 }
 
-/// The key of a requirement. `karpenter.sh/nodepool` is left to whoever else has something to say about it.
+/// The key of a requirement. `karpenter.sh/nodepool` has rules elsewhere.
 pub(super) fn requirement_key() -> Part {
     let mut key = text().max_length(KEY_LENGTH).pattern(QUALIFIED_NAME);
     for domain in DOMAINS {
@@ -118,7 +118,7 @@ pub(super) fn outside(key: &str, domain: &str) -> String {
     format!("{key} in [{}] || !{key}.find('^([^/]+)').endsWith('{domain}')", known.join(", "))
 }
 
-/// What is said about other keys of `domain`.
+/// The message about other keys of `domain`.
 pub(super) fn refused(domain: &str) -> String {
     format!("labels of {domain} are Karpenter's own; only the well-known ones may be used")
 }

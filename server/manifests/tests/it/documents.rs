@@ -1,6 +1,6 @@
 //! Bytes to objects.
 
-use manifests::document::{self, Allowance, Detail};
+use manifests::document::{self, Detail, ValueBudget};
 use manifests::{Options, Source};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
@@ -177,7 +177,7 @@ proptest! {
 fn what_planning_never_looks_at_is_left_out_for_planning_only() {
     let read = |text: &str, detail: Detail| {
         let source = Source { name: "x".to_owned(), bytes: text.as_bytes().to_vec() };
-        let documents = document::parse(&source, &Allowance::default(), detail).expect("the text is valid");
+        let documents = document::parse(&source, &ValueBudget::default(), detail).expect("the text is valid");
         documents.into_iter().map(|document| document.value.to_string()).collect::<String>()
     };
     // Labels may have any key, and a field that Kubernetes does not know may be a misspelt one.

@@ -96,7 +96,7 @@ pub fn volumes(text: &str) -> VolumeAlternatives {
 /// Planned pods, one a line: `namespace/name workload`, and the node it leaves.
 pub fn planned(input: &PlanningInput) -> String {
     let line = |pod: &Pod| {
-        let leaves = pod.leaves.as_ref().map(|node| format!(" leaves {node}")).unwrap_or_default();
+        let leaves = pod.moved_from.as_ref().map(|node| format!(" leaves {node}")).unwrap_or_default();
         let invalid = pod.invalid.as_ref().map(|_| " invalid").unwrap_or_default();
         format!("{}/{} {}{leaves}{invalid}", pod.namespace, pod.name, pod.workload)
     };

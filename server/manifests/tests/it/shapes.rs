@@ -18,7 +18,8 @@ fn containers_add_up_and_limits_stand_in_for_requests() {
 
 #[test]
 fn sidecars_run_beside_and_init_containers_before() {
-    // Running: 1 + sidecar 0.2 = 1.2. Init phase "late" runs beside the sidecar: 1.1 + 0.2 = 1.3. "early" runs before it: 1.25.
+    // Running: 1 + sidecar 0.2 = 1.2. Init phase "late" runs beside the sidecar: 1.1 + 0.2 = 1.3.
+    // "early" runs before it: 1.25.
     let spec = "containers: [{name: a, resources: {requests: {cpu: '1'}}}], initContainers: [
         {name: early, resources: {requests: {cpu: 1250m}}},
         {name: side, restartPolicy: Always, resources: {requests: {cpu: 200m}}},

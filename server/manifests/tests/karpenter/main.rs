@@ -6,13 +6,13 @@ mod classes;
 mod overlays_and_claims;
 mod pools;
 
-use manifests::document::{Allowance, Detail, parse};
-use manifests::{Cursor, Document, InputError, Problems, Site, Source};
+use manifests::document::{Detail, ValueBudget, parse};
+use manifests::{Cursor, Document, InputError, ObjectLocation, Problems, Source};
 
 /// The objects of `yaml`.
 fn documents(yaml: &str) -> Vec<Document> {
     let source = Source { name: "in.yaml".to_owned(), bytes: yaml.as_bytes().to_vec() };
-    parse(&source, &Allowance::default(), Detail::Whole).unwrap()
+    parse(&source, &ValueBudget::default(), Detail::Whole).unwrap()
 }
 
 /// What `read` makes of the one object in `yaml`, and what is wrong with it.
@@ -20,7 +20,7 @@ fn read_with<T>(yaml: &str, read: impl FnOnce(&Cursor<'_>) -> T) -> (T, Vec<Inpu
     let documents = documents(yaml);
     let problems = Problems::default();
     let read = {
-        let site = Site { source: "in.yaml".into(), document: 1, object: None, problems: &problems };
+        let site = ObjectLocation { source: "in.yaml".into(), document: 1, object: None, problems: &problems };
         read(&Cursor::root(&documents[0].value, &site))
     };
     (read, problems.into_errors())

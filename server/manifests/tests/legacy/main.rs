@@ -8,7 +8,7 @@ mod plans;
 mod refusals;
 mod tolerance;
 
-use manifests::document::{Allowance, Detail, parse};
+use manifests::document::{Detail, ValueBudget, parse};
 use manifests::legacy::{Converted, Options, Purpose, convert, yaml};
 use manifests::{Document, InputError, Source};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The objects of `text`.
 fn documents(text: &str) -> Vec<Document> {
     let source = Source { name: "in.yaml".to_owned(), bytes: text.as_bytes().to_vec() };
-    parse(&source, &Allowance::default(), Detail::Whole).unwrap()
+    parse(&source, &ValueBudget::default(), Detail::Whole).unwrap()
 }
 
 fn run(text: &str, options: &Options) -> Result<Converted, Vec<InputError>> {

@@ -15,7 +15,8 @@ fn pool(spec: &str, inner: &str) -> String {
 
 const EMPTY: &str = "      requirements: []";
 
-/// Asserts that `text` is understood with `value` at `path` of its first object, and refused by strictness naming `named`.
+/// Asserts that `text` is understood with `value` at `path` of its first object, and refused by
+/// strictness naming `named`.
 fn understood(text: &str, path: &str, value: &str, named: &str) {
     let converted = good(text);
     let found = path.split('.').fold(objects(&converted)[0], |value, step| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use engine::decide::Decision;
+use engine::decide::PlannedDecision;
 use engine::model::MicroUsd;
 use engine::plan::PlannedNode;
 use manifests::Captured;
@@ -63,7 +63,7 @@ pub fn plan(case: &Case) -> Outcome {
     }
 }
 
-fn facts(captured: &Captured, decision: &Decision) -> Facts {
+fn facts(captured: &Captured, decision: &PlannedDecision) -> Facts {
     let input = &captured.input;
     let pod = |at: u32| short(&input.pods[at as usize].namespace, &input.pods[at as usize].name);
     let node = |planned: &PlannedNode| {

@@ -1,7 +1,8 @@
 //! Manifests in, plan out, compared with what was worked out by hand.
 //!
-//! A scenario is a pair of files, `cases/GROUP/NAME.yaml` and `NAME.expect`; `README.md` says how both are written. Nothing in
-//! an expectation is recorded from the program: its comments hold the arithmetic or the rule that it follows from.
+//! A scenario is a pair of files, `cases/GROUP/NAME.yaml` and `NAME.expect`; `README.md` says how
+//! both are written. Nothing in an expectation is recorded from the program: its comments hold the
+//! arithmetic or the rule that it follows from.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own files has failed")]
 

@@ -1,6 +1,7 @@
 //! Sets of pods as expectations name them.
 
-/// `web*2,api,other/job*3`: two replicas of `web`, whichever; the pod `api`; three replicas of `job` in namespace `other`.
+/// `web*2,api,other/job*3`: two replicas of `web`, whichever; the pod `api`; three replicas of
+/// `job` in namespace `other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pods {
     exact: Vec<String>,

@@ -1,9 +1,13 @@
-//! Objects that an API server accepts, and objects that it refuses: the tables in `tests/fixtures/crds`.
+//! Objects that an API server accepts, and objects that it refuses: the tables in
+//! `tests/fixtures/crds`.
 //!
-//! A file in `accepted/` is a stream of objects; Karpenter's objects in the manifests of `tests/fixtures` count among them. The first document of a file in `refused/` is an object that is accepted; each
-//! further one is a merge patch (RFC 7386) on it. Comments at its head tell what becomes of the patched object:
-//! `# says: …` is a part of the API server's message, `# when: changed` sends the object as a change of the first one instead of
-//! as a new one, `# crowd: /pointer N` makes N of the first entry of the list or map there, and `# offline: …` tells why reading a file does not refuse it.
+//! A file in `accepted/` is a stream of objects; Karpenter's objects in the manifests of
+//! `tests/fixtures` count among them. The first document of a file in `refused/` is an object that
+//! is accepted; each further one is a merge patch (RFC 7386) on it. Comments at its head tell what
+//! becomes of the patched object: `# says: …` is a part of the API server's message, `# when:
+//! changed` sends the object as a change of the first one instead of as a new one, `# crowd:
+//! /pointer N` makes N of the first entry of the list or map there, and `# offline: …` tells why
+//! reading a file does not refuse it.
 
 use std::fs;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use manifests::karpenter::{NodeClaimManifest, NodeClassManifest, NodeOverlayManifest, NodePoolManifest};
 use manifests::schema::definitions;
-use manifests::{Cursor, Problems, Site};
+use manifests::{Cursor, ObjectLocation, Problems};
 use serde_json::Value;
 
 use crate::cases::{Refused, accepted, refused};
@@ -12,7 +12,7 @@ use crate::cases::{Refused, accepted, refused};
 /// What is wrong with `object`, as a reader of files is told.
 fn errors(object: &Value) -> Vec<String> {
     let problems = Problems::default();
-    let site = Site { source: "case".into(), document: 1, object: None, problems: &problems };
+    let site = ObjectLocation { source: "case".into(), document: 1, object: None, problems: &problems };
     let at = Cursor::root(object, &site);
     let read = match object["kind"].as_str() {
         Some("NodePool") => NodePoolManifest::read(&at, &mut Vec::new()).is_some(),

@@ -1,48 +1,49 @@
-//! A scheduler in the manner of kube-scheduler's default: the node that a pod was hinted to if it will do, else of all that
-//! will do the one with the most room. Every attempt uses a hint up.
+//! A scheduler that imitates kube-scheduler's defaults: a pod is bound to its nominated node if
+//! that is suitable, otherwise to the suitable node with the most free CPU. Every attempt clears
+//! the nomination.
 
 use std::cmp::Reverse;
 
 use engine::cluster::{NodeRecord, Object, PodKey, PodRecord, Scheduling};
 use engine::model::labels::HOSTNAME;
 use engine::model::requirements::label_satisfies;
-use engine::model::taints::first_barring;
+use engine::model::taints::first_untolerated;
 use engine::model::{PodShape, Text, Timestamp, resources};
 
-use super::{SimulatedCluster, Turn};
+use super::{ClusterEvent, SimulatedCluster};
 
 impl SimulatedCluster {
-    /// Binds what can be bound, and says of the rest that it cannot.
+    /// Binds the pods that fit, and marks the others unschedulable.
     pub(super) fn schedule(&mut self, now: Timestamp) {
         if !std::mem::take(&mut self.dirty) {
             return;
         }
         for key in self.unbound.clone() {
-            let hint = self.hinted.remove(&key);
+            let nomination = self.nominated.remove(&key);
             let Some(pod) = self.pods.get(&key).filter(|pod| pod.scheduling != Scheduling::Gated) else { continue };
-            match self.choose(pod, hint.as_ref()) {
+            match self.select_node(pod, nomination.as_ref()) {
                 Some(node) => self.bind(&key, &node, now),
-                None => self.refuse(&key),
+                None => self.mark_unschedulable(&key),
             }
         }
     }
 
-    fn choose(&self, pod: &PodRecord, hint: Option<&Text>) -> Option<Text> {
-        let hinted = hint.and_then(|node| self.nodes.get(node)).filter(|node| self.suits(&pod.shape, node));
-        if let Some(node) = hinted {
+    fn select_node(&self, pod: &PodRecord, nomination: Option<&Text>) -> Option<Text> {
+        let nominated = nomination.and_then(|node| self.nodes.get(node)).filter(|node| self.suits(&pod.shape, node));
+        if let Some(node) = nominated {
             return Some(node.name.clone());
         }
         let suitable = self.nodes.values().filter(|node| self.suits(&pod.shape, node));
-        let free = |node: &NodeRecord| self.room.get(&node.name).map_or(0, |room| room.get(resources::CPU));
+        let free = |node: &NodeRecord| self.free.get(&node.name).map_or(0, |free| free.get(resources::CPU));
         suitable.min_by_key(|node| (Reverse(free(node)), &node.name)).map(|node| node.name.clone())
     }
 
     fn suits(&self, shape: &PodShape, node: &NodeRecord) -> bool {
         node.ready
             && !node.unschedulable
-            && first_barring(&node.taints, &shape.tolerations).is_none()
+            && first_untolerated(&node.taints, &shape.tolerations).is_none()
             && selects(shape, node)
-            && self.room.get(&node.name).is_some_and(|room| shape.requests.fits(room))
+            && self.free.get(&node.name).is_some_and(|free| shape.requests.fits(free))
             && self.ports_are_free(shape, &node.name)
     }
 
@@ -55,29 +56,29 @@ impl SimulatedCluster {
     }
 
     pub(super) fn bind(&mut self, key: &PodKey, node: &Text, now: Timestamp) {
-        let wait = self.dice.child("start").child(&key.name).between(self.settings.start_ms);
+        let wait = self.rng.child("start").child(&key.name).between(self.settings.start_ms);
         let Some(pod) = self.pods.get_mut(key) else { return };
         pod.node = Some(node.clone());
         pod.scheduling = Scheduling::Unseen;
         let pod = pod.clone();
-        if let Some(room) = self.room.get_mut(node) {
-            room.subtract(&pod.shape.requests);
+        if let Some(free) = self.free.get_mut(node) {
+            free.subtract(&pod.shape.requests);
         }
         self.unbound.remove(key);
         self.on_node.entry(node.clone()).or_default().insert(key.clone());
-        self.plan_turn(now, wait, Turn::Run(key.clone(), pod.uid.clone()));
-        self.tell(Object::Pod(pod));
+        self.schedule_event(now, wait, ClusterEvent::StartPod(key.clone(), pod.uid.clone()));
+        self.emit(Object::Pod(pod));
     }
 
-    fn refuse(&mut self, key: &PodKey) {
+    fn mark_unschedulable(&mut self, key: &PodKey) {
         let Some(pod) = self.pods.get_mut(key).filter(|pod| pod.scheduling == Scheduling::Unseen) else { return };
         pod.scheduling = Scheduling::Unschedulable;
         let pod = pod.clone();
-        self.tell(Object::Pod(pod));
+        self.emit(Object::Pod(pod));
     }
 }
 
-/// Whether the node has the labels that a pod asks for.
+/// Whether the node has the labels that a pod requires.
 pub(super) fn selects(shape: &PodShape, node: &NodeRecord) -> bool {
     let mut labels = node.labels.clone();
     labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.clone());

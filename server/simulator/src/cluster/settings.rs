@@ -1,23 +1,25 @@
-//! How fast things go in a simulated cluster. Ranges are least and most, in milliseconds; chance picks by seed.
+//! Latencies of a simulated cluster. Ranges are minimum and maximum in milliseconds; values are
+//! drawn by seed.
 
-/// How fast things go.
+/// Latencies of a simulated cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// Seed of everything that chance decides.
+    /// Seed of all random values.
     pub seed: u64,
-    /// From the launch's being known to the node's joining.
+    /// From the launch's status write to the joining of the Node.
     pub join_ms: (i64, i64),
     /// From joining to `Ready`.
     pub ready_ms: (i64, i64),
-    /// From registration to the end of startup taints.
+    /// From registration to the removal of startup taints.
     pub startup_ms: (i64, i64),
     /// From binding to running.
     pub start_ms: (i64, i64),
-    /// From eviction or deletion to the end of a pod.
+    /// From eviction or deletion to the removal of a pod.
     pub grace_ms: (i64, i64),
-    /// From the end of a machine to the end of its Node.
+    /// From the end of an instance to the removal of its Node.
     pub node_gone_ms: (i64, i64),
-    /// Pods are deleted where they should be evicted: no PodDisruptionBudget is asked. For proving that a check notices.
+    /// Pods are deleted instead of evicted, so that no PodDisruptionBudget applies. For tests that
+    /// prove that an invariant detects it.
     pub evicts_by_force: bool,
 }
 

@@ -53,7 +53,7 @@ fn with_node(cpu: i64) -> SimulatedCluster {
     cluster
 }
 
-/// The node of NodeClaim `name` joins and is let in; ready at 2000 ms.
+/// Joins and registers the Node of NodeClaim `name`; ready at 2000 ms.
 fn join(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
     cluster.instruct(&Instruction::CreateClaim(order(name)), Timestamp(0)).unwrap();
     launch(cluster, name, cpu);
@@ -72,33 +72,33 @@ fn launch(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
     cluster.instruct(&Instruction::MarkLaunched { claim: claim(name), facts }, Timestamp(0)).unwrap();
 }
 
-fn register(name: &str, hints: Vec<PodNomination>) -> Instruction {
+fn register(name: &str, nominations: Vec<PodNomination>) -> Instruction {
     Instruction::RegisterNode {
         claim: claim(name),
         node: Text::from(format!("ip-{name}")),
         labels: Labels::new(),
         taints: Vec::new(),
-        hints,
+        nominations,
     }
 }
 
 #[test]
-fn a_pod_without_a_node_is_called_unschedulable() {
+fn a_pod_without_a_node_is_marked_unschedulable() {
     let mut cluster = SimulatedCluster::new(settings());
     cluster.scale(&workload("web", 100), 1, Timestamp(0));
     cluster.tick(Timestamp(0));
     assert!(cluster.pods().all(PodRecord::is_provisionable));
-    assert_eq!(cluster.book().never_ran().count(), 1);
+    assert_eq!(cluster.ledger().never_ran().count(), 1);
 }
 
 #[test]
-fn pods_run_on_a_registered_node_as_far_as_there_is_room() {
+fn pods_run_on_a_registered_node_up_to_its_capacity() {
     let mut cluster = with_node(1000);
     // 1000 m of CPU hold two pods of 400 m.
     cluster.scale(&workload("web", 400), 3, Timestamp(2000));
     cluster.tick(Timestamp(2000));
     cluster.tick(Timestamp(3000));
-    assert_eq!((cluster.book().pods_ran, cluster.waiting().count()), (2, 1));
+    assert_eq!((cluster.ledger().pods_ran, cluster.waiting().count()), (2, 1));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn nothing_is_bound_before_the_node_is_registered() {
 }
 
 #[test]
-fn a_drained_node_is_empty_and_its_pods_are_made_anew() {
+fn a_drained_node_is_empty_and_its_pods_are_recreated() {
     let mut cluster = with_node(1000);
     cluster.scale(&workload("web", 400), 2, Timestamp(2000));
     cluster.tick(Timestamp(3000));
@@ -135,7 +135,7 @@ fn a_drained_node_is_empty_and_its_pods_are_made_anew() {
     assert_eq!(cluster.instruct(&drain, Timestamp(3000)), Ok(Answer::Later));
     let changes = cluster.tick(Timestamp(10_000));
     assert!(changes.contains(&Change::Drained { claim: claim("a") }));
-    assert_eq!((cluster.book().pods_evicted, cluster.waiting().count()), (2, 2));
+    assert_eq!((cluster.ledger().pods_evicted, cluster.waiting().count()), (2, 2));
     assert_eq!(cluster.empty_nodes().count(), 1);
 }
 
@@ -148,24 +148,25 @@ fn deleting_a_claim_removes_its_node_and_may_be_done_twice() {
         assert_eq!(cluster.instruct(&delete, Timestamp(3000)), Ok(Answer::Done));
     }
     assert_eq!((cluster.nodes().count(), cluster.claims().count()), (0, 0));
-    assert_eq!(cluster.book().nodes_removed, 1);
+    assert_eq!(cluster.ledger().nodes_removed, 1);
 }
 
 #[test]
-fn a_hinted_pod_goes_to_its_node_though_another_has_more_room() {
-    let node_of = |hinted: bool| {
+fn a_nominated_pod_is_bound_to_its_node_though_another_has_more_free_cpu() {
+    let node_of = |nominated: bool| {
         let mut cluster = SimulatedCluster::new(settings());
         cluster.scale(&workload("web", 100), 1, Timestamp(0));
-        let hint = cluster.pods().next().map(|pod| PodNomination { pod: pod.key.clone(), uid: pod.uid.clone() });
-        let hints = hint.into_iter().filter(|_| hinted).collect();
+        let nomination = cluster.pods().next().map(|pod| PodNomination { pod: pod.key.clone(), uid: pod.uid.clone() });
+        let nominations = nomination.into_iter().filter(|_| nominated).collect();
         for name in ["large", "small"] {
             cluster.instruct(&Instruction::CreateClaim(order(name)), Timestamp(0)).unwrap();
         }
         launch(&mut cluster, "large", 400);
         launch(&mut cluster, "small", 200);
-        // Both have joined after 1000 ms and are ready 100 ms later; small is let in first, and in the same moment large.
+        // Both have joined after 1000 ms and are ready 100 ms later; small is registered first, and
+        // large at the same time.
         cluster.tick(Timestamp(1500));
-        cluster.instruct(&register("small", hints), Timestamp(1600)).unwrap();
+        cluster.instruct(&register("small", nominations), Timestamp(1600)).unwrap();
         cluster.instruct(&register("large", Vec::new()), Timestamp(1600)).unwrap();
         cluster.tick(Timestamp(2000));
         cluster.pods().next().and_then(|pod| pod.node.clone())

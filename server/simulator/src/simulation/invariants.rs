@@ -1,4 +1,4 @@
-//! What must hold at every step, and what must hold once things have come to rest.
+//! Invariants that hold at every step, and invariants that hold at the end of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,40 +9,40 @@ use engine::model::{Resources, Text, Timestamp};
 
 use super::Simulation;
 
-/// Something that must never be.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Violation {
-    /// A machine was ordered for a NodeClaim that the cluster does not have.
+    /// An instance was launched for a NodeClaim that the cluster does not have.
     LaunchBeforeClaim {
-        /// Where.
+        /// Cluster of the launch.
         cluster: Text,
-        /// Which.
+        /// NodeClaim of the launch.
         claim: Text,
     },
-    /// Two machines were sold for one NodeClaim.
+    /// Two instances were launched for one NodeClaim.
     LaunchedTwice {
-        /// Where.
+        /// Cluster of the launches.
         cluster: Text,
-        /// Which.
+        /// NodeClaim of the launches.
         claim: Text,
     },
-    /// NodeClaims of a pool hold more than its limits allow.
+    /// NodeClaims of a NodePool exceed its limits.
     OverLimit {
-        /// Where.
+        /// Cluster of the NodePool.
         cluster: Text,
-        /// NodePool.
+        /// Name of the NodePool.
         pool: Text,
     },
-    /// At rest: a machine is paid for that no NodeClaim stands for.
+    /// At the end: an instance runs without a NodeClaim.
     Leaked {
-        /// Where.
+        /// Cluster that owns the instance.
         cluster: Text,
-        /// Instance id.
+        /// Id of the instance.
         instance: Text,
     },
-    /// Something happens again and again without time passing.
+    /// Events repeat without progress of time.
     Stuck {
-        /// When.
+        /// Time at which the clock stopped.
         at: Timestamp,
     },
 }
@@ -51,23 +51,23 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LaunchBeforeClaim { cluster, claim } => {
-                write!(f, "a machine was ordered for {cluster}/{claim}, which is no NodeClaim of that cluster")
+                write!(f, "an instance was launched for {cluster}/{claim}, which is no NodeClaim of that cluster")
             }
-            Self::LaunchedTwice { cluster, claim } => write!(f, "two machines were sold for {cluster}/{claim}"),
+            Self::LaunchedTwice { cluster, claim } => write!(f, "two instances were launched for {cluster}/{claim}"),
             Self::OverLimit { cluster, pool } => write!(f, "NodePool {pool} of {cluster} is over its limits"),
             Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} runs without a NodeClaim"),
-            Self::Stuck { at } => write!(f, "time does not get past {} ms", at.0),
+            Self::Stuck { at } => write!(f, "the clock does not advance beyond {} ms", at.0),
         }
     }
 }
 
 impl Simulation {
-    pub(super) fn check_each_step(&mut self) {
-        if self.cloud.book().sold() == self.bought {
+    pub(super) fn check_invariants(&mut self) {
+        if self.cloud.ledger().launched_count() == self.launched_count {
             return;
         }
-        self.bought = self.cloud.book().sold();
-        for (cluster, claim) in self.cloud.book().doubles() {
+        self.launched_count = self.cloud.ledger().launched_count();
+        for (cluster, claim) in self.cloud.ledger().duplicate_launches() {
             self.violations.insert(Violation::LaunchedTwice { cluster, claim });
         }
         let over = self.over_limit();
@@ -76,10 +76,10 @@ impl Simulation {
 
     fn over_limit(&self) -> Vec<Violation> {
         let mut over = Vec::new();
-        for (cluster, scene) in &self.clusters {
+        for (cluster, managed) in &self.clusters {
             for record in self.pools_of(cluster) {
                 let mut used = Resources::new();
-                for claim in scene.cluster.claims().filter(|claim| claim.pool == record.pool.name) {
+                for claim in managed.cluster.claims().filter(|claim| claim.pool == record.pool.name) {
                     used.add(&claim.capacity);
                     used.add(&Resources::from_iter([(NODES, i64::from(!claim.provider_id.is_empty()))]));
                 }
@@ -91,15 +91,15 @@ impl Simulation {
         over
     }
 
-    /// Machines that run although no NodeClaim stands for them.
-    pub(super) fn leaked(&self) -> Vec<Violation> {
+    /// Instances that run without a NodeClaim.
+    pub(super) fn leaked_instances(&self) -> Vec<Violation> {
         let going = |id: &str| self.cloud.describe(id).is_ok_and(|known| known.state == InstanceState::ShuttingDown);
         let mut leaked = Vec::new();
-        for entry in self.cloud.book().alive().filter(|entry| !going(&entry.instance.id)) {
+        for entry in self.cloud.ledger().active().filter(|entry| !going(&entry.instance.id)) {
             let instance = &entry.instance;
-            let scene = self.clusters.get(&instance.cluster);
+            let managed = self.clusters.get(&instance.cluster);
             let claims: BTreeSet<&Text> =
-                scene.into_iter().flat_map(|scene| scene.cluster.claims()).map(|claim| &claim.name).collect();
+                managed.into_iter().flat_map(|managed| managed.cluster.claims()).map(|claim| &claim.name).collect();
             if !claims.contains(&instance.claim) {
                 leaked.push(Violation::Leaked { cluster: instance.cluster.clone(), instance: instance.id.clone() });
             }

@@ -1,4 +1,4 @@
-//! How a run went, by the books of cloud and clusters, not by what the controller believes.
+//! Report of a run, from the ledgers of cloud and clusters, not from the controller's state.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,45 +9,45 @@ use engine::model::{MicroUsd, Text, Timestamp};
 
 use super::{Simulation, Violation};
 
-/// How a run went.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// When it ended.
+    /// End of the run.
     pub ended: Timestamp,
-    /// Decisions that were recorded.
+    /// Recorded decisions.
     pub decisions: u64,
-    /// Pods that were made, those of DaemonSets apart.
+    /// Pods created, without DaemonSet pods.
     pub pods_created: u64,
-    /// Pods that ran.
+    /// Pods that started running.
     pub pods_ran: u64,
-    /// Pods that exist and never ran.
+    /// Existing pods that never ran.
     pub never_ran: Vec<(ClusterId, PodKey)>,
-    /// The longest time from a pod's making to its running, in milliseconds.
+    /// Longest time from a pod's creation to its running, in milliseconds.
     pub longest_wait_ms: i64,
-    /// Machines that were sold.
-    pub sold: usize,
-    /// Machines that were taken back.
+    /// Instances launched.
+    pub launched: usize,
+    /// Spot instances interrupted.
     pub interrupted: usize,
-    /// Launches that found no capacity.
+    /// Launches that failed for insufficient capacity.
     pub refused: u64,
-    /// Calls to the cloud that came too often.
+    /// Cloud calls that were throttled.
     pub throttled: u64,
-    /// Answers of the cloud that got lost.
+    /// Answers of the cloud that were lost.
     pub answers_lost: u64,
-    /// Machines that are still paid for.
-    pub alive: usize,
-    /// Nodes that hold nothing but DaemonSet pods at the end.
+    /// Instances that still run.
+    pub active: usize,
+    /// Nodes at the end without pods other than those of DaemonSets.
     pub empty_nodes: Vec<(ClusterId, Text)>,
-    /// What all machines have cost.
+    /// Cost of all instances.
     pub spent: MicroUsd,
-    /// What must never be, and was.
+    /// Violated invariants.
     pub violations: BTreeSet<Violation>,
 }
 
 impl Report {
-    /// Whether every pod ran, every empty node was removed, and nothing happened that must never be.
+    /// Whether every pod ran, every empty node was removed, and no invariant was violated.
     #[must_use]
-    pub fn is_good(&self) -> bool {
+    pub fn is_successful(&self) -> bool {
         self.never_ran.is_empty() && self.empty_nodes.is_empty() && self.violations.is_empty()
     }
 }
@@ -57,13 +57,13 @@ impl fmt::Display for Report {
         writeln!(f, "ended at {} ms after {} decisions", self.ended.0, self.decisions)?;
         writeln!(
             f,
-            "pods: {} made, {} ran, longest wait {} ms",
+            "pods: {} created, {} ran, longest wait {} ms",
             self.pods_created, self.pods_ran, self.longest_wait_ms
         )?;
         writeln!(
             f,
-            "machines: {} sold, {} taken back, {} left, ${} spent",
-            self.sold, self.interrupted, self.alive, self.spent
+            "instances: {} launched, {} interrupted, {} active, ${} spent",
+            self.launched, self.interrupted, self.active, self.spent
         )?;
         writeln!(
             f,
@@ -77,7 +77,7 @@ impl fmt::Display for Report {
             writeln!(f, "still empty: {node} in {cluster}")?;
         }
         for violation in &self.violations {
-            writeln!(f, "must never be: {violation}")?;
+            writeln!(f, "violated: {violation}")?;
         }
         Ok(())
     }
@@ -85,33 +85,34 @@ impl fmt::Display for Report {
 
 impl Simulation {
     pub(super) fn report(&self) -> Report {
-        let books = || self.clusters.values().map(|scene| scene.cluster.book());
-        let book = self.cloud.book();
+        let ledgers = || self.clusters.values().map(|managed| managed.cluster.ledger());
+        let ledger = self.cloud.ledger();
+        // Leaks are checked only here: an instance may lack its NodeClaim for a moment during a run.
         let mut violations = self.violations.clone();
-        violations.extend(self.leaked());
+        violations.extend(self.leaked_instances());
         let never_ran = self
             .clusters
             .iter()
-            .flat_map(|(name, scene)| scene.cluster.book().never_ran().map(|pod| (name.clone(), pod.clone())));
+            .flat_map(|(name, managed)| managed.cluster.ledger().never_ran().map(|pod| (name.clone(), pod.clone())));
         let empty = self
             .clusters
             .iter()
-            .flat_map(|(name, scene)| scene.cluster.empty_nodes().map(|node| (name.clone(), node.clone())));
+            .flat_map(|(name, managed)| managed.cluster.empty_nodes().map(|node| (name.clone(), node.clone())));
         Report {
             ended: self.now,
             decisions: self.decisions,
-            pods_created: books().map(|book| book.pods_created).sum(),
-            pods_ran: books().map(|book| book.pods_ran).sum(),
+            pods_created: ledgers().map(|ledger| ledger.pods_created).sum(),
+            pods_ran: ledgers().map(|ledger| ledger.pods_ran).sum(),
             never_ran: never_ran.collect(),
-            longest_wait_ms: books().map(|book| book.longest_wait_ms).max().unwrap_or(0),
-            sold: book.sold(),
-            interrupted: book.interrupted(),
-            refused: book.refused,
-            throttled: book.throttled,
-            answers_lost: book.answers_lost,
-            alive: book.alive().count(),
+            longest_wait_ms: ledgers().map(|ledger| ledger.longest_wait_ms).max().unwrap_or(0),
+            launched: ledger.launched_count(),
+            interrupted: ledger.interrupted(),
+            refused: ledger.refused,
+            throttled: ledger.throttled,
+            answers_lost: ledger.answers_lost,
+            active: ledger.active().count(),
             empty_nodes: empty.collect(),
-            spent: book.spent(self.now),
+            spent: ledger.spent(self.now),
             violations,
         }
     }

@@ -5,7 +5,7 @@ mod planner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::simulated::{Bucket, FaultProfile};
+use cloud::simulated::{FaultProfile, TokenBucket};
 use engine::cluster::{Budget, BudgetLimit, DaemonRecord, DisruptionPolicy, PoolMeta};
 use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
 use engine::model::pool::OptInRules;
@@ -16,7 +16,7 @@ use engine::model::{
 
 use super::*;
 use crate::cluster::ClusterSettings;
-use crate::script;
+use crate::scenario;
 
 const MINUTE: i64 = 60_000;
 const GIB: i64 = 1 << 30;
@@ -78,9 +78,9 @@ fn pool(catalogue: &Arc<Catalogue>) -> PoolRecord {
         rules: OptInRules::default(),
     };
     let half = Budget { limit: BudgetLimit::Percent(50), reasons: None, window: None };
-    let life =
+    let disruption =
         DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: vec![half], ..DisruptionPolicy::default() };
-    PoolRecord { pool, life, revision: Text::from("1"), meta: PoolMeta::default() }
+    PoolRecord { pool, disruption, revision: Text::from("1"), meta: PoolMeta::default() }
 }
 
 fn daemon() -> DaemonRecord {
@@ -93,44 +93,45 @@ fn daemon() -> DaemonRecord {
     }
 }
 
-fn setup(seed: u64, clusters: u64, weather: FaultProfile, length_ms: i64) -> Setup {
+fn setup(seed: u64, cluster_count: u64, faults: FaultProfile, length_ms: i64) -> Setup {
     let catalogue = catalogue();
-    let mut scenes = BTreeMap::new();
-    let mut script = Vec::new();
-    for index in 0..clusters {
+    let mut clusters = BTreeMap::new();
+    let mut steps = Vec::new();
+    for index in 0..cluster_count {
         let name = Text::from(format!("c{index}"));
         let seed = seed * 100 + index;
         let mut cluster = SimulatedCluster::new(ClusterSettings { seed, ..ClusterSettings::default() });
         cluster.add_daemon(daemon());
-        for beat in script::standard(seed, length_ms) {
-            let scale = Act::Scale { cluster: name.clone(), workload: beat.workload, replicas: beat.replicas };
-            script.push((beat.at_ms, scale));
+        for event in scenario::standard(seed, length_ms) {
+            let scale =
+                ScenarioStep::Scale { cluster: name.clone(), workload: event.workload, replicas: event.replicas };
+            steps.push((event.at_ms, scale));
         }
-        scenes.insert(name, Scene::new(cluster, vec![pool(&catalogue)]));
+        clusters.insert(name, ManagedCluster::new(cluster, vec![pool(&catalogue)]));
     }
-    let cloud = SimulatedCloud::new(FaultProfile { seed, ..weather }, Some(catalogue));
-    Setup { seed, settings: Settings::default(), cloud, scenes, script }
+    let cloud = SimulatedCloud::new(FaultProfile { seed, ..faults }, Some(catalogue));
+    Setup { seed, settings: Settings::default(), cloud, clusters, steps }
 }
 
 #[track_caller]
 fn simulate(setup: Setup, end_ms: i64) -> Report {
     let seed = setup.seed;
     let report = Simulation::new(setup, planner::plan).run(end_ms);
-    assert!(report.is_good(), "seed {seed}\n{report}");
+    assert!(report.is_successful(), "seed {seed}\n{report}");
     report
 }
 
 #[test]
-fn on_a_calm_day_every_pod_runs_and_every_empty_node_goes() {
+fn without_faults_every_pod_runs_and_every_empty_node_is_removed() {
     for seed in 0..10 {
         let report = simulate(setup(seed, 2, FaultProfile::default(), 20 * MINUTE), 30 * MINUTE);
-        assert!(report.sold > 0 && report.pods_ran >= 18, "{report}");
-        // Steady pods stay, so something is left; bursts went, so something was given back.
-        assert!(report.alive > 0 && report.alive < report.sold, "{report}");
+        assert!(report.launched > 0 && report.pods_ran >= 18, "{report}");
+        // Pods of `steady` remain, so some machines do; bursts ended, so some were removed.
+        assert!(report.active > 0 && report.active < report.launched, "{report}");
     }
 }
 
-/// The planner that the server runs.
+/// The production planner.
 fn real(
     input: &engine::input::PlanningInput,
     memo: &mut engine::schedule::CompileCache,
@@ -140,57 +141,58 @@ fn real(
 }
 
 #[test]
-fn with_the_real_planner_every_pod_runs_and_every_empty_node_goes() {
+fn with_the_production_planner_every_pod_runs_and_every_empty_node_is_removed() {
     for seed in 0..10 {
-        let weather = FaultProfile {
+        let faults = FaultProfile {
             shortage_percent: 30,
             interrupted_percent: 20,
             interrupted_after_ms: (MINUTE, 8 * MINUTE),
             lost_answers_percent: 10,
-            calls: Bucket::new(5, 500),
+            calls: TokenBucket::new(5, 500),
             ..FaultProfile::default()
         };
-        let mut simulation = Simulation::new(setup(seed, 2, weather, 20 * MINUTE), real);
+        let mut simulation = Simulation::new(setup(seed, 2, faults, 20 * MINUTE), real);
         let report = simulation.run(45 * MINUTE);
-        let refused = simulation.controller().clusters().filter_map(|name| simulation.controller().view(name)?.refused);
+        let refused =
+            simulation.controller().clusters().filter_map(|name| simulation.controller().view(name)?.last_error);
         assert_eq!(refused.collect::<Vec<_>>(), Vec::<String>::new(), "seed {seed}");
-        assert!(report.is_good(), "seed {seed}\n{report}");
+        assert!(report.is_successful(), "seed {seed}\n{report}");
     }
 }
 
 #[test]
 fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
-    let mut faults = (0, 0, 0, 0);
+    let mut injected = (0, 0, 0, 0);
     for seed in 0..25 {
-        let weather = FaultProfile {
+        let faults = FaultProfile {
             shortage_percent: 40,
             interrupted_percent: 30,
             interrupted_after_ms: (MINUTE, 8 * MINUTE),
             lost_answers_percent: 20,
-            calls: Bucket::new(3, 700),
+            calls: TokenBucket::new(3, 700),
             ..FaultProfile::default()
         };
-        let report = simulate(setup(seed, 2, weather, 20 * MINUTE), 45 * MINUTE);
-        faults.0 += report.refused;
-        faults.1 += report.throttled;
-        faults.2 += report.answers_lost;
-        faults.3 += report.interrupted;
+        let report = simulate(setup(seed, 2, faults, 20 * MINUTE), 45 * MINUTE);
+        injected.0 += report.refused;
+        injected.1 += report.throttled;
+        injected.2 += report.answers_lost;
+        injected.3 += report.interrupted;
     }
-    assert!(faults.0 > 0 && faults.1 > 0 && faults.2 > 0 && faults.3 > 0, "every kind of fault took place: {faults:?}");
+    assert!(injected.0 > 0 && injected.1 > 0 && injected.2 > 0 && injected.3 > 0, "every kind of fault: {injected:?}");
 }
 
 #[test]
-fn agents_that_are_cut_off_and_come_back_lose_no_pod() {
+fn agents_that_disconnect_and_reconnect_lose_no_pod() {
     for seed in 0..15 {
         let mut setup = setup(seed, 2, FaultProfile::default(), 20 * MINUTE);
-        let dice = SeededRng::new(seed).child("cuts");
+        let rng = SeededRng::new(seed).child("cuts");
         for cut in 0..6 {
             let cluster = Text::from(format!("c{}", cut % 2));
-            let die = dice.child_number(cut);
-            let from = die.child("from").between((0, 20 * MINUTE));
-            let back = from + die.child("for").between((1_000, 2 * MINUTE));
-            setup.script.push((from, Act::Disconnect { cluster: cluster.clone() }));
-            setup.script.push((back, Act::Connect { cluster }));
+            let rng = rng.child_number(cut);
+            let from = rng.child("from").between((0, 20 * MINUTE));
+            let back = from + rng.child("for").between((1_000, 2 * MINUTE));
+            setup.steps.push((from, ScenarioStep::Disconnect { cluster: cluster.clone() }));
+            setup.steps.push((back, ScenarioStep::Connect { cluster }));
         }
         simulate(setup, 40 * MINUTE);
     }
@@ -198,31 +200,31 @@ fn agents_that_are_cut_off_and_come_back_lose_no_pod() {
 
 #[test]
 fn without_any_capacity_no_pod_runs_and_nothing_is_left_behind() {
-    let weather = FaultProfile { no_capacity: true, ..FaultProfile::default() };
-    let report = Simulation::new(setup(1, 1, weather, 20 * MINUTE), planner::plan).run(30 * MINUTE);
-    assert_eq!((report.pods_ran, report.sold, report.violations.len()), (0, 0, 0), "{report}");
-    assert!(!report.is_good() && !report.never_ran.is_empty(), "{report}");
+    let faults = FaultProfile { no_capacity: true, ..FaultProfile::default() };
+    let report = Simulation::new(setup(1, 1, faults, 20 * MINUTE), planner::plan).run(30 * MINUTE);
+    assert_eq!((report.pods_ran, report.launched, report.violations.len()), (0, 0, 0), "{report}");
+    assert!(!report.is_successful() && !report.never_ran.is_empty(), "{report}");
 }
 
 #[test]
-fn capacity_that_comes_back_is_used() {
+fn capacity_that_becomes_available_again_is_used() {
     let mut setup = setup(2, 1, FaultProfile::default(), 20 * MINUTE);
-    setup.script.push((0, Act::Capacity { available: false }));
-    setup.script.push((9 * MINUTE, Act::Capacity { available: true }));
+    setup.steps.push((0, ScenarioStep::Capacity { available: false }));
+    setup.steps.push((9 * MINUTE, ScenarioStep::Capacity { available: true }));
     let report = simulate(setup, 40 * MINUTE);
     assert!(report.refused > 0, "{report}");
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
-    let weather = || FaultProfile { shortage_percent: 30, interrupted_percent: 30, ..FaultProfile::default() };
-    let run = || Simulation::new(setup(3, 2, weather(), 20 * MINUTE), planner::plan).run(30 * MINUTE);
+    let faults = || FaultProfile { shortage_percent: 30, interrupted_percent: 30, ..FaultProfile::default() };
+    let run = || Simulation::new(setup(3, 2, faults(), 20 * MINUTE), planner::plan).run(30 * MINUTE);
     assert_eq!(run(), run());
 }
 
 #[test]
-fn a_planner_that_plans_nothing_is_found_out() {
+fn a_planner_that_plans_nothing_fails_the_report() {
     let idle: Planner = |_, _| Ok(Default::default());
     let report = Simulation::new(setup(1, 1, FaultProfile::default(), 20 * MINUTE), idle).run(30 * MINUTE);
-    assert!(!report.is_good(), "{report}");
+    assert!(!report.is_successful(), "{report}");
 }

@@ -1,4 +1,4 @@
-//! The flags of `fleetwright plan` (plan contract §2).
+//! Flags of `fleetwright plan` (plan contract §2).
 
 use clap::{Args, ValueEnum};
 use engine::input::{MinValuesPolicy, PreferencePolicy};
@@ -6,23 +6,23 @@ use engine::model::{MicroUsd, Timestamp};
 
 use super::super::exit::Failure;
 
-/// How a plan is printed.
+/// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// For people.
+    /// For terminals.
     Table,
-    /// For programs.
+    /// Machine-readable.
     Json,
-    /// The same document as YAML.
+    /// The JSON document as YAML.
     Yaml,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Preferences {
-    /// Soft constraints guide the choice.
+    /// Soft constraints are preferred.
     Respect,
-    /// Soft constraints are not looked at.
+    /// Soft constraints are ignored.
     Ignore,
 }
 
@@ -38,9 +38,9 @@ impl From<Preferences> for PreferencePolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum MinValues {
-    /// A pool whose `minValues` cannot be met is not used.
+    /// A pool whose `minValues` cannot be satisfied is not used.
     Strict,
-    /// As many values as there are must do.
+    /// As many values as available are sufficient.
     BestEffort,
 }
 
@@ -53,70 +53,74 @@ impl From<MinValues> for MinValuesPolicy {
     }
 }
 
-/// Plan pending pods from manifests: which machines to launch, where every pod goes, what it costs, and why not.
+/// Plan pending pods from manifests: which nodes to launch, where every pod is placed, the cost,
+/// and reasons
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0 every planned pod is placed; 1 some pod fits nowhere, or --max-usd is exceeded; \
                         2 the input is refused; 3 internal failure."
 )]
 pub(crate) struct PlanFlags {
-    /// File, folder (recursively *.yaml *.yml *.json), or - for standard input; repeatable
+    /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
     #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
     pub(crate) filenames: Vec<String>,
-    /// Region to plan for; found in the manifests when absent
+    /// Region to plan for; derived from the manifests when absent
     #[arg(long)]
     pub(crate) region: Option<String>,
-    /// Zones that EC2NodeClasses without a status have subnets in; all of the region when absent
+    /// Zones with subnets of EC2NodeClasses without a status; all zones of the region when absent
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
     pub(crate) zones: Vec<String>,
-    /// Machine types and prices in place of the built-in ones (format: `fleetwright catalogue export`)
+    /// Catalogue file that overrides the built-in instance types and prices (format: `fleetwright
+    /// catalogue export`)
     #[arg(long, value_name = "FILE")]
     pub(crate) catalogue: Option<String>,
-    /// Scheduler configuration with default topology spread constraints: a KubeSchedulerConfiguration, or
-    /// `podTopologySpread: {defaultConstraints: [...]}`; what they count is deduced from Services and controllers
+    /// Scheduler configuration with default topology spread constraints: a
+    /// KubeSchedulerConfiguration, or `podTopologySpread: {defaultConstraints: [...]}`; their
+    /// selectors are derived from Services and controllers
     #[arg(long, value_name = "FILE")]
     pub(crate) scheduler_config: Option<String>,
-    /// Machines left in a capacity reservation; repeatable
+    /// Remaining instances of a capacity reservation; repeatable
     #[arg(long = "reservation", value_name = "ID=N", value_parser = parse_reservation)]
     pub(crate) reservations: Vec<(String, i64)>,
-    /// Refuse older and misplaced fields of Karpenter objects instead of converting them
+    /// Reject older and misplaced fields of Karpenter objects instead of converting them
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Whether soft constraints are looked at
+    /// Whether soft constraints are respected
     #[arg(long, value_enum, default_value = "Respect", ignore_case = true)]
     pub(crate) preference_policy: Preferences,
-    /// What happens when minValues cannot be met
+    /// Behaviour when minValues cannot be satisfied
     #[arg(long, value_enum, default_value = "Strict", ignore_case = true)]
     pub(crate) min_values_policy: MinValues,
-    /// Print one JSON line of times and memory on standard error
+    /// Print timings and memory as one JSON line on standard error
     #[arg(long)]
     pub(crate) timings: bool,
-    /// Steps of the search for cheaper packings; 0 is the first packing, which is all there is in this version
+    /// Steps of the search for cheaper plans; 0 is the first plan, which is all that this version
+    /// supports
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     pub(crate) search: u64,
-    /// Seed of the search
+    /// Random seed of the search
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Tell the story of one pod instead of printing the plan
+    /// Explain one pod instead of printing the plan
     #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "explain_node")]
     pub(crate) explain: Option<String>,
-    /// Tell the story of one node of the plan instead of printing the plan
+    /// Explain one node of the plan instead of printing the plan
     #[arg(long, value_name = "NODE")]
     pub(crate) explain_node: Option<String>,
-    /// How to print the plan
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     pub(crate) output: Output,
-    /// Exit with 1 when the new nodes cost more than this many dollars an hour
+    /// Exit with 1 when the new nodes cost more than this many dollars per hour
     #[arg(long, value_name = "DOLLARS", value_parser = parse_usd)]
     pub(crate) max_usd: Option<MicroUsd>,
-    /// The moment that waits are judged by (RFC 3339); the clock when absent
+    /// Time of the plan (RFC 3339); the current time when absent
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) now: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) absent: AbsentFlags,
 }
 
-/// Flags of the plan contract that this version does not carry out: they are refused by name, never ignored.
+/// Flags of the plan contract that this version does not support; they are rejected, never ignored.
 #[derive(Debug, Args)]
 pub(crate) struct AbsentFlags {
     #[arg(long, hide = true)]
@@ -135,11 +139,11 @@ pub(crate) struct AbsentFlags {
 
 impl AbsentFlags {
     /// # Errors
-    /// [`Failure`] naming the first flag that is there.
+    /// [`Failure`] with the first unsupported flag.
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
         let given = [
             ("--disrupt", self.disrupt, "consolidation, drift and expiry are not planned offline"),
-            ("--feature-gates", self.feature_gates.is_some(), "it goes with --disrupt"),
+            ("--feature-gates", self.feature_gates.is_some(), "it requires --disrupt"),
             ("--max-node-vcpu", self.max_node_vcpu.is_some(), "node size is bounded by requirements of the NodePool"),
             ("--min-nodes", self.min_nodes.is_some(), "spread constraints of the pods bound how few nodes there are"),
             ("--compare", self.compare.is_some(), "plans are not compared"),
@@ -161,9 +165,10 @@ fn parse_reservation(text: &str) -> Result<(String, i64), String> {
     if id.is_empty() || number < 0 { Err(wrong()) } else { Ok((id.to_owned(), number)) }
 }
 
-/// Reads dollars with at most six decimals, exactly.
+/// Parses dollars with at most six decimals, exactly.
 fn parse_usd(text: &str) -> Result<MicroUsd, String> {
-    let wrong = || format!("{text:?} is no amount of dollars; write a number with at most six decimals, such as 12.5");
+    let wrong =
+        || format!("{text:?} is not an amount of dollars; use a number with at most six decimals, such as 12.5");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || fraction.len() > 6 || !digits(whole) || !digits(fraction) {
@@ -175,7 +180,7 @@ fn parse_usd(text: &str) -> Result<MicroUsd, String> {
 
 fn parse_time(text: &str) -> Result<Timestamp, String> {
     let time: jiff::Timestamp =
-        text.parse().map_err(|_| format!("{text:?} is no RFC 3339 time; write one such as 2026-01-31T12:00:00Z"))?;
+        text.parse().map_err(|_| format!("{text:?} is not an RFC 3339 time; use one such as 2026-01-31T12:00:00Z"))?;
     Ok(Timestamp(time.as_millisecond()))
 }
 
@@ -184,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dollars_are_read_exactly() {
+    fn dollars_are_parsed_exactly() {
         assert_eq!(parse_usd("12.5"), Ok(MicroUsd(12_500_000)));
         assert_eq!(parse_usd("0.000001"), Ok(MicroUsd(1)));
         assert!(parse_usd("0.0000001").is_err());
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_read_to_the_millisecond() {
+    fn time_is_parsed_to_the_millisecond() {
         // 2026-01-01 is 20,454 days after 1970-01-01: 20,454 × 86,400,000 ms.
         assert_eq!(parse_time("2026-01-01T00:00:00Z"), Ok(Timestamp(1_767_225_600_000)));
         assert!(parse_time("yesterday").is_err());

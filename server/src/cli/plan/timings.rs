@@ -1,11 +1,11 @@
-//! `--timings`: how long reading and deciding took, and the memory that they needed. Linux's `/proc` tells.
+//! `--timings`: time and memory of parsing and planning, from Linux's `/proc`.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// What `--timings` prints, one JSON line on stderr.
+/// Output of `--timings`, one JSON line on stderr.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Timings {
@@ -16,7 +16,7 @@ pub(crate) struct Timings {
     peak_rss_mib: f64,
 }
 
-/// Wall time and CPU time since a moment.
+/// Wall and CPU time since its start.
 pub(crate) struct Stopwatch {
     wall: Instant,
     cpu: Duration,
@@ -36,7 +36,7 @@ impl Stopwatch {
     }
 }
 
-/// Measures one run: first reading, then deciding.
+/// Measures one run: first parsing, then planning.
 pub(crate) struct Measurement {
     phase: Stopwatch,
     read_ms: f64,
@@ -47,13 +47,13 @@ impl Measurement {
         Self { phase: Stopwatch::start(), read_ms: 0.0 }
     }
 
-    /// Reading is over, deciding begins.
+    /// Ends the parsing phase.
     pub(crate) fn reading_ended(&mut self) {
         self.read_ms = self.phase.wall_ms();
         self.phase = Stopwatch::start();
     }
 
-    /// Deciding is over.
+    /// Ends the planning phase.
     pub(crate) fn deciding_ended(self, search_steps: u64) -> Timings {
         Timings {
             read_ms: self.read_ms,
@@ -67,7 +67,7 @@ impl Measurement {
 
 /// CPU time of all living threads, in the resolution of the kernel's scheduler (nanoseconds).
 fn cpu_time() -> Duration {
-    // The kernel books a running thread's time when it is switched or at the tick; giving way makes it book.
+    // The kernel accounts a running thread's time on a switch or tick; yielding forces it.
     std::thread::yield_now();
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let nanoseconds = tasks.flatten().filter_map(|task| {
@@ -77,7 +77,7 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds.sum())
 }
 
-/// The most memory that was resident at any moment of this process, in MiB.
+/// Peak resident memory of this process, in MiB.
 fn peak_rss_mib() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib =
@@ -89,7 +89,7 @@ fn milliseconds(time: Duration) -> f64 {
     round(time.as_secs_f64() * 1000.0)
 }
 
-/// Three decimals are as much as anybody reads.
+/// Rounds to three decimals for output.
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

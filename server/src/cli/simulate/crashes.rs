@@ -1,4 +1,4 @@
-//! `fleetwright simulate crashes`: real server processes on a real PostgreSQL, killed while they buy.
+//! `fleetwright simulate crashes`: kills server processes during launches, on a real PostgreSQL.
 
 use std::fmt::Write;
 
@@ -7,50 +7,52 @@ use serde_json::{Value, json};
 
 use super::Form;
 use crate::cli::exit::{Failure, Status};
-use crate::crashes::{self, Plan, Report, Window};
+use crate::crashes::{self, CrashPoint, Plan, Report};
 use crate::telemetry;
 
-/// Kill real server processes on a real PostgreSQL while they buy machines, and look for leaks and doubles
+/// Kill server processes during launches, on a real PostgreSQL, and look for leaked and duplicate
+/// instances
 ///
-/// A simulated cloud runs as a process of its own with calls that take their time; simulated clusters come and go with their
-/// load. Each time the server is ended with SIGKILL at a moment that lies between the intent and the call, the call and its
-/// answer, or the answer and its record. When the load has stopped each cluster loses a NodeClaim, removed by force while no
-/// server is there. Exit status 1 means that by the books of cloud and clusters a machine was leaked or bought twice, that a
-/// NodeClaim was left without its machine, or that pods do not run at the end.
+/// A simulated cloud with slow calls runs as a separate process; the load of simulated clusters
+/// goes up and down. Each server is killed with SIGKILL between the intent and the call, the call
+/// and its response, or the response and its record. After the load has stopped, each cluster loses
+/// a NodeClaim, deleted while no server runs. Exit status 1 means that, by the ledgers of cloud and
+/// clusters, an instance was leaked or launched twice, a NodeClaim has no instance, or pods do not
+/// run at the end.
 #[derive(Debug, Args)]
 pub(crate) struct CrashesFlags {
-    /// How often the server is killed
+    /// Number of kills
     #[arg(long, default_value_t = 200)]
     times: u32,
-    /// Seed of everything that chance decides
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// PostgreSQL that the server uses; its tables are made when they are missing, and what is there stays. Without one a
-    /// throw-away server is started from this machine's binaries, and restarted under load as well
+    /// PostgreSQL of the server; missing tables are created, and existing data is kept. Without it
+    /// a temporary server is started from the local binaries, and restarted under load as well
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// Simulated clusters
+    /// Number of simulated clusters
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
     clusters: u8,
-    /// Cut every connection of the database after so many kills; 0 for never
+    /// Drop every database connection after this many kills; 0 for never
     #[arg(long, default_value_t = 10, value_name = "KILLS")]
     cut_every: u32,
-    /// A cloud that ignores tokens, to see that the run notices doubles
+    /// Ignore client tokens in the cloud, to verify that duplicates are detected
     #[arg(long)]
     without_tokens: bool,
-    /// A server that collects no garbage, to see that the run notices leaks
+    /// Disable garbage collection in the server, to verify that leaks are detected
     #[arg(long)]
     without_collection: bool,
-    /// What is logged on standard error, here and by the server
+    /// Log filter for standard error, of this process and the server
     #[arg(long, default_value = "error", value_name = "FILTER")]
     log: String,
-    /// Form of the result
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
 }
 
 pub(crate) fn run(flags: CrashesFlags) -> Result<Status, Failure> {
-    telemetry::log(&flags.log, false).map_err(Failure::refused)?;
+    telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let plan = Plan {
         times: flags.times,
@@ -65,10 +67,10 @@ pub(crate) fn run(flags: CrashesFlags) -> Result<Status, Failure> {
     let report = runtime.block_on(crashes::run(&plan));
     let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
     flags.output.print(|| table(&report), || document(&report))?;
-    Ok(if report.is_well() { Status::Done } else { Status::Leftover })
+    Ok(if report.is_success() { Status::Done } else { Status::Leftover })
 }
 
-/// The value that `percent` of all values do not exceed, in milliseconds; 0 of none.
+/// The given percentile of the values, in milliseconds; 0 when there are none.
 fn percentile(values: &[u64], percent: usize) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -84,24 +86,24 @@ fn table(report: &Report) -> String {
         report.took.as_secs_f64(),
         report.cuts,
         report.restarts,
-        report.taken,
+        report.claims_removed,
     );
     // Writing to a String cannot fail.
-    for window in Window::ALL {
-        let count = report.windows.get(&window).copied().unwrap_or(0);
-        let _always = writeln!(text, "  {:<20} {count:>4} {}", window.as_str(), "#".repeat(count.min(100)));
+    for crash_point in CrashPoint::ALL {
+        let count = report.crash_points.get(&crash_point).copied().unwrap_or(0);
+        let _always = writeln!(text, "  {:<20} {count:>4} {}", crash_point.as_str(), "#".repeat(count.min(100)));
     }
-    let _always = writeln!(text, "  {:<20} {:>4}", "in none of them", report.elsewhere);
+    let _always = writeln!(text, "  {:<20} {:>4}", "outside of these", report.elsewhere);
     let _always = writeln!(
         text,
-        "launches went on {} ms after a kill (median; 99% within {} ms)",
+        "launches resumed {} ms after a kill (median; 99% within {} ms)",
         percentile(&report.resumed_ms, 50),
         percentile(&report.resumed_ms, 99)
     );
     let _always = writeln!(
         text,
-        "by the cloud's book: {} launches, {} machines sold, {} still there; {} pods ran, {} do not",
-        report.launches, report.sold, report.alive, report.pods_ran, report.waiting
+        "cloud ledger: {} launch calls, {} instances launched, {} remaining; {} pods ran, {} do not",
+        report.launches, report.launched, report.alive, report.pods_ran, report.waiting
     );
     for (what, names) in verdicts(report) {
         let _always = writeln!(text, "{what}: {}{}", names.len(), listed(names));
@@ -112,41 +114,41 @@ fn table(report: &Report) -> String {
 fn verdicts(report: &Report) -> [(&'static str, &Vec<String>); 3] {
     [
         ("machines leaked", &report.leaked),
-        ("NodeClaims with more than one machine", &report.doubled),
-        ("NodeClaims whose machine is gone", &report.hollow),
+        ("NodeClaims with more than one instance", &report.launched_twice),
+        ("NodeClaims without an instance", &report.hollow),
     ]
 }
 
 fn listed(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(10).map(String::as_str).collect();
-    if shown.is_empty() { String::new() } else { format!(" ({})", shown.join(", ")) }
+    let listed: Vec<&str> = names.iter().take(10).map(String::as_str).collect();
+    if listed.is_empty() { String::new() } else { format!(" ({})", listed.join(", ")) }
 }
 
 fn document(report: &Report) -> Value {
-    let count = |window| report.windows.get(&window).copied().unwrap_or(0);
+    let count = |crash_point| report.crash_points.get(&crash_point).copied().unwrap_or(0);
     json!({
         "kills": report.kills,
         "databaseCuts": report.cuts,
         "databaseRestarts": report.restarts,
-        "nodeClaimsRemoved": report.taken,
+        "nodeClaimsRemoved": report.claims_removed,
         "windows": {
-            "intentToCall": count(Window::IntentToCall),
-            "callToResponse": count(Window::CallToResponse),
-            "responseToRecord": count(Window::ResponseToRecord),
+            "intentToCall": count(CrashPoint::IntentToCall),
+            "callToResponse": count(CrashPoint::CallToResponse),
+            "responseToRecord": count(CrashPoint::ResponseToRecord),
             "none": report.elsewhere,
         },
         "resumedMillisP50": percentile(&report.resumed_ms, 50),
         "resumedMillisP99": percentile(&report.resumed_ms, 99),
         "launches": report.launches,
-        "machinesSold": report.sold,
+        "machinesSold": report.launched,
         "machinesAlive": report.alive,
         "podsRan": report.pods_ran,
         "podsWaiting": report.waiting,
         "leaked": report.leaked,
-        "doubled": report.doubled,
+        "doubled": report.launched_twice,
         "claimsWithoutMachine": report.hollow,
         "seconds": report.took.as_secs_f64(),
-        "well": report.is_well(),
+        "well": report.is_success(),
     })
 }
 
@@ -155,16 +157,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_values_that_occurred() {
+    fn percentiles_are_observed_values() {
         assert_eq!(percentile(&[], 50), 0);
         assert_eq!(percentile(&[30, 10, 20], 50), 20);
         assert_eq!(percentile(&[30, 10, 20], 99), 30);
     }
 
     #[test]
-    fn a_leak_is_told_and_is_no_success() {
+    fn a_leak_is_reported_as_a_failure() {
         let report = Report { leaked: vec!["aws:///a/i-1".to_owned()], ..Report::default() };
-        assert!(!report.is_well());
+        assert!(!report.is_success());
         assert!(table(&report).contains("machines leaked: 1 (aws:///a/i-1)\n"), "{}", table(&report));
         assert_eq!(document(&report)["leaked"][0], "aws:///a/i-1");
     }

@@ -1,4 +1,5 @@
-//! `fleetwright simulate faults`: the whole system by seed on a virtual clock, with everything that goes wrong.
+//! `fleetwright simulate faults`: deterministic simulation of the whole system with faults, by
+//! seed.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -11,41 +12,46 @@ use serde_json::{Value, json};
 use super::Form;
 use crate::cli::exit::{Failure, Status};
 use crate::simulation::guard::Guard;
-use crate::simulation::many::{self, Summary};
+use crate::simulation::seeds::{self, Summary};
 
-/// Run the whole system by seed on a virtual clock: processes die, connections drop, store and cloud fail, clocks jump
+/// Simulate the whole system by seed on a virtual clock: processes die, connections drop, store and
+/// cloud fail, clocks jump
 ///
-/// Every seed is a run of several server processes, simulated clusters with their agents, a simulated cloud and a store, all
-/// in one thread and always the same. Exit status 1 means that in some run something happened that must never happen; its
-/// seed and the faults that are enough for it are printed.
+/// Every seed is a deterministic run of several server processes, simulated clusters with their
+/// agents, a simulated cloud and a store, in one thread. Exit status 1 means that a run violated an
+/// invariant; its seed and a sufficient set of faults are printed.
 #[derive(Debug, Args)]
 pub(crate) struct FaultsFlags {
-    /// Seeds, the last one included
+    /// Range of seeds, inclusive
     #[arg(long, value_name = "FROM..TO", default_value = "1..1000", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
-    /// Threads; as many as there are processors when left out
+    /// Number of threads; the number of processors by default
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
-    /// Switch a guard off, to see that the run notices
+    /// Disable a guard, to verify that the violation is detected
     #[arg(long, value_enum, value_name = "GUARD")]
     without: Option<Guard>,
-    /// Tell on standard error what happens in each run, one run after the other
+    /// Print the events of each run on standard error, one run after the other
     #[arg(long)]
     trace: bool,
-    /// Form of the result
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
 }
 
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let number =
-        |part: &str| part.parse::<u64>().map_err(|_| format!("{part:?} is no seed; write two numbers, 1..1000"));
+    let number = |part: &str| {
+        part.parse::<u64>().map_err(|_| format!("{part:?} is not a seed; use two numbers, such as 1..1000"))
+    };
     let (from, to) = match text.split_once("..") {
         Some((from, to)) => (number(from)?, number(to.trim_start_matches('='))?),
         None => (number(text)?, number(text)?),
     };
     if from > to || to > u64::from(u32::MAX) {
-        return Err(format!("{from}..{to} holds no seeds; write a smaller number first, and none above {}", u32::MAX));
+        return Err(format!(
+            "{from}..{to} is not a range of seeds; use the smaller number first, and none above {}",
+            u32::MAX
+        ));
     }
     Ok(from..=to)
 }
@@ -55,12 +61,12 @@ pub(crate) fn run(flags: &FaultsFlags) -> Result<Status, Failure> {
     if flags.trace {
         for seed in flags.seeds.clone() {
             eprintln!("seed {seed}");
-            many::one(seed, flags.without, true);
+            seeds::run_one(seed, flags.without, true);
         }
     }
     let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = flags.jobs.map_or_else(available, NonZeroUsize::get);
-    let summary = many::run(flags.seeds.clone(), flags.without, jobs);
+    let summary = seeds::run_all(flags.seeds.clone(), flags.without, jobs);
     let took = begun.elapsed();
     flags.output.print(|| table(&summary, took), || document(&summary, took))?;
     Ok(if summary.failures.is_empty() { Status::Done } else { Status::Leftover })
@@ -75,21 +81,21 @@ fn per_second(count: u64, took: Duration) -> f64 {
 }
 
 fn table(summary: &Summary, took: Duration) -> String {
-    let Summary { runs, steps, virtual_ms, instructions, sold, pods_ran, .. } = summary;
+    let Summary { runs, steps, virtual_ms, instructions, launched, pods_ran, .. } = summary;
     let mut text = format!(
         "{runs} runs in {:.1} s ({:.1} a second): {:.1} virtual hours, {steps} steps\n\
-         {pods_ran} pods ran, {sold} machines were sold, {instructions} instructions were carried out\n",
+         {pods_ran} pods ran, {launched} instances launched, {instructions} instructions executed\n",
         took.as_secs_f64(),
         per_second(*runs, took),
         hours(*virtual_ms),
     );
-    for (title, counts) in [("faults", &summary.faults), ("calls that felt one", &summary.felt)] {
+    for (title, counts) in [("faults", &summary.faults), ("affected calls", &summary.effects)] {
         let listed: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         // Writing to a String cannot fail.
         let _always = writeln!(text, "{title}: {}", listed.join(", "));
     }
     for (seed, failure) in &summary.failures {
-        let _always = writeln!(text, "seed {seed}: something was that must never be");
+        let _always = writeln!(text, "seed {seed}: invariant violated");
         for violation in &failure.report.violations {
             let _always = writeln!(text, "  {violation}");
         }
@@ -98,7 +104,7 @@ fn table(summary: &Summary, took: Duration) -> String {
         }
         let _always = writeln!(text, "  again: fleetwright simulate faults --seeds {seed}..{seed} --trace");
     }
-    let _always = writeln!(text, "{} of {runs} runs broke an invariant", summary.failures.len());
+    let _always = writeln!(text, "{} of {runs} runs violated an invariant", summary.failures.len());
     text
 }
 
@@ -117,10 +123,10 @@ fn document(summary: &Summary, took: Duration) -> Value {
         "seconds": took.as_secs_f64(),
         "runsPerSecond": per_second(summary.runs, took),
         "podsRan": summary.pods_ran,
-        "machinesSold": summary.sold,
+        "machinesSold": summary.launched,
         "instructionsCarriedOut": summary.instructions,
         "faults": summary.faults,
-        "callsThatFeltOne": summary.felt,
+        "callsThatFeltOne": summary.effects,
         "failures": failures,
     })
 }
@@ -135,6 +141,6 @@ mod tests {
         assert_eq!(seeds("1..=10"), Ok(1..=10));
         assert_eq!(seeds("7"), Ok(7..=7));
         assert!(seeds("10..1").is_err());
-        assert!(seeds("a..1").unwrap_err().contains("\"a\" is no seed"));
+        assert!(seeds("a..1").unwrap_err().contains("\"a\" is not a seed"));
     }
 }

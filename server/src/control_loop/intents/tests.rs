@@ -11,7 +11,7 @@ fn requirement() -> impl Strategy<Value = Requirement> {
         (0..Operator::ALL.len(), prop::collection::btree_set("[a-c]|[0-9]{1,3}", 0..4)).prop_map(|(at, values)| {
             let operator = Operator::ALL[at];
             let values = values.into_iter().map(Text::from);
-            // The ordering operators take one integer; presence takes nothing.
+            // The comparison operators take one integer; the presence operators take none.
             match operator {
                 Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
                     let number = values.filter(|value| value.parse::<i64>().is_ok()).take(1).collect::<Vec<_>>();
@@ -107,7 +107,7 @@ proptest! {
     }
 }
 
-/// What the cloud's settings add is part of the row; an order that has it already keeps what it has.
+/// The terms are part of the row; an order that has terms keeps them.
 #[test]
 fn a_row_holds_the_terms_of_the_first_call() {
     proptest!(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }, |(decided in decided())| {
@@ -124,7 +124,7 @@ fn a_row_holds_the_terms_of_the_first_call() {
 }
 
 #[test]
-fn a_row_of_an_older_program_has_no_terms() {
+fn a_row_of_an_older_version_has_no_terms() {
     let request =
         r#"{"cluster":"c","cluster_uid":"u","pool":"p","node_class":"n","capacity_type":"spot","options":[]}"#;
     let claim_order = r#"{"decision":1,"at":2,"reason":"r","pods":[],"pool":"p","node_class":"n","labels":[],"taints":[],
@@ -141,7 +141,7 @@ fn a_row_of_an_older_program_has_no_terms() {
 }
 
 #[test]
-fn a_row_that_nobody_can_read_comes_without_orders() {
+fn an_unreadable_row_is_decoded_without_an_order() {
     let intent = Intent {
         claim: "web-1".to_owned(),
         attempt: 1,
@@ -155,18 +155,18 @@ fn a_row_that_nobody_can_read_comes_without_orders() {
 
 #[test]
 fn a_past_launch_is_dated_by_its_age_and_names_its_pods() {
-    let row = |claim_order: &str| PastAttempt {
+    let row = |claim_order: &str| RecentAttempt {
         claim: "web-1".to_owned(),
         claim_order: claim_order.to_owned(),
         launched: Some(true),
         begun_ago_ms: 60_000,
         closed_ago_ms: Some(20_000),
     };
-    let read = past(row("from another program"), Timestamp(100_000));
+    let read = recent_launch(row("from another program"), Timestamp(100_000));
     assert_eq!((read.begun, read.closed), (Timestamp(40_000), Some(Timestamp(80_000))));
     assert!(read.pods.is_empty());
     proptest!(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }, |(decided in decided())| {
-        let read = past(row(&encode(&decided, |_| Text::default()).claim_order), Timestamp(100_000));
+        let read = recent_launch(row(&encode(&decided, |_| Text::default()).claim_order), Timestamp(100_000));
         prop_assert_eq!(read.pods, decided.machine.pods);
     });
 }

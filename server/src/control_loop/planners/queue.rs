@@ -1,37 +1,36 @@
-//! Which plan is made next. Without clocks and threads: the moment is an argument.
+//! The planning queue. It has no clock and no thread: time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::control::{ClusterId, PlanRequest};
 
-/// What a pod counts for when plans are put in their order: about what planning it takes. A plan is behind those that came after
-/// it only as long as they are smaller by more than this makes of it.
-const PER_POD: Duration = Duration::from_micros(100);
+/// Assumed planning time of one pod, for ordering. A plan is overtaken only by plans that are
+/// smaller by more than the time it arrived earlier.
+const DELAY_PER_POD: Duration = Duration::from_micros(100);
 
-/// However large a plan is, it is behind those that came after it for no longer than this.
-const LATEST: Duration = Duration::from_secs(10);
+/// Upper bound of the delay that size adds to a plan.
+const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// Plans of this weight at most are small.
-const SMALL: usize = 2_000;
+/// Greatest weight of a small plan.
+const SMALL_PLAN_WEIGHT: usize = 2_000;
 
-/// The plans of a cluster whose last one took longer are not small, whatever they look like.
-const QUICK: Duration = Duration::from_millis(500);
+/// A cluster whose last plan took longer has no small plans, whatever their weight.
+const FAST_PLAN: Duration = Duration::from_millis(500);
 
-/// What a thread takes.
+/// Which plans a thread takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
-    /// Plans that look small, of clusters whose plans are quick.
+pub(super) enum PlannerClass {
+    /// Small plans of clusters whose last plan was fast.
     Small,
-    /// Any.
     Any,
 }
 
-/// Plans that wait. One for each cluster at most: a cluster's plan makes the one before it needless.
+/// Queued plans, at most one per cluster: a newer plan replaces the older one.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: BTreeMap<ClusterId, Waiting>,
-    /// Clusters whose plans are being made, in the order in which they are to be taken; follows `waiting`.
+    waiting: BTreeMap<ClusterId, QueuedPlan>,
+    /// Queue order of the clusters in `waiting`.
     order: BTreeSet<(Duration, u64, ClusterId)>,
     running: BTreeSet<ClusterId>,
     slow: BTreeSet<ClusterId>,
@@ -40,50 +39,50 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedPlan {
     request: PlanRequest,
     weight: usize,
-    place: (Duration, u64, ClusterId),
+    priority: (Duration, u64, ClusterId),
 }
 
 impl Queue {
-    /// A plan is asked for at `at`, since any moment.
+    /// Queues a plan requested at `at`, measured from any fixed moment.
     pub(super) fn push(&mut self, request: PlanRequest, at: Duration) {
         let (cluster, weight) = (request.cluster.clone(), request.weight());
-        let size = PER_POD.saturating_mul(u32::try_from(weight).unwrap_or(u32::MAX)).min(LATEST);
+        let size = DELAY_PER_POD.saturating_mul(u32::try_from(weight).unwrap_or(u32::MAX)).min(MAX_DELAY);
         self.number += 1;
-        let place = (at + size, self.number, cluster.clone());
-        self.order.insert(place.clone());
-        if let Some(before) = self.waiting.insert(cluster, Waiting { request, weight, place }) {
-            self.order.remove(&before.place);
+        let priority = (at + size, self.number, cluster.clone());
+        self.order.insert(priority.clone());
+        if let Some(before) = self.waiting.insert(cluster, QueuedPlan { request, weight, priority }) {
+            self.order.remove(&before.priority);
         }
     }
 
-    /// The plan that is made next on `lane`.
-    pub(super) fn next(&mut self, lane: Lane) -> Option<PlanRequest> {
-        let may = |cluster: &ClusterId| {
+    /// Takes the next plan that a thread of this class may make.
+    pub(super) fn next(&mut self, class: PlannerClass) -> Option<PlanRequest> {
+        let eligible = |cluster: &ClusterId| {
             let weight = self.waiting.get(cluster).map_or(0, |waiting| waiting.weight);
-            let fits = lane == Lane::Any || (weight <= SMALL && !self.slow.contains(cluster));
+            let fits = class == PlannerClass::Any || (weight <= SMALL_PLAN_WEIGHT && !self.slow.contains(cluster));
             fits && !self.running.contains(cluster)
         };
-        let cluster = self.order.iter().map(|(_, _, cluster)| cluster).find(|cluster| may(cluster)).cloned()?;
-        let Waiting { request, place, .. } = self.waiting.remove(&cluster)?;
-        self.order.remove(&place);
+        let cluster = self.order.iter().map(|(_, _, cluster)| cluster).find(|cluster| eligible(cluster)).cloned()?;
+        let QueuedPlan { request, priority, .. } = self.waiting.remove(&cluster)?;
+        self.order.remove(&priority);
         self.running.insert(cluster);
         Some(request)
     }
 
-    /// The plan of `cluster` that was being made is there.
-    pub(super) fn done(&mut self, cluster: &ClusterId, took: Duration) {
+    /// Marks the plan of `cluster` as finished after `took`.
+    pub(super) fn finish(&mut self, cluster: &ClusterId, took: Duration) {
         self.running.remove(cluster);
-        if took > QUICK {
+        if took > FAST_PLAN {
             self.slow.insert(cluster.clone());
         } else {
             self.slow.remove(cluster);
         }
     }
 
-    /// Nothing is taken any more.
+    /// Closes the queue.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
@@ -110,7 +109,7 @@ mod tests {
             volumes: None,
             created: None,
             workload: "Pod/x".into(),
-            leaves: None,
+            moved_from: None,
             invalid: None,
         };
         let input = PlanningInput {
@@ -129,39 +128,39 @@ mod tests {
         queue
     }
 
-    fn taken(queue: &mut Queue, lane: Lane) -> String {
-        queue.next(lane).map_or_else(|| "none".to_owned(), |request| request.cluster.to_string())
+    fn next_cluster(queue: &mut Queue, class: PlannerClass) -> String {
+        queue.next(class).map_or_else(|| "none".to_owned(), |request| request.cluster.to_string())
     }
 
     #[test]
-    fn small_plans_pass_large_ones_that_came_a_little_earlier() {
+    fn small_plans_overtake_large_ones_that_arrived_slightly_earlier() {
         // 3,000 pods count for 300 ms, 100 for 10 ms.
         let mut queue = queue(&[("large", 3_000, 0), ("small", 100, 200), ("late", 100, 295)]);
-        let order = [(); 4].map(|()| taken(&mut queue, Lane::Any));
+        let order = [(); 4].map(|()| next_cluster(&mut queue, PlannerClass::Any));
         assert_eq!(order, ["small", "large", "late", "none"]);
     }
 
     #[test]
-    fn the_lane_of_small_plans_takes_no_other_and_none_of_a_cluster_whose_plans_are_slow() {
+    fn the_thread_for_small_plans_takes_no_large_plan_and_none_of_a_slow_cluster() {
         let mut queue = queue(&[("large", 2_001, 0), ("slow", 1, 0), ("small", 2_000, 0)]);
-        queue.done(&"slow".into(), Duration::from_millis(501));
-        assert_eq!(taken(&mut queue, Lane::Small), "small");
-        assert_eq!(taken(&mut queue, Lane::Small), "none");
-        queue.done(&"slow".into(), Duration::from_millis(1));
-        assert_eq!(taken(&mut queue, Lane::Small), "slow", "it is quick again");
-        assert_eq!(taken(&mut queue, Lane::Any), "large");
+        queue.finish(&"slow".into(), Duration::from_millis(501));
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Small), "small");
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Small), "none");
+        queue.finish(&"slow".into(), Duration::from_millis(1));
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Small), "slow", "its plans are fast again");
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "large");
     }
 
     #[test]
-    fn a_cluster_has_one_plan_at_a_time_and_its_latest_counts() {
+    fn a_cluster_has_one_plan_in_progress_and_its_latest_request_replaces_earlier_ones() {
         let mut queue = queue(&[("a", 1, 0), ("b", 1, 1)]);
-        assert_eq!(taken(&mut queue, Lane::Any), "a");
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "a");
         queue.push(request("a", 1), Duration::ZERO);
         queue.push(request("a", 7), Duration::ZERO);
-        assert_eq!(taken(&mut queue, Lane::Any), "b");
-        assert_eq!(taken(&mut queue, Lane::Any), "none", "a's first is not there yet");
-        queue.done(&"a".into(), Duration::ZERO);
-        assert_eq!(queue.next(Lane::Any).map(|request| request.input.pods.len()), Some(7));
-        assert_eq!(taken(&mut queue, Lane::Any), "none");
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "b");
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "none", "a's first plan is still in progress");
+        queue.finish(&"a".into(), Duration::ZERO);
+        assert_eq!(queue.next(PlannerClass::Any).map(|request| request.input.pods.len()), Some(7));
+        assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "none");
     }
 }

@@ -1,100 +1,102 @@
-//! How many clusters come in at one time.
+//! Limits how many clusters are admitted at one time.
 //!
-//! A cluster that comes in costs its lease, its open launches and a whole snapshot. When a thousand come at once, as after a
-//! restart, those beyond a few wait with their greeting unanswered, in the order in which they came: what is in memory then is
-//! a few snapshots and not a thousand, those that are in are decided for meanwhile, and nobody is cut off half way and begins
-//! anew. An agent that waits for its welcome waits as long as the connection lives.
+//! Admitting a cluster costs its lease, its open launches and a whole snapshot. When a thousand
+//! arrive at once, as after a restart, all but a few wait with an unanswered Hello, first come
+//! first served. So memory holds a few snapshots rather than a thousand, admitted clusters are
+//! decided for meanwhile, and no agent is disconnected halfway. An agent waits for its answer as
+//! long as its connection lasts.
 
 use std::collections::BTreeMap;
 
 use engine::control::ClusterId;
 use engine::model::Timestamp;
 
-/// Clusters that come in at one time. The store hands out four leases at a time, and a snapshot is read by a task of its
-/// cluster: this keeps both busy on a machine with many processors, and bounds what is half way to some 16 snapshots, 50 MB
-/// with 5,000 pods each.
-const AT_ONCE: usize = 16;
+/// Clusters admitted at one time. The store grants four leases concurrently and each snapshot is
+/// decoded by its cluster's task: 16 keep both busy on a machine with many processors and bound the
+/// incomplete snapshots to about 50 MB at 5,000 pods each.
+const ADMISSION_LIMIT: usize = 16;
 
-/// How long a cluster may be on its way in and keep others waiting, in milliseconds. A snapshot of 5,000 pods takes a second on
-/// a bad line. Whoever needs longer goes on beside those who are let in after it, and being slow costs little at a time.
-const PATIENCE_MS: i64 = 10_000;
+/// How long an admission in progress blocks others, in milliseconds. A snapshot of 5,000 pods takes
+/// a second on a slow line. A slower cluster continues beside those admitted after it.
+const ADMISSION_TIMEOUT_MS: i64 = 10_000;
 
-/// Who is on the way in, and who waits.
+/// Admissions in progress and waiting clusters.
 #[derive(Debug)]
 pub(super) struct Admission {
-    at_once: usize,
-    /// By number of arrival: the cluster, and the highest epoch that it has seen.
+    limit: usize,
+    /// By order of arrival: the cluster and the highest epoch that its agent has stored.
     waiting: BTreeMap<u64, (ClusterId, u64)>,
-    /// The numbers of those that wait.
-    numbers: BTreeMap<ClusterId, u64>,
+    /// Arrival numbers of waiting clusters.
+    positions: BTreeMap<ClusterId, u64>,
     next_number: u64,
-    /// On the way in, since when.
-    inside: BTreeMap<ClusterId, Timestamp>,
+    /// Admissions in progress, and since when.
+    admitting: BTreeMap<ClusterId, Timestamp>,
 }
 
 impl Default for Admission {
     fn default() -> Self {
-        Self::of(AT_ONCE)
+        Self::with_limit(ADMISSION_LIMIT)
     }
 }
 
 impl Admission {
-    /// An admission of so many at one time.
-    pub(super) fn of(at_once: usize) -> Self {
-        Self { at_once, waiting: BTreeMap::new(), numbers: BTreeMap::new(), next_number: 0, inside: BTreeMap::new() }
+    /// An admission of at most `limit` clusters at one time.
+    pub(super) fn with_limit(limit: usize) -> Self {
+        Self { limit, waiting: BTreeMap::new(), positions: BTreeMap::new(), next_number: 0, admitting: BTreeMap::new() }
     }
 
-    /// An agent has greeted. One that waits already keeps its place.
-    pub(super) fn greeted(&mut self, cluster: ClusterId, seen: u64) {
+    /// Queues a cluster whose agent sent Hello. One that waits already keeps its place.
+    pub(super) fn enqueue(&mut self, cluster: ClusterId, agent_epoch: u64) {
         let next = &mut self.next_number;
-        let number = *self.numbers.entry(cluster.clone()).or_insert_with(|| {
+        let number = *self.positions.entry(cluster.clone()).or_insert_with(|| {
             *next += 1;
             *next
         });
-        self.waiting.insert(number, (cluster, seen));
+        self.waiting.insert(number, (cluster, agent_epoch));
     }
 
-    /// The agent is welcome. Its patience counts from here: how long its lease took is not its affair.
-    pub(super) fn welcomed(&mut self, cluster: &ClusterId, now: Timestamp) {
+    /// Restarts the timeout of a cluster whose agent was accepted: the time that its lease took
+    /// does not count.
+    pub(super) fn mark_accepted(&mut self, cluster: &ClusterId, now: Timestamp) {
         self.stop_waiting(cluster);
-        self.inside.insert(cluster.clone(), now);
+        self.admitting.insert(cluster.clone(), now);
     }
 
-    /// The cluster is in: its snapshot is believed.
-    pub(super) fn arrived(&mut self, cluster: &ClusterId) {
-        self.inside.remove(cluster);
+    /// Ends the admission of a cluster whose snapshot was accepted.
+    pub(super) fn mark_synced(&mut self, cluster: &ClusterId) {
+        self.admitting.remove(cluster);
     }
 
-    /// The agent has gone, or is turned away.
-    pub(super) fn left(&mut self, cluster: &ClusterId) {
+    /// Removes a cluster whose agent disconnected or was refused.
+    pub(super) fn remove(&mut self, cluster: &ClusterId) {
         self.stop_waiting(cluster);
-        self.inside.remove(cluster);
+        self.admitting.remove(cluster);
     }
 
-    /// Those whose turn it is, with the highest epoch that each has seen.
-    pub(super) fn admit(&mut self, now: Timestamp) -> Vec<(ClusterId, u64)> {
+    /// The clusters to admit now, with the highest epoch that each agent has stored.
+    pub(super) fn admit_next(&mut self, now: Timestamp) -> Vec<(ClusterId, u64)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
-        self.inside.retain(|_, since| now.millis_since(*since) < PATIENCE_MS);
+        self.admitting.retain(|_, since| now.millis_since(*since) < ADMISSION_TIMEOUT_MS);
         let mut admitted = Vec::new();
-        while self.inside.len() < self.at_once {
-            let Some((_, (cluster, seen))) = self.waiting.pop_first() else { break };
-            self.numbers.remove(&cluster);
-            self.inside.insert(cluster.clone(), now);
-            admitted.push((cluster, seen));
+        while self.admitting.len() < self.limit {
+            let Some((_, (cluster, agent_epoch))) = self.waiting.pop_first() else { break };
+            self.positions.remove(&cluster);
+            self.admitting.insert(cluster.clone(), now);
+            admitted.push((cluster, agent_epoch));
         }
         admitted
     }
 
-    /// When somebody's patience ends for which others wait.
+    /// When the oldest admission in progress times out, if clusters wait.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let since = (!self.waiting.is_empty()).then(|| self.inside.values().min()).flatten()?;
-        Some(Timestamp(since.0.saturating_add(PATIENCE_MS)))
+        let since = (!self.waiting.is_empty()).then(|| self.admitting.values().min()).flatten()?;
+        Some(Timestamp(since.0.saturating_add(ADMISSION_TIMEOUT_MS)))
     }
 
     fn stop_waiting(&mut self, cluster: &ClusterId) {
-        if let Some(number) = self.numbers.remove(cluster) {
+        if let Some(number) = self.positions.remove(cluster) {
             self.waiting.remove(&number);
         }
     }
@@ -108,58 +110,62 @@ mod tests {
         format!("c{number:04}").as_str().into()
     }
 
-    /// Has a thousand agents greet at once, each of whose snapshots is believed as soon as others have been let in; how many are
-    /// on the way in at most, and in which order they came in.
-    fn storm(mut admission: Admission) -> (usize, Vec<ClusterId>) {
-        (0..1_000).rev().for_each(|number| admission.greeted(name(number), 0));
+    /// Queues a thousand clusters at once; each snapshot is accepted as soon as others are
+    /// admitted. Returns the greatest number in progress and the order of admission.
+    fn admit_thousand(mut admission: Admission) -> (usize, Vec<ClusterId>) {
+        (0..1_000).rev().for_each(|number| admission.enqueue(name(number), 0));
         let (mut most, mut order) = (0, Vec::new());
         loop {
-            let admitted = admission.admit(Timestamp(0));
-            most = most.max(admission.inside.len());
+            let admitted = admission.admit_next(Timestamp(0));
+            most = most.max(admission.admitting.len());
             order.extend(admitted.into_iter().map(|(cluster, _)| cluster));
-            let Some(first) = admission.inside.keys().next().cloned() else { return (most, order) };
-            admission.arrived(&first);
+            let Some(first) = admission.admitting.keys().next().cloned() else { return (most, order) };
+            admission.mark_synced(&first);
         }
     }
 
     #[test]
-    fn of_a_thousand_that_come_at_once_a_few_are_let_in_at_a_time_in_the_order_in_which_they_came() {
-        let (most, order) = storm(Admission::default());
-        assert_eq!(most, AT_ONCE);
+    fn of_a_thousand_clusters_at_once_a_few_are_admitted_at_a_time_in_order_of_arrival() {
+        let (most, order) = admit_thousand(Admission::default());
+        assert_eq!(most, ADMISSION_LIMIT);
         assert_eq!(order, (0..1_000).rev().map(name).collect::<Vec<_>>());
-        assert_eq!(storm(Admission::of(usize::MAX)).0, 1_000, "switched off, all are half way in at once");
+        assert_eq!(
+            admit_thousand(Admission::with_limit(usize::MAX)).0,
+            1_000,
+            "without a limit all are in progress at once"
+        );
     }
 
     #[test]
-    fn who_is_let_in_and_says_nothing_keeps_others_waiting_for_a_bounded_time() {
-        let mut admission = Admission::of(1);
+    fn a_silent_admitted_cluster_delays_others_for_a_bounded_time() {
+        let mut admission = Admission::with_limit(1);
         for cluster in [name(1), name(2), name(3)] {
-            admission.greeted(cluster, 0);
+            admission.enqueue(cluster, 0);
         }
-        assert_eq!(admission.admit(Timestamp(0)), [(name(1), 0)]);
-        // Its lease took 4 s; from its welcome it has 10 s.
-        admission.welcomed(&name(1), Timestamp(4_000));
+        assert_eq!(admission.admit_next(Timestamp(0)), [(name(1), 0)]);
+        // Its lease took 4 s; it has 10 s from its acceptance.
+        admission.mark_accepted(&name(1), Timestamp(4_000));
         assert_eq!(admission.next_due(), Some(Timestamp(14_000)));
-        assert!(admission.admit(Timestamp(13_999)).is_empty());
-        assert_eq!(admission.admit(Timestamp(14_000)), [(name(2), 0)]);
-        // It comes again, and waits behind those who were there before.
-        admission.left(&name(1));
-        admission.greeted(name(1), 0);
-        admission.arrived(&name(2));
-        assert_eq!(admission.admit(Timestamp(14_000)), [(name(3), 0)]);
+        assert!(admission.admit_next(Timestamp(13_999)).is_empty());
+        assert_eq!(admission.admit_next(Timestamp(14_000)), [(name(2), 0)]);
+        // It reconnects and waits behind the clusters that were queued before.
+        admission.remove(&name(1));
+        admission.enqueue(name(1), 0);
+        admission.mark_synced(&name(2));
+        assert_eq!(admission.admit_next(Timestamp(14_000)), [(name(3), 0)]);
     }
 
     #[test]
-    fn who_leaves_keeps_no_place_and_nothing_is_due_while_nobody_waits() {
-        let mut admission = Admission::of(1);
-        admission.greeted(name(1), 0);
-        admission.greeted(name(2), 0);
-        admission.greeted(name(3), 0);
-        admission.left(&name(2));
-        admission.greeted(name(1), 5);
-        assert_eq!(admission.admit(Timestamp(0)), [(name(1), 5)], "its last word counts, and its place");
-        admission.left(&name(1));
-        assert_eq!(admission.admit(Timestamp(0)), [(name(3), 0)]);
+    fn a_removed_cluster_keeps_no_place_and_nothing_is_due_without_waiting_clusters() {
+        let mut admission = Admission::with_limit(1);
+        admission.enqueue(name(1), 0);
+        admission.enqueue(name(2), 0);
+        admission.enqueue(name(3), 0);
+        admission.remove(&name(2));
+        admission.enqueue(name(1), 5);
+        assert_eq!(admission.admit_next(Timestamp(0)), [(name(1), 5)], "its latest epoch counts, and its place");
+        admission.remove(&name(1));
+        assert_eq!(admission.admit_next(Timestamp(0)), [(name(3), 0)]);
         assert_eq!(admission.next_due(), None);
     }
 }

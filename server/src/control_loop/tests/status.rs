@@ -1,4 +1,4 @@
-//! What pages show while a plan is made that does not end.
+//! Pages while a plan does not end.
 
 use axum::Router;
 use axum::body::Body;
@@ -8,9 +8,9 @@ use tower::Service;
 
 use super::*;
 use crate::replicas::Replicas;
-use crate::web::{Pages, Shown, router};
+use crate::web::{Pages, WebState, router};
 
-/// The answer to a request for a page: all of it, or its first piece.
+/// The response to a page request: all of it, or its first frame.
 async fn page(pages: &mut Router, path: &str, whole: bool) -> String {
     let request = Request::get(path).body(Body::empty()).unwrap();
     let answered = async {
@@ -24,26 +24,26 @@ async fn page(pages: &mut Router, path: &str, whole: bool) -> String {
         };
         String::from_utf8(bytes.to_vec()).unwrap()
     };
-    tokio::time::timeout(PATIENCE, answered).await.unwrap_or_else(|_| panic!("no answer for {path}"))
+    tokio::time::timeout(TIMEOUT, answered).await.unwrap_or_else(|_| panic!("no answer for {path}"))
 }
 
-static DOOR: Door = Door::new();
+static GATE: Gate = Gate::new();
 
 #[tokio::test]
-async fn while_a_plan_takes_for_ever_pages_say_so_and_show_the_other_clusters_as_they_are() {
-    let mut world = World::start(|input, memo| plan_behind(&DOOR, input, memo), Place::Apart);
-    world.join("greedy").await;
-    until("its plan is begun", async || DOOR.somebody_waits()).await;
-    world.join("innocent").await;
-    assert!(world.orders_within("innocent", PATIENCE).await);
-    let shown = Shown::new(Pages {
-        views: world.views.clone(),
-        store: world.store.clone(),
+async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clusters() {
+    let mut fixture = Fixture::start(|input, memo| plan_after_gate(&GATE, input, memo), PlanningMode::Threads);
+    fixture.connect("greedy").await;
+    until("its plan has begun", async || GATE.has_waiter()).await;
+    fixture.connect("innocent").await;
+    assert!(fixture.orders_within("innocent", TIMEOUT).await);
+    let state = WebState::new(Pages {
+        views: fixture.views.clone(),
+        store: fixture.store.clone(),
         latencies: Arc::default(),
-        heartbeat: Arc::clone(&world.heartbeat),
+        heartbeat: Arc::clone(&fixture.heartbeat),
         replicas: Arc::<Replicas>::default(),
     });
-    let mut pages = router(shown);
+    let mut pages = router(state);
     let greedy = page(&mut pages, "/api/clusters/greedy", true).await;
     assert!(greedy.contains("\"planning\":{\"sinceMs\":") && greedy.contains("\"machineCount\":0"), "{greedy}");
     let innocent = page(&mut pages, "/api/clusters/innocent", true).await;
@@ -51,10 +51,10 @@ async fn while_a_plan_takes_for_ever_pages_say_so_and_show_the_other_clusters_as
     for path in ["/healthz", "/readyz", "/metrics", "/api/fleet"] {
         let _answered = page(&mut pages, path, true).await;
     }
-    // What every open page is sent again and again grows with the clusters, not with their machines.
+    // The event stream of an open page grows with the number of clusters, not of their machines.
     let summary = page(&mut pages, "/api/fleet/events", false).await;
     assert!(summary.contains("\"machineCount\":1") && !summary.contains("\"machines\":"), "{summary}");
-    assert_eq!(page(&mut pages, "/api/fleet/events", false).await, summary, "every reader is sent the same");
-    DOOR.open();
-    world.stop.cancel();
+    assert_eq!(page(&mut pages, "/api/fleet/events", false).await, summary, "every reader gets the same event");
+    GATE.open();
+    fixture.stop.cancel();
 }

@@ -1,5 +1,5 @@
-//! An instruction from the wire as the simulated cluster carries it out. A simulated API server is told less than a real
-//! one: what nobody in the simulation reads is left out.
+//! Decodes instructions for the simulated cluster. Fields that the simulation does not use are
+//! dropped.
 
 use engine::cluster::{LaunchedFacts, PodKey};
 use engine::control::{ClaimOrder, Instruction, PodNomination};
@@ -9,13 +9,14 @@ use fleetwright_proto::v1;
 use serde_json::Value;
 use v1::instruction::Action;
 
-/// Whether `instruction` only tells people something. A simulated cluster keeps neither events nor statuses, but for the
-/// [`conditions`] of NodeClaims and their last [`pod_event`]: they are written as soon as they are asked for.
+/// Whether `instruction` only writes a status or an Event. A simulated cluster stores neither,
+/// except the [`conditions`] of NodeClaims and their last [`pod_event`]; such writes succeed at
+/// once.
 pub(crate) fn only_tells(instruction: &v1::Instruction) -> bool {
     matches!(instruction.action, Some(Action::WriteObject(_) | Action::RecordEvent(_)))
 }
 
-/// The conditions that `instruction` writes, and of which NodeClaim.
+/// The NodeClaim and the conditions that `instruction` writes.
 pub(crate) fn conditions(instruction: &v1::Instruction) -> Option<(Text, Vec<v1::Condition>)> {
     let Some(Action::WriteObject(write)) = &instruction.action else { return None };
     let status: Value = serde_json::from_slice(&write.status).ok()?;
@@ -28,7 +29,7 @@ pub(crate) fn conditions(instruction: &v1::Instruction) -> Option<(Text, Vec<v1:
     Some((write.name.as_str().into(), entries.iter().map(condition).collect()))
 }
 
-/// The moment of the last pod event that `instruction` writes, and of which NodeClaim.
+/// The NodeClaim and the time of the last pod event that `instruction` writes.
 pub(crate) fn pod_event(instruction: &v1::Instruction) -> Option<(Text, Timestamp)> {
     let Some(Action::WriteObject(write)) = &instruction.action else { return None };
     let status: Value = serde_json::from_slice(&write.status).ok()?;
@@ -36,12 +37,13 @@ pub(crate) fn pod_event(instruction: &v1::Instruction) -> Option<(Text, Timestam
     Some((write.name.as_str().into(), Timestamp(at.as_millisecond())))
 }
 
-/// What `instruction` asks for; `None` for kinds that this agent does not know.
+/// Decodes `instruction`; `None` for kinds that this agent does not support.
 ///
 /// # Errors
-/// What could not be understood.
+/// When a field is invalid.
 pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, String> {
     let Some(action) = instruction.action else { return Ok(None) };
+    // Statuses and Events are handled before, so this agent does not support them here.
     Ok(Some(match action {
         Action::CreateNodeClaim(create) => Instruction::CreateClaim(claim(
             create.node_claim.ok_or("an instruction to create a NodeClaim names none")?,
@@ -60,11 +62,12 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             node: register.node.into(),
             labels: labels(register.labels),
             taints: taints(register.taints)?,
-            hints: register.hints.into_iter().map(hint).collect(),
+            nominations: register.hints.into_iter().map(nomination).collect(),
         },
-        Action::HintPods(order) => {
-            Instruction::HintPods { node: order.node.into(), hints: order.hints.into_iter().map(hint).collect() }
-        }
+        Action::HintPods(order) => Instruction::NominatePods {
+            node: order.node.into(),
+            nominations: order.hints.into_iter().map(nomination).collect(),
+        },
         Action::InitializeNode(initialize) => {
             Instruction::InitializeNode { claim: initialize.node_claim.into(), node: initialize.node.into() }
         }
@@ -87,8 +90,11 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
     }))
 }
 
-fn hint(hint: v1::PodNomination) -> PodNomination {
-    PodNomination { pod: PodKey { namespace: hint.namespace.into(), name: hint.name.into() }, uid: hint.uid.into() }
+fn nomination(nomination: v1::PodNomination) -> PodNomination {
+    PodNomination {
+        pod: PodKey { namespace: nomination.namespace.into(), name: nomination.name.into() },
+        uid: nomination.uid.into(),
+    }
 }
 
 fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, String> {

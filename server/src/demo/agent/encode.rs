@@ -1,8 +1,8 @@
-//! What a simulated cluster knows, as an agent would have seen it on an API server.
+//! Encodes objects of a simulated cluster as the records of an agent that watches an API server.
 
 use std::sync::Arc;
 
-use agent::Seen;
+use agent::Record;
 use engine::cluster::{
     ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
 };
@@ -14,9 +14,9 @@ use engine::model::{
 use fleetwright_proto::v1;
 use v1::change::Change;
 
-use crate::session::encode::OURS;
+use crate::session::encode::MANAGED;
 
-/// Many facts, one after the other: what a pod has in common with the one before it is made once.
+/// Encodes many objects; shapes and labels equal to the previous pod's are shared.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     shape: Option<(Arc<PodShape>, Arc<v1::PodShape>)>,
@@ -24,15 +24,15 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// As [`object`].
-    pub(crate) fn object(&mut self, fact: &Object) -> Option<Seen> {
+    /// Like [`object`].
+    pub(crate) fn object(&mut self, fact: &Object) -> Option<Record> {
         match fact {
             Object::Pod(record) => Some(self.pod(record)),
             other => object(other),
         }
     }
 
-    fn pod(&mut self, record: &PodRecord) -> Seen {
+    fn pod(&mut self, record: &PodRecord) -> Record {
         let known = self.shape.take().filter(|(of, _)| Arc::ptr_eq(of, &record.shape));
         let (_, shape) =
             self.shape.insert(known.unwrap_or_else(|| (Arc::clone(&record.shape), Arc::new(shape(&record.shape)))));
@@ -41,19 +41,20 @@ impl Encoder {
             .labels
             .insert(known.unwrap_or_else(|| (Arc::clone(&record.labels), Arc::new(label_set(&record.labels)))));
         let (shape, labels) = (Arc::clone(shape), Arc::clone(labels));
-        Seen::Pod { record: Box::new(pod(record)), shape, labels, volume_claims: None }
+        Record::Pod { record: Box::new(pod(record)), shape, labels, volume_claims: None }
     }
 }
 
-/// A fact; `None` for NodePools, which travel as the manifests that they were written as.
-pub(crate) fn object(object: &Object) -> Option<Seen> {
+/// Encodes an object; `None` for NodePools, which are sent as manifests.
+pub(crate) fn object(object: &Object) -> Option<Record> {
     Some(match object {
         Object::Pod(record) => Encoder::default().pod(record),
-        Object::Node(record) => Seen::plain(Change::Node(node(record))),
-        Object::Claim(record) => Seen::plain(Change::NodeClaim(claim(record, Vec::new()))),
+        Object::Node(record) => Record::plain(Change::Node(node(record))),
+        Object::Claim(record) => Record::plain(Change::NodeClaim(claim(record, Vec::new()))),
         Object::Daemon(record) => daemon(record),
-        Object::Namespace(record) => Seen::plain(Change::Namespace(namespace(record))),
-        // A simulated cluster has none of these; NodePools and classes travel as manifests.
+        Object::Namespace(record) => Record::plain(Change::Namespace(namespace(record))),
+        // A simulated cluster has none of these; NodePools and EC2NodeClasses are sent as
+        // manifests.
         Object::Pool(_)
         | Object::PodBudget(_)
         | Object::Class(_)
@@ -63,24 +64,26 @@ pub(crate) fn object(object: &Object) -> Option<Seen> {
     })
 }
 
-/// An object that is gone.
-pub(crate) fn removal(key: &Key) -> Seen {
+/// Encodes a deletion.
+pub(crate) fn removal(key: &Key) -> Record {
     use v1::ObjectKind as Kind;
     match key {
-        Key::Pod(pod) => Seen::removed(Kind::Pod, pod.namespace.as_ref(), pod.name.as_ref()),
-        Key::Node(name) => Seen::removed(Kind::Node, "", name.as_ref()),
-        Key::Claim(name) => Seen::removed(Kind::NodeClaim, "", name.as_ref()),
-        Key::Pool(name) => Seen::removed(Kind::NodePool, "", name.as_ref()),
-        Key::Daemon(namespace, name) => Seen::removed(Kind::DaemonSet, namespace.as_ref(), name.as_ref()),
-        Key::Namespace(name) => Seen::removed(Kind::Namespace, "", name.as_ref()),
-        Key::PodBudget(namespace, name) => Seen::removed(Kind::PodDisruptionBudget, namespace.as_ref(), name.as_ref()),
-        Key::Class(name) => Seen::removed(Kind::Ec2NodeClass, "", name.as_ref()),
-        Key::Attach(name) => Seen::removed(Kind::CsiNode, "", name.as_ref()),
-        // What a simulated cluster shows can always be read.
-        Key::Problem(about) => {
-            Seen::plain(Change::Removal(v1::Removal { name: about.to_string(), ..v1::Removal::default() }))
+        Key::Pod(pod) => Record::removed(Kind::Pod, pod.namespace.as_ref(), pod.name.as_ref()),
+        Key::Node(name) => Record::removed(Kind::Node, "", name.as_ref()),
+        Key::Claim(name) => Record::removed(Kind::NodeClaim, "", name.as_ref()),
+        Key::Pool(name) => Record::removed(Kind::NodePool, "", name.as_ref()),
+        Key::Daemon(namespace, name) => Record::removed(Kind::DaemonSet, namespace.as_ref(), name.as_ref()),
+        Key::Namespace(name) => Record::removed(Kind::Namespace, "", name.as_ref()),
+        Key::PodBudget(namespace, name) => {
+            Record::removed(Kind::PodDisruptionBudget, namespace.as_ref(), name.as_ref())
         }
-        Key::Autoscaler(name) => Seen::plain(Change::Autoscaler(v1::AutoscalerRecord {
+        Key::Class(name) => Record::removed(Kind::Ec2NodeClass, "", name.as_ref()),
+        Key::Attach(name) => Record::removed(Kind::CsiNode, "", name.as_ref()),
+        // Objects of a simulated cluster are always readable.
+        Key::Problem(about) => {
+            Record::plain(Change::Removal(v1::Removal { name: about.to_string(), ..v1::Removal::default() }))
+        }
+        Key::Autoscaler(name) => Record::plain(Change::Autoscaler(v1::AutoscalerRecord {
             name: name.to_string(),
             ..v1::AutoscalerRecord::default()
         })),
@@ -142,7 +145,7 @@ fn reason(scheduling: Scheduling) -> &'static str {
 
 fn node(record: &NodeRecord) -> v1::NodeRecord {
     let annotations = record.do_not_disrupt.then(|| pair("karpenter.sh/do-not-disrupt", "true"));
-    let drain = record.drain_by.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.0)));
+    let drain = record.drain_deadline.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.0)));
     v1::NodeRecord {
         name: record.name.to_string(),
         uid: format!("node-{}", record.name),
@@ -160,10 +163,11 @@ fn node(record: &NodeRecord) -> v1::NodeRecord {
     }
 }
 
-/// A NodeClaim with the conditions that stand in its status.
+/// Encodes a NodeClaim with its conditions.
 pub(crate) fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) -> v1::NodeClaimRecord {
     const INITIALIZED: &str = "Initialized";
-    if let Some(since) = record.in_service_since {
+    // The time of initialization travels as the transition time of the condition `Initialized`.
+    if let Some(since) = record.initialized_at {
         let at = conditions.iter().position(|condition| condition.r#type == INITIALIZED).unwrap_or_else(|| {
             conditions.push(v1::Condition { reason: INITIALIZED.to_owned(), ..condition(INITIALIZED, true) });
             conditions.len() - 1
@@ -174,7 +178,7 @@ pub(crate) fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) ->
         name: record.name.to_string(),
         uid: format!("claim-{}", record.name),
         labels: pairs(&record.labels),
-        annotations: record.ours.then(|| pair(OURS, "true")).into_iter().collect(),
+        annotations: record.ours.then(|| pair(MANAGED, "true")).into_iter().collect(),
         node_class: Some(v1::NodeClassReference {
             group: "karpenter.k8s.aws".to_owned(),
             kind: "EC2NodeClass".to_owned(),
@@ -200,8 +204,8 @@ pub(crate) fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) ->
     }
 }
 
-fn daemon(record: &DaemonRecord) -> Seen {
-    Seen::DaemonSet {
+fn daemon(record: &DaemonRecord) -> Record {
+    Record::DaemonSet {
         record: v1::DaemonSetRecord {
             namespace: record.namespace.to_string(),
             name: record.name.to_string(),
@@ -222,8 +226,8 @@ fn condition(kind: &str, holds: bool) -> v1::Condition {
     v1::Condition { r#type: kind.to_owned(), status: status.to_owned(), ..v1::Condition::default() }
 }
 
-/// The pod's specification. Requests are those of one container; the `pods` that every pod takes is not written in any
-/// specification.
+/// Encodes the pod's specification. Requests are those of one container; the implicit `pods`
+/// resource is omitted.
 fn shape(shape: &PodShape) -> v1::PodShape {
     let mut requests = shape.requests.clone();
     requests.remove(engine::model::resources::PODS);
@@ -269,7 +273,7 @@ fn node_term(term: &NodeSelectorTerm) -> v1::NodeSelectorTerm {
     }
 }
 
-/// The demo's pods use sets of values and no integer bounds.
+/// The demo's pods use value sets and no integer bounds.
 fn expression(requirement: &Requirement) -> v1::Expression {
     let (operator, values) = match requirement.finite_values() {
         Some(values) if values.is_empty() => (Operator::DoesNotExist, Vec::new()),

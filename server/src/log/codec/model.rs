@@ -1,4 +1,4 @@
-//! The engine's types, field by field, in the order in which they are written.
+//! Encodings of the engine's types, field by field, in encoding order.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,44 @@ use engine::model::{
 };
 use engine::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
 
-use super::{Coded, Corrupt, Reader};
+use super::{Codec, DecodeError, Reader};
 
-/// A struct as its fields, in this order.
+/// Encodes a struct as its fields, in this order.
 macro_rules! fields {
     ($($name:ident { $($field:ident),* $(,)? })*) => { $(
-        impl Coded for $name {
+        impl Codec for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 let Self { $($field),* } = self;
                 $($field.put(out);)*
             }
 
-            fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-                Ok(Self { $($field: Coded::get(from)?),* })
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                Ok(Self { $($field: Codec::get(from)?),* })
             }
         }
     )* };
 }
 
-/// An enum without contents as numbers.
-macro_rules! words {
+/// Encodes a fieldless enum as a number.
+macro_rules! fieldless_enums {
     ($($name:ident { $($variant:ident = $number:literal),* $(,)? })*) => { $(
-        impl Coded for $name {
+        impl Codec for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 let number: u8 = match self { $(Self::$variant => $number),* };
                 number.put(out);
             }
 
-            fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 match u8::get(from)? {
                     $($number => Ok(Self::$variant),)*
-                    _ => Err(Corrupt(stringify!($name))),
+                    _ => Err(DecodeError(stringify!($name))),
                 }
             }
         }
     )* };
 }
 
-words! {
+fieldless_enums! {
     CapacityType { Reserved = 0, Spot = 1, OnDemand = 2 }
     Effect { NoSchedule = 0, PreferNoSchedule = 1, NoExecute = 2 }
     TolerationOperator { Equal = 0, Exists = 1, Lt = 2, Gt = 3 }
@@ -96,9 +96,9 @@ fields! {
     PlanReport { unschedulable, new_cost, lower_bound, notes, search_steps }
 }
 
-/// A policy is a value of its own in the log, so what was added to it stands at its end, and is not there in older ones: those
+/// A policy is a blob of its own, so newer fields are appended, and absent in older blobs: those
 /// had no such bounds.
-impl Coded for Policy {
+impl Codec for Policy {
     fn put(&self, out: &mut Vec<u8>) {
         let Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms } = self;
         preferences.put(out);
@@ -112,47 +112,47 @@ impl Coded for Policy {
         }
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-        let (preferences, min_values) = (Coded::get(from)?, Coded::get(from)?);
-        let (well_known_labels, search_steps, seed) = (Coded::get(from)?, Coded::get(from)?, Coded::get(from)?);
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (preferences, min_values) = (Codec::get(from)?, Codec::get(from)?);
+        let (well_known_labels, search_steps, seed) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
         let (step_limit, preferred_terms) =
-            if from.is_empty() { (0, 0) } else { (Coded::get(from)?, Coded::get(from)?) };
+            if from.is_empty() { (0, 0) } else { (Codec::get(from)?, Codec::get(from)?) };
         Ok(Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms })
     }
 }
 
-impl<T: Coded> Coded for Weighted<T> {
+impl<T: Codec> Codec for Weighted<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.weight.put(out);
         self.term.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-        Ok(Self { weight: Coded::get(from)?, term: Coded::get(from)? })
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { weight: Codec::get(from)?, term: Codec::get(from)? })
     }
 }
 
-impl Coded for MicroUsd {
+impl Codec for MicroUsd {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         i64::get(from).map(Self)
     }
 }
 
-impl Coded for Timestamp {
+impl Codec for Timestamp {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         i64::get(from).map(Self)
     }
 }
 
-impl Coded for NotReady {
+impl Codec for NotReady {
     fn put(&self, out: &mut Vec<u8>) {
         let (number, why): (u8, &Text) = match self {
             Self::NodeClass(why) => (0, why),
@@ -162,49 +162,49 @@ impl Coded for NotReady {
         why.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::get(from)? {
             0 => Text::get(from).map(Self::NodeClass),
             1 => Text::get(from).map(Self::NodePool),
-            _ => Err(Corrupt("NotReady")),
+            _ => Err(DecodeError("NotReady")),
         }
     }
 }
 
-impl Coded for Resources {
+impl Codec for Resources {
     fn put(&self, out: &mut Vec<u8>) {
         let amounts: BTreeMap<Text, i64> = self.iter().map(|(name, amount)| (name.clone(), amount)).collect();
         amounts.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
-        Ok(<BTreeMap<Text, i64> as Coded>::get(from)?.into_iter().collect())
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(<BTreeMap<Text, i64> as Codec>::get(from)?.into_iter().collect())
     }
 }
 
-impl Coded for Requirement {
+impl Codec for Requirement {
     fn put(&self, out: &mut Vec<u8>) {
         RequirementParts::from(self.clone()).put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         RequirementParts::get(from).map(Self::from)
     }
 }
 
-impl Coded for Requirements {
+impl Codec for Requirements {
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().cloned().collect::<Vec<Requirement>>().put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Vec::<Requirement>::get(from)?.into_iter().collect())
     }
 }
 
-/// All but whether it is available: that changes with every refusal of the cloud, and is written apart, so that one
-/// catalogue stays one content.
-impl Coded for Offering {
+/// Encodes everything but the availability, which changes with every refusal and is encoded
+/// separately, so that the catalogue keeps its hash.
+impl Codec for Offering {
     fn put(&self, out: &mut Vec<u8>) {
         let Self { zone, capacity_type, price, estimated, available: _, reservation, labels } = self;
         zone.put(out);
@@ -215,15 +215,15 @@ impl Coded for Offering {
         labels.put(out);
     }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
-            zone: Coded::get(from)?,
-            capacity_type: Coded::get(from)?,
-            price: Coded::get(from)?,
-            estimated: Coded::get(from)?,
+            zone: Codec::get(from)?,
+            capacity_type: Codec::get(from)?,
+            price: Codec::get(from)?,
+            estimated: Codec::get(from)?,
             available: true,
-            reservation: Coded::get(from)?,
-            labels: Coded::get(from)?,
+            reservation: Codec::get(from)?,
+            labels: Codec::get(from)?,
         })
     }
 }

@@ -1,16 +1,16 @@
-//! What the log of a busy cluster costs: 100 nodes with 2,000 pods, and a burst of ten pods a minute.
+//! Size of the log of a busy cluster: 100 nodes with 2,000 pods, and ten new pods a minute.
 
 use engine::input::PlanningInput;
 use engine::model::{BoundPod, Labels, Node, NodeStage, Resources, Text, Timestamp};
 
-use super::world::{World, pods};
-use crate::store::{Archive, packed};
+use super::fixture::{LoggedCluster, pods};
+use crate::store::{Archive, compression};
 
 const NODES: usize = 100;
 const PODS_A_NODE: usize = 20;
 const BURST: usize = 10;
 
-/// A name as a ReplicaSet gives it: five characters that no compression foresees.
+/// A ReplicaSet pod name: five incompressible characters.
 fn name(number: usize) -> Text {
     let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Text::from(format!("web-7d9f8b6c5d-{:05x}", mixed >> 44))
@@ -47,7 +47,7 @@ fn node(number: usize, pods: Vec<BoundPod>) -> Node {
     }
 }
 
-/// The cluster in its `minute`: the burst waits, those of the minutes before are on the nodes, as many have left.
+/// The cluster in its `minute`: new pods are pending, earlier ones are bound, as many have left.
 fn arrange(input: &mut PlanningInput, minute: usize) {
     let gone = minute * BURST;
     for (place, pod) in input.pods.iter_mut().enumerate() {
@@ -64,20 +64,24 @@ fn arrange(input: &mut PlanningInput, minute: usize) {
 
 #[tokio::test]
 async fn a_thousand_busy_clusters_write_less_than_two_gigabytes_of_it_a_day() {
-    let world = World::new().await;
+    let cluster = LoggedCluster::new().await;
     for minute in 0..20 {
-        world.decide(minute + 1, &pods(BURST), |input| arrange(input, usize::try_from(minute).unwrap())).await.unwrap();
+        cluster
+            .decide(minute + 1, &pods(BURST), |input| arrange(input, usize::try_from(minute).unwrap()))
+            .await
+            .unwrap();
     }
-    let segment = world.segment(1).await;
+    let segment = cluster.segment(1).await;
     let sizes: Vec<usize> = segment.chunks.iter().map(|chunk| chunk.bytes.len()).collect();
     let row = async |number: u64| {
-        let replay = world.store.decision(number).await.unwrap().remove(0).decision.replay.unwrap();
+        let replay = cluster.store.decision(number).await.unwrap().remove(0).decision.replay.unwrap();
         let event = &segment.chunks[usize::try_from(number).unwrap() - 1].bytes;
         [&replay.plan, event, &replay.stance, &replay.input_digest, &replay.plan_digest].map(Vec::as_slice).concat()
     };
-    // The store packs a decision with its event after an earlier one; PostgreSQL adds the row's and two indexes' own bytes.
-    let packed = packed::pack(&row(2).await, &row(20).await).len();
-    // A segment holds a snapshot for every four times its size in events.
+    // The store compresses a decision with its event against an earlier one; PostgreSQL adds the
+    // overhead of the row and two indexes.
+    let packed = compression::compress(&row(2).await, &row(20).await).len();
+    // A segment holds one snapshot per four times its size in events.
     let event = sizes[1..].iter().sum::<usize>() / (sizes.len() - 1);
     let decision = packed + event / 4 + 320;
     let day = decision * 1000 * 24 * 60;

@@ -1,4 +1,4 @@
-//! NodePools and what they may buy, from the manifests that an agent sends.
+//! NodePools and node classes from the manifests that an agent sends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use engine::model::Text;
 use fleetwright_proto::v1;
 use serde_json::Value;
 
-/// Kinds of objects that travel as manifests.
+/// Kind of an object that is sent as a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ManifestKind {
     /// EC2NodeClass of `karpenter.k8s.aws`.
@@ -31,33 +31,33 @@ impl ManifestKind {
     }
 }
 
-/// An object as the API server holds it.
+/// Object as the API server stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// JSON in UTF-8, if the agent keeps to the contract.
+    /// JSON in UTF-8, if the agent conforms to the protocol.
     pub json: Vec<u8>,
-    /// Changes whenever the object does.
+    /// Changes whenever the relevant content changes.
     pub revision: Text,
 }
 
-/// Conditions that say something nobody but their writer knows. All others are verdicts on the object itself, this server's
-/// own among them; an object is judged by what it is.
+/// Conditions with information of their own. All others are derived from the object, some of them
+/// by this server, and are not an input.
 const KEPT_CONDITIONS: [&str; 1] = ["NodeRegistrationHealthy"];
 
 impl Manifest {
-    /// An object as it came, without what changes although nobody asks for anything else: bookkeeping of the API server and
-    /// conditions. Its revision changes when the rest does, so that a status that this server writes wakes nobody.
+    /// Strips API server metadata and derived conditions from a received object. Its revision
+    /// depends only on the rest, so a status write of this server triggers nothing.
     #[must_use]
     pub fn received(json: Vec<u8>, version: Text) -> Self {
-        match essence(&json) {
+        match without_volatile_fields(&json) {
             Some(json) => Self { revision: digest(&json).into(), json },
             None => Self { json, revision: version },
         }
     }
 }
 
-/// `None` when an API server did not write it.
-fn essence(json: &[u8]) -> Option<Vec<u8>> {
+/// `None` when the JSON was not written by an API server.
+fn without_volatile_fields(json: &[u8]) -> Option<Vec<u8>> {
     let mut object: Value = serde_json::from_slice(json).ok()?;
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     metadata.get("generation")?;
@@ -74,7 +74,7 @@ fn essence(json: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&object).ok()
 }
 
-/// Differs where the bytes do, as far as one process can tell.
+/// Hash of the content, stable within one process.
 fn digest(bytes: &[u8]) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -82,16 +82,16 @@ fn digest(bytes: &[u8]) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// What manifests were read as.
+/// Result of parsing manifests.
 #[derive(Debug, Clone, Default)]
-pub struct ReadManifests {
-    /// NodePools.
+pub struct DecodedManifests {
+    /// Parsed NodePools.
     pub pools: Vec<PoolRecord>,
-    /// EC2NodeClasses.
+    /// Parsed EC2NodeClasses.
     pub classes: Vec<ClassRecord>,
 }
 
-impl From<Vec<PoolRecord>> for ReadManifests {
+impl From<Vec<PoolRecord>> for DecodedManifests {
     fn from(pools: Vec<PoolRecord>) -> Self {
         Self { pools, classes: Vec::new() }
     }
@@ -100,29 +100,29 @@ impl From<Vec<PoolRecord>> for ReadManifests {
 /// All manifests of a cluster, by kind and name.
 pub type Manifests = BTreeMap<(ManifestKind, Text), Manifest>;
 
-type Read = dyn Fn(&Manifests) -> ReadManifests + Send + Sync;
+type Read = dyn Fn(&Manifests) -> DecodedManifests + Send + Sync;
 
-/// Reads the NodePools out of a cluster's manifests. Cloning it costs a counter.
+/// Parser for the NodePools in a cluster's manifests. Clones share it.
 #[derive(Clone)]
-pub struct ReadPools(Arc<Read>);
+pub struct PoolReader(Arc<Read>);
 
-impl ReadPools {
-    /// A reader that is called after every change of a manifest, with all of them. A pool that cannot be used it returns with
-    /// the reason in `not_ready`, so that people see it.
+impl PoolReader {
+    /// Wraps `read`, which is called with all manifests after every change. It returns an unusable
+    /// pool with the reason in `not_ready`, so that operators see it.
     #[must_use]
-    pub fn new<R: Into<ReadManifests>>(read: impl Fn(&Manifests) -> R + Send + Sync + 'static) -> Self {
+    pub fn new<R: Into<DecodedManifests>>(read: impl Fn(&Manifests) -> R + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |manifests| read(manifests).into()))
     }
 
-    /// The pools and classes of `manifests`.
+    /// Parses the pools and node classes in `manifests`.
     #[must_use]
-    pub fn read(&self, manifests: &Manifests) -> ReadManifests {
+    pub fn read(&self, manifests: &Manifests) -> DecodedManifests {
         (self.0)(manifests)
     }
 }
 
-impl fmt::Debug for ReadPools {
+impl fmt::Debug for PoolReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ReadPools")
+        f.write_str("PoolReader")
     }
 }

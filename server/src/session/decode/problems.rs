@@ -1,4 +1,4 @@
-//! What of a cluster cannot be read, or cannot be seen: told instead of keeping the rest of the cluster from being seen.
+//! Reports objects of a cluster that are unreadable, without rejecting the rest of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,46 +6,46 @@ use engine::cluster::{Key, Object, Observation, ProblemRecord};
 use engine::model::Text;
 use tracing::warn;
 
-/// Problems of one cluster that are told at most, by name. More than these are one fault in many objects, such as a resource
-/// that every kubelet reports wrongly.
-const MOST_TOLD: usize = 200;
+/// Maximum reported problems per cluster. More than these are one fault in many objects, such as a
+/// resource that every kubelet reports incorrectly.
+const MAX_PROBLEMS: usize = 200;
 
-/// Longest reason, in characters: an agent may say anything.
-const MOST_CHARS: usize = 500;
+/// Maximum characters of a reason, which comes from the agent.
+const MAX_REASON_CHARS: usize = 500;
 
-/// What cannot be read or seen, by what it is about.
+/// Current problems of one cluster, by subject.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
+pub(super) struct ProblemTracker {
     known: BTreeMap<Text, Text>,
-    /// What `known` has of it is not told yet.
+    /// Subjects whose change is not reported yet.
     changed: BTreeSet<Text>,
 }
 
-impl Problems {
-    /// What is known of `about` now: why it cannot be read, or that it can.
-    pub(super) fn judge(&mut self, about: impl FnOnce() -> String, reason: Option<String>) {
+impl ProblemTracker {
+    /// Sets or clears the problem of a subject.
+    pub(super) fn record(&mut self, about: impl FnOnce() -> String, reason: Option<String>) {
         if self.known.is_empty() && reason.is_none() {
             return;
         }
         let about = Text::from(about());
-        let shown = |reason: String| reason.chars().take(MOST_CHARS).collect::<String>();
-        let Some(reason) = reason.map(|reason| Text::from(shown(reason))) else {
+        let truncated = |reason: String| reason.chars().take(MAX_REASON_CHARS).collect::<String>();
+        let Some(reason) = reason.map(|reason| Text::from(truncated(reason))) else {
             if self.known.remove(&about).is_some() {
                 self.changed.insert(about);
             }
             return;
         };
         let is_new = !self.known.contains_key(&about);
-        if self.known.get(&about) == Some(&reason) || is_new && self.known.len() >= MOST_TOLD {
+        if self.known.get(&about) == Some(&reason) || is_new && self.known.len() >= MAX_PROBLEMS {
             return;
         }
-        warn!(object = %about, reason = %reason, "of this cluster something cannot be read");
+        warn!(object = %about, reason = %reason, "unreadable object");
         self.known.insert(about.clone(), reason);
         self.changed.insert(about);
     }
 
-    /// What has changed since the last answer.
-    pub(super) fn changed(&mut self) -> Vec<Observation> {
+    /// Changes since the last call.
+    pub(super) fn drain_changes(&mut self) -> Vec<Observation> {
         let known = &self.known;
         let observation = |about: Text| match known.get(&about) {
             Some(reason) => Observation::upsert(Object::Problem(ProblemRecord { reason: reason.clone(), about })),
@@ -54,7 +54,7 @@ impl Problems {
         std::mem::take(&mut self.changed).into_iter().map(observation).collect()
     }
 
-    /// All that is known, of which nothing is left to tell then.
+    /// All current problems; marks them as reported.
     pub(super) fn all(&mut self) -> Vec<ProblemRecord> {
         self.changed.clear();
         let record = |(about, reason): (&Text, &Text)| ProblemRecord { about: about.clone(), reason: reason.clone() };
@@ -62,20 +62,20 @@ impl Problems {
     }
 }
 
-/// The first of an object's fields that cannot be read; the object is taken without it.
+/// Collects the first unreadable field while an object is decoded without its unreadable fields.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct FieldReader {
     problem: Option<String>,
 }
 
-impl Reading {
-    /// A reading of an object of which its sender says this; empty when it could read all of it.
-    pub(super) fn of(said: &str) -> Self {
-        Self { problem: (!said.is_empty()).then(|| said.to_owned()) }
+impl FieldReader {
+    /// Starts with the problem that the agent reported for the object; empty when it reported none.
+    pub(super) fn of(reported: &str) -> Self {
+        Self { problem: (!reported.is_empty()).then(|| reported.to_owned()) }
     }
 
-    /// What was read, or nothing, with the reason noted.
-    pub(super) fn take<T>(&mut self, read: Result<T, String>) -> Option<T> {
+    /// Unwraps a decoded field; records the error of an unreadable one.
+    pub(super) fn accept<T>(&mut self, read: Result<T, String>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
             Err(reason) => {
@@ -85,12 +85,12 @@ impl Reading {
         }
     }
 
-    /// Why the object cannot be read, if it cannot.
+    /// Reason of the first unreadable field.
     pub(super) fn problem(self) -> Option<String> {
         self.problem
     }
 
-    /// Whether everything could be read so far.
+    /// Whether every field was readable so far.
     pub(super) fn is_whole(&self) -> bool {
         self.problem.is_none()
     }
@@ -100,27 +100,27 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn judge(problems: &mut Problems, name: &str, reason: Option<&str>) {
-        problems.judge(|| name.to_owned(), reason.map(str::to_owned));
+    fn record(problems: &mut ProblemTracker, name: &str, reason: Option<&str>) {
+        problems.record(|| name.to_owned(), reason.map(str::to_owned));
     }
 
     #[test]
-    fn a_problem_is_told_once_and_so_is_its_end() {
-        let mut problems = Problems::default();
-        judge(&mut problems, "node a", Some("why"));
-        judge(&mut problems, "node b", None);
-        let record = ProblemRecord { about: "node a".into(), reason: "why".into() };
-        assert_eq!(problems.changed(), [Observation::upsert(Object::Problem(record))]);
-        judge(&mut problems, "node a", Some("why"));
-        assert_eq!(problems.changed(), []);
-        judge(&mut problems, "node a", None);
-        assert_eq!(problems.changed(), [Observation::Delete(Key::Problem("node a".into()))]);
+    fn a_problem_is_reported_once_and_so_is_its_end() {
+        let mut problems = ProblemTracker::default();
+        record(&mut problems, "node a", Some("why"));
+        record(&mut problems, "node b", None);
+        let expected = ProblemRecord { about: "node a".into(), reason: "why".into() };
+        assert_eq!(problems.drain_changes(), [Observation::upsert(Object::Problem(expected))]);
+        record(&mut problems, "node a", Some("why"));
+        assert_eq!(problems.drain_changes(), []);
+        record(&mut problems, "node a", None);
+        assert_eq!(problems.drain_changes(), [Observation::Delete(Key::Problem("node a".into()))]);
     }
 
     #[test]
-    fn a_fault_in_every_object_is_told_of_some() {
-        let mut problems = Problems::default();
-        (0..5_000).for_each(|number| judge(&mut problems, &format!("node {number}"), Some("why")));
-        assert_eq!(problems.all().len(), MOST_TOLD);
+    fn a_fault_in_every_object_is_reported_for_a_limited_number() {
+        let mut problems = ProblemTracker::default();
+        (0..5_000).for_each(|number| record(&mut problems, &format!("node {number}"), Some("why")));
+        assert_eq!(problems.all().len(), MAX_PROBLEMS);
     }
 }

@@ -1,4 +1,4 @@
-//! Single objects: fields to fields.
+//! Field-by-field conversion of single objects.
 
 use std::sync::Arc;
 
@@ -12,15 +12,16 @@ use engine::model::{
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
 
-use super::problems::Reading;
-use crate::session::encode::OURS;
+use super::problems::FieldReader;
+use crate::session::encode::MANAGED;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
-/// The order to drain, as JSON, which the agent keeps on the Node.
+/// Drain instruction as JSON, stored by the agent on the Node.
 const DRAIN: &str = "fleetwright.dev/drain";
 
-/// A pod whose references have been followed. `problem` says why nobody can schedule its shape.
+/// Converts a pod with resolved references. `problem` is the reason why its shape is unschedulable.
 pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>, problem: Option<&Text>) -> PodRecord {
+    // Fields that move strings out of `pod` come after those that only read them.
     let phase = phase(pod.phase());
     let owner = pod.owner.as_ref();
     let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
@@ -39,7 +40,7 @@ pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>,
         volumes: None,
         node: filled(&pod.node_name),
         nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_us),
-        hinted: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_us),
+        own_nomination: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_us),
         phase,
         terminating: pod.deleted_at_ms != 0,
         scheduling: match pod.scheduled_reason.as_str() {
@@ -51,7 +52,7 @@ pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>,
         started: moment(pod.started_at_ms),
         invalid: problem.cloned(),
         ready: pod.ready,
-        foreign_scale_up: moment(pod.foreign_scale_up_ms),
+        external_scale_up: moment(pod.foreign_scale_up_ms),
     }
 }
 
@@ -64,7 +65,7 @@ fn phase(phase: v1::PodPhase) -> PodPhase {
     }
 }
 
-/// `true` or a positive duration; anything else protects nothing (Karpenter: do-not-disrupt).
+/// `true` or a positive duration; any other value protects nothing (Karpenter: do-not-disrupt).
 fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
     if value == "true" {
         return Some(DoNotDisrupt::Always);
@@ -72,9 +73,10 @@ fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
     duration::parse(value).filter(|millis| *millis > 0).map(DoNotDisrupt::ForMillis)
 }
 
-/// A Node, and why part of it cannot be read. One of which part cannot be read takes no new pods and stays.
+/// Converts a Node; also returns the first unreadable field. A partly unreadable Node is
+/// unschedulable and protected from disruption.
 pub(super) fn node(node: &v1::NodeRecord) -> (NodeRecord, Option<String>) {
-    let mut reading = Reading::of(&node.problem);
+    let mut reading = FieldReader::of(&node.problem);
     let taints = taints("taints", &node.taints, &mut reading);
     let allocatable = resources("allocatable", &node.allocatable, &mut reading);
     let capacity = resources("capacity", &node.capacity, &mut reading);
@@ -90,20 +92,20 @@ pub(super) fn node(node: &v1::NodeRecord) -> (NodeRecord, Option<String>) {
         allocatable,
         capacity,
         created: moment(node.created_at_ms),
-        drain_by: annotation(&node.annotations, DRAIN).and_then(drain_by),
+        drain_deadline: annotation(&node.annotations, DRAIN).and_then(drain_deadline),
     };
     (read, reading.problem())
 }
 
-/// When pods go regardless, by an order to drain. One that cannot be read has no such moment: its pods get more time, not less.
-fn drain_by(order: &str) -> Option<Timestamp> {
+/// Deadline of a drain instruction. An unreadable one has none: its pods get more time, not less.
+fn drain_deadline(order: &str) -> Option<Timestamp> {
     let order: serde_json::Value = serde_json::from_str(order).ok()?;
     order.get("forceAtMs")?.as_i64().and_then(moment)
 }
 
-/// A NodeClaim, and why part of it cannot be read.
+/// Converts a NodeClaim; also returns the first unreadable field.
 pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>) {
-    let mut reading = Reading::of(&claim.problem);
+    let mut reading = FieldReader::of(&claim.problem);
     let labels = canonical(&claim.labels);
     let read = ClaimRecord {
         name: claim.name.as_str().into(),
@@ -117,14 +119,14 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>
         capacity: resources("capacity", &claim.capacity, &mut reading),
         allocatable: resources("allocatable", &claim.allocatable, &mut reading),
         deleting: claim.deleted_at_ms != 0,
-        ours: annotation(&claim.annotations, OURS) == Some("true"),
+        ours: annotation(&claim.annotations, MANAGED) == Some("true"),
         created: moment(claim.created_at_ms),
         last_pod_event: moment(claim.last_pod_event_ms),
-        in_service_since: (claim.conditions.iter())
+        initialized_at: (claim.conditions.iter())
             .find(|condition| condition.r#type == "Initialized" && condition.status == "True")
             .and_then(|condition| moment(condition.last_transition_ms)),
-        standing: claim.conditions.iter().fold(ConditionDigest::default(), |standing, one| {
-            standing.with(&one.r#type, &one.status, &one.reason, &one.message)
+        condition_digest: claim.conditions.iter().fold(ConditionDigest::default(), |digest, one| {
+            digest.with(&one.r#type, &one.status, &one.reason, &one.message)
         }),
         termination_grace_period_ms: duration::parse(&claim.termination_grace_period),
         labels,
@@ -132,17 +134,17 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>
     (read, reading.problem())
 }
 
-/// A namespace.
+/// Converts a namespace.
 pub(super) fn namespace(namespace: &v1::NamespaceRecord) -> NamespaceRecord {
     NamespaceRecord { name: namespace.name.as_str().into(), labels: labels(&namespace.labels) }
 }
 
-/// Labels as they are.
+/// Labels without canonicalisation.
 pub(super) fn labels(pairs: &[v1::StringPair]) -> Labels {
     pairs.iter().map(|pair| (pair.key.as_str().into(), pair.value.as_str().into())).collect()
 }
 
-/// Labels of a node: deprecated keys count for the canonical ones where those are absent.
+/// Labels of a Node; a deprecated key sets the canonical one if that is absent.
 fn canonical(pairs: &[v1::StringPair]) -> Labels {
     let mut labels = labels(pairs);
     for pair in pairs {
@@ -166,31 +168,31 @@ pub(super) fn moment(millis: i64) -> Option<Timestamp> {
     (millis != 0).then_some(Timestamp(millis))
 }
 
-fn resources(field: &str, quantities: &[v1::Quantity], reading: &mut Reading) -> Resources {
+fn resources(field: &str, quantities: &[v1::Quantity], reading: &mut FieldReader) -> Resources {
     let read = |one: &v1::Quantity| {
         let amount = quantity::parse(&one.resource, &one.amount);
         let amount = amount.map_err(|error| format!("field {field}: {}: {error}", one.resource));
-        reading.take(amount).map(|amount| (Text::from(one.resource.as_str()), amount))
+        reading.accept(amount).map(|amount| (Text::from(one.resource.as_str()), amount))
     };
     quantities.iter().filter_map(read).collect()
 }
 
-fn taints(field: &str, taints: &[v1::Taint], reading: &mut Reading) -> Vec<Taint> {
+fn taints(field: &str, taints: &[v1::Taint], reading: &mut FieldReader) -> Vec<Taint> {
     let read = |taint: &v1::Taint| {
         let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
         let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
         let effect = effect.ok_or_else(|| format!("field {field}: {} has the effect {:?}", taint.key, taint.effect));
-        let effect = reading.take(effect)?;
+        let effect = reading.accept(effect)?;
         Some(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
     };
     taints.iter().filter_map(read).collect()
 }
 
-fn requirements(entries: &[v1::ClaimRequirement], reading: &mut Reading) -> Requirements {
+fn requirements(entries: &[v1::ClaimRequirement], reading: &mut FieldReader) -> Requirements {
     let read = |entry: &v1::ClaimRequirement| {
         let operator = Operator::parse(&entry.operator);
         let unknown = || format!("field requirements: {} has the operator {:?}", entry.key, entry.operator);
-        let operator = reading.take(operator.ok_or_else(unknown))?;
+        let operator = reading.accept(operator.ok_or_else(unknown))?;
         let values = entry.values.iter().map(|value| Text::from(value.as_str()));
         Some(Requirement::new(&entry.key, operator, values).with_min_values(entry.min_values))
     };

@@ -1,41 +1,41 @@
-//! Pod shapes. They are put back into the form of a manifest and read by the code that reads manifests, so that a plan made
-//! from a captured cluster and one made by the server cannot disagree about what a pod asks for.
+//! Pod shapes. They are converted back to manifest form and parsed by the manifest parser, so that
+//! a plan of the server and a plan from captured files agree on what a pod requires.
 
 use std::sync::Arc;
 
 use engine::model::{Labels, PodShape, Text, quantity};
 use fleetwright_proto::v1;
 use manifests::pod::{PodSpec, tolerations};
-use manifests::{Cursor, Problems, Site};
+use manifests::{Cursor, ObjectLocation, Problems};
 use serde_json::{Map, Value, json};
 
-use super::{Fault, decode};
+use super::{DecodeError, decode};
 
-/// A shape as it was read.
+/// Decoded pod shape.
 #[derive(Debug)]
-pub struct ShapeReading {
+pub struct DecodedShape {
     spec: PodSpec,
     priority: i32,
     host_network: bool,
-    /// Unless the shape depends on the pod's labels.
+    /// `None` when the shape depends on the pod's labels.
     plain: Option<Arc<PodShape>>,
     problem: Option<Text>,
 }
 
-impl ShapeReading {
+impl DecodedShape {
     /// The shape, when it is the same for all pods.
     #[must_use]
     pub fn plain(&self) -> Option<&Arc<PodShape>> {
         self.plain.as_ref()
     }
 
-    /// The shape of a pod with these labels, whose values `matchLabelKeys` ask for.
+    /// Shape of a pod with these labels, which `matchLabelKeys` refer to.
     #[must_use]
     pub fn for_labels(&self, labels: &Labels) -> PodShape {
         self.spec.shape(labels, self.priority)
     }
 
-    /// The shape of a DaemonSet's pod, with the tolerations that the DaemonSet controller adds.
+    /// Shape of a DaemonSet's pod, with the tolerations that the DaemonSet controller adds.
     #[must_use]
     pub fn for_daemon(&self, labels: &Labels) -> PodShape {
         let mut spec = self.spec.clone();
@@ -43,28 +43,28 @@ impl ShapeReading {
         spec.shape(labels, self.priority)
     }
 
-    /// Why nobody can schedule such a pod.
+    /// Reason why such a pod is unschedulable.
     #[must_use]
     pub fn problem(&self) -> Option<&Text> {
         self.problem.as_ref()
     }
 }
 
-/// Reads an encoded `PodShape`.
+/// Decodes a `PodShape`.
 ///
 /// # Errors
-/// [`Fault::Unreadable`] when the bytes are none. A shape that breaks a rule of Kubernetes is read as far as it goes and has a
-/// [`problem`](ShapeReading::problem).
-pub fn read(content: &[u8]) -> Result<ShapeReading, Fault> {
+/// [`DecodeError::Unreadable`] when the bytes are malformed. A shape that violates a Kubernetes
+/// rule is decoded as far as possible and has a [`problem`](DecodedShape::problem).
+pub fn read(content: &[u8]) -> Result<DecodedShape, DecodeError> {
     let shape: v1::PodShape = decode("pod shape", content)?;
     let value = spec(&shape);
     let problems = Problems::default();
-    let site = Site { source: "agent".into(), document: 0, object: None, problems: &problems };
+    let site = ObjectLocation { source: "agent".into(), document: 0, object: None, problems: &problems };
     let read = PodSpec::read(&Cursor::root(&value, &site));
     let keyed = depends_on_labels(&shape);
     let plain = (!keyed).then(|| Arc::new(read.shape(&Labels::new(), shape.priority)));
     let broken = problems.into_errors().into_iter().next().map(|error| Text::from(error.message));
-    Ok(ShapeReading {
+    Ok(DecodedShape {
         problem: read.invalid.clone().or(broken),
         spec: read,
         priority: shape.priority,
@@ -104,13 +104,14 @@ fn spec(shape: &v1::PodShape) -> Value {
         ("affinity", shape.affinity.as_ref().map_or(Value::Null, affinity)),
     ]);
     if shape.containers.is_empty() {
-        // A pod has a container; one without requests stands for those that were left out because nothing depends on them.
+        // A pod has at least one container; one without requests replaces those that were omitted
+        // as irrelevant.
         spec["containers"] = json!([{ "name": "c0" }]);
     }
     spec
 }
 
-/// Names are of no consequence to scheduling, so containers get names of their own, which are valid and differ.
+/// Names do not affect scheduling, so containers get generated names, which are valid and unique.
 fn container(container: &v1::Container, name: &str, resize_infeasible: bool) -> Value {
     let ports: Value = container.host_ports.iter().map(port).collect();
     object([
@@ -121,8 +122,9 @@ fn container(container: &v1::Container, name: &str, resize_infeasible: bool) -> 
     ])
 }
 
-/// A container that is being resized takes the most of what it asks for, was given and has; when its node cannot give it what
-/// it asks for, only the last two (Kubernetes: in-place pod resize).
+/// Requests of a container. During a resize they are the maximum of requested, allocated and
+/// actuated resources; if the resize is infeasible, only of the last two (Kubernetes: in-place pod
+/// resize).
 fn container_resources(container: &v1::Container, resize_infeasible: bool) -> Value {
     let asked = container.resources.clone().unwrap_or_default();
     if container.allocated.is_empty() && container.actuated.is_empty() {
@@ -137,7 +139,7 @@ fn container_resources(container: &v1::Container, resize_infeasible: bool) -> Va
             most.insert(one.resource.clone(), json!(one.amount));
         }
     }
-    // Limits bound what the container uses, not what is set aside for it; those of devices must equal the requests.
+    // Limits do not affect scheduling; those of devices must equal the requests.
     json!({ "requests": most.clone(), "limits": most })
 }
 
@@ -185,6 +187,7 @@ fn spread(constraint: &v1::TopologySpreadConstraint) -> Value {
 fn affinity(affinity: &v1::Affinity) -> Value {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    // Empty lists are omitted by `object`, as in a manifest.
     let node_terms = |selector: &v1::NodeSelector| -> Value {
         let terms: Value = selector.terms.iter().map(node_term).collect();
         json!({ "nodeSelectorTerms": terms })
@@ -233,7 +236,7 @@ fn pod_term(term: &v1::PodAffinityTerm) -> Value {
     ])
 }
 
-/// An absent selector selects nothing, an empty one everything: the difference must survive.
+/// An absent selector matches nothing, an empty one everything, so the two must stay distinct.
 fn selector(selector: Option<&v1::LabelSelector>) -> Value {
     let Some(selector) = selector else { return Value::Null };
     let expressions: Value = selector.match_expressions.iter().map(expression).collect();
@@ -244,10 +247,10 @@ fn expression(expression: &v1::Expression) -> Value {
     json!({ "key": expression.key, "operator": expression.operator, "values": expression.values })
 }
 
-/// An object of the fields that say something: nulls and empty lists are left out.
+/// JSON object without nulls and empty lists.
 fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let says_nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    let kept = fields.into_iter().filter(|(_, value)| !says_nothing(value));
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let kept = fields.into_iter().filter(|(_, value)| !is_empty(value));
     Value::Object(kept.map(|(key, value)| (key.to_owned(), value)).collect())
 }
 

@@ -1,7 +1,7 @@
-//! What the volumes of pods ask of nodes, by the code that reads them out of manifest files.
+//! Node requirements of pod volumes, through the manifest parser.
 //!
-//! Claims, volumes and classes come and change after the pods that use them. Pods with claims are therefore kept, and told
-//! again whenever what their volumes ask for turns out otherwise.
+//! Claims, volumes and storage classes may arrive or change after the pods that use them. Pods with
+//! claims are therefore stored and emitted again when the requirements of their volumes change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,55 +13,55 @@ use fleetwright_proto::v1;
 use manifests::cluster::Cluster;
 use manifests::cluster::storage::{Claim, ClaimSpec, EBS_DRIVER, StorageClass, Volume, zones};
 use manifests::pod::volumes::PodVolume;
-use manifests::{Mounter, Volumes};
+use manifests::{VolumeUser, Volumes};
 
 use super::record::{filled, labels, moment};
 
-/// Taint of a node that goes.
+/// Taint of a Node that is being disrupted.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 
-/// The volumes that one or many pods name.
-pub(super) type Named = Arc<Vec<PodVolume>>;
+/// Volumes that one or more pods refer to.
+pub(super) type PodVolumes = Arc<Vec<PodVolume>>;
 
-/// What volumes look like, and the pods that use them.
+/// Storage objects of a cluster and the pods that use them.
 #[derive(Debug, Default)]
 pub(super) struct Storage {
-    /// Claims, volumes and classes; nothing else of it is filled.
+    /// Only claims, volumes and storage classes are filled.
     objects: Cluster,
-    /// Host names of nodes that stay.
+    /// Host names of Nodes that are not being removed.
     hosts: BTreeMap<Text, Text>,
-    mounted: BTreeMap<PodKey, (PodRecord, Named)>,
-    /// Whether something has changed since the last answer.
+    mounted: BTreeMap<PodKey, (PodRecord, PodVolumes)>,
+    /// Whether an object changed since the last call of `drain_changed_pods`.
     stale: bool,
 }
 
 impl Storage {
-    /// `pod` uses `volumes`; it is told with what they ask for as far as that is known.
-    pub(super) fn mount(&mut self, mut pod: PodRecord, volumes: Option<Named>) -> PodRecord {
+    /// Registers the volumes of `pod`; returns it with their requirements as known so far.
+    pub(super) fn mount(&mut self, mut pod: PodRecord, volumes: Option<PodVolumes>) -> PodRecord {
         let Some(volumes) = volumes.filter(|volumes| !volumes.is_empty()) else {
             self.mounted.remove(&pod.key);
             return pod;
         };
-        pod.volumes = Some(Arc::new(needs(&self.answers(), &pod, &volumes)));
+        pod.volumes = Some(Arc::new(resolve_volumes(&self.volume_index(), &pod, &volumes)));
         self.mounted.insert(pod.key.clone(), (pod.clone(), volumes));
         pod
     }
 
-    /// The pod is gone.
+    /// Unregisters a deleted pod.
     pub(super) fn unmount(&mut self, pod: &PodKey) {
         self.mounted.remove(pod);
     }
 
-    /// Pods whose volumes ask for something else than was told before, by namespace and name.
-    pub(super) fn changed(&mut self) -> Vec<PodRecord> {
+    /// Pods whose volume requirements changed since they were emitted last, by namespace and name.
+    pub(super) fn drain_changed_pods(&mut self) -> Vec<PodRecord> {
         if !std::mem::take(&mut self.stale) {
             return Vec::new();
         }
         let mut mounted = std::mem::take(&mut self.mounted);
-        let answers = self.answers();
+        let volume_index = self.volume_index();
         let mut changed = Vec::new();
         for (pod, volumes) in mounted.values_mut() {
-            let needs = needs(&answers, pod, volumes);
+            let needs = resolve_volumes(&volume_index, pod, volumes);
             if pod.volumes.as_deref() != Some(&needs) {
                 pod.volumes = Some(Arc::new(needs));
                 changed.push(pod.clone());
@@ -71,36 +71,36 @@ impl Storage {
         changed
     }
 
-    fn answers(&self) -> Volumes<'_> {
+    fn volume_index(&self) -> Volumes<'_> {
         Volumes::of_a_live_cluster(&self.objects, self.hosts.values().cloned().collect::<BTreeSet<Text>>())
     }
 
-    /// A node is so.
-    pub(super) fn see_node(&mut self, node: &NodeRecord) {
-        let goes = node.deleting || node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
+    /// Adds or updates a Node.
+    pub(super) fn update_node(&mut self, node: &NodeRecord) {
+        let leaving = node.deleting || node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
         let host = node.labels.get(HOSTNAME).unwrap_or(&node.name);
-        if goes {
-            self.forget_node(&node.name);
+        if leaving {
+            self.remove_node(&node.name);
         } else if self.hosts.get(&node.name) != Some(host) {
             self.hosts.insert(node.name.clone(), host.clone());
-            self.note_hosts();
+            self.mark_hosts_changed();
         }
     }
 
-    /// A node is gone.
-    pub(super) fn forget_node(&mut self, node: &Text) {
+    /// Removes a Node.
+    pub(super) fn remove_node(&mut self, node: &Text) {
         if self.hosts.remove(node).is_some() {
-            self.note_hosts();
+            self.mark_hosts_changed();
         }
     }
 
-    /// Which hosts there are matters to volumes on their disks only.
-    fn note_hosts(&mut self) {
+    /// The set of hosts matters only to volumes on local disks.
+    fn mark_hosts_changed(&mut self) {
         self.stale |= self.objects.volumes.values().any(|volume| volume.on_host);
     }
 
-    /// A PersistentVolumeClaim is so.
-    pub(super) fn see_claim(&mut self, claim: &v1::PersistentVolumeClaimRecord) {
+    /// Adds or updates a PersistentVolumeClaim.
+    pub(super) fn update_claim(&mut self, claim: &v1::PersistentVolumeClaimRecord) {
         let read = Claim {
             namespace: claim.namespace.as_str().into(),
             name: claim.name.as_str().into(),
@@ -116,11 +116,11 @@ impl Storage {
         self.stale = true;
     }
 
-    /// A PersistentVolume is so.
+    /// Adds or updates a PersistentVolume.
     ///
     /// # Errors
-    /// Why it cannot be read: an operator that Kubernetes does not have.
-    pub(super) fn see_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), String> {
+    /// An operator in its node affinity is unknown to Kubernetes.
+    pub(super) fn update_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), String> {
         let name = Text::from(volume.name.as_str());
         let handle = filled(&volume.volume_handle).unwrap_or_else(|| name.clone());
         let attachment = match (volume.csi_driver.as_str(), volume.plugin.as_str()) {
@@ -142,13 +142,13 @@ impl Storage {
         Ok(())
     }
 
-    /// A StorageClass is so.
+    /// Adds or updates a StorageClass.
     ///
     /// # Errors
-    /// As [`see_volume`](Self::see_volume).
-    pub(super) fn see_class(&mut self, class: &v1::StorageClassRecord) -> Result<(), String> {
+    /// As [`update_volume`](Self::update_volume).
+    pub(super) fn update_class(&mut self, class: &v1::StorageClassRecord) -> Result<(), String> {
         let allowed = class.allowed_topologies.iter().flat_map(|selector| &selector.terms);
-        let place = |found: &v1::NodeSelectorTerm| -> Result<Requirements, String> {
+        let topology = |found: &v1::NodeSelectorTerm| -> Result<Requirements, String> {
             found.match_expressions.iter().map(requirement).collect()
         };
         let in_tree = class.provisioner == "kubernetes.io/aws-ebs";
@@ -156,7 +156,7 @@ impl Storage {
             name: class.name.as_str().into(),
             driver: if in_tree { EBS_DRIVER } else { class.provisioner.as_str() }.into(),
             waits: class.volume_binding_mode == "WaitForFirstConsumer",
-            topologies: allowed.map(place).collect::<Result<_, String>>()?,
+            topologies: allowed.map(topology).collect::<Result<_, String>>()?,
             is_default: class.is_default,
             created: moment(class.created_at_ms),
         };
@@ -165,8 +165,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Something of storage is gone; says whether the kind is one of storage.
-    pub(super) fn forget(&mut self, kind: v1::ObjectKind, namespace: &str, name: &str) -> bool {
+    /// Removes a storage object; returns whether its kind is a storage kind.
+    pub(super) fn remove(&mut self, kind: v1::ObjectKind, namespace: &str, name: &str) -> bool {
         let name = Text::from(name);
         match kind {
             v1::ObjectKind::PersistentVolumeClaim => {
@@ -185,12 +185,12 @@ impl Storage {
     }
 }
 
-fn needs(answers: &Volumes<'_>, pod: &PodRecord, volumes: &[PodVolume]) -> VolumeAlternatives {
-    answers.of(Mounter { namespace: &pod.key.namespace, name: &pod.key.name, templates: &[] }, volumes)
+fn resolve_volumes(volume_index: &Volumes<'_>, pod: &PodRecord, volumes: &[PodVolume]) -> VolumeAlternatives {
+    volume_index.of(VolumeUser { namespace: &pod.key.namespace, name: &pod.key.name, templates: &[] }, volumes)
 }
 
-/// The volumes of a set that say where a pod can run. Inline CSI volumes follow their pod anywhere.
-pub(super) fn named(set: &v1::VolumeClaimSet) -> Named {
+/// Volumes of a set that restrict where a pod can run. Inline CSI volumes do not.
+pub(super) fn pod_volumes(set: &v1::VolumeClaimSet) -> PodVolumes {
     use v1::volume_claim::Source;
     let read = |volume: &v1::VolumeClaim| match volume.source.as_ref()? {
         Source::ClaimName(name) => Some(PodVolume::Claim(name.as_str().into())),

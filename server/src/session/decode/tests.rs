@@ -4,10 +4,10 @@ use engine::model::{Catalogue, NodePool, OptInRules, Requirements, Resources, Ti
 use super::*;
 
 fn decoder() -> Decoder {
-    Decoder::new(Arc::default(), ReadPools::new(pools_by_name), Limits::default(), &Ledger::default())
+    Decoder::new(Arc::default(), PoolReader::new(pools_by_name), Limits::default(), &SessionMemory::default())
 }
 
-/// Pools that know nothing but their name and, as their node class, the class manifests that there are.
+/// Pools with only their name and, as node class, the names of the node class manifests.
 fn pools_by_name(manifests: &Manifests) -> Vec<PoolRecord> {
     let classes = manifests.keys().filter(|(kind, _)| *kind == ManifestKind::Ec2NodeClass).count();
     let pools = manifests.iter().filter(|((kind, _), _)| *kind == ManifestKind::NodePool);
@@ -31,7 +31,7 @@ fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
             catalogue: Arc::new(Catalogue::default()),
             rules: OptInRules::default(),
         },
-        life: engine::cluster::DisruptionPolicy::default(),
+        disruption: engine::cluster::DisruptionPolicy::default(),
         revision: revision.clone(),
         meta: engine::cluster::PoolMeta::default(),
     }
@@ -49,8 +49,9 @@ fn change(change: Change) -> v1::Change {
     v1::Change { change: Some(change) }
 }
 
-/// Takes `change` after an empty shape (1), an empty label set (2) and a set of one volume claim (3) were defined.
-fn take(change_taken: Change) -> Result<Decoded, Fault> {
+/// Decodes `change_taken` after an empty shape (1), an empty label set (2) and a set of one volume
+/// claim (3) were defined.
+fn take(change_taken: Change) -> Result<Decoded, DecodeError> {
     let mut decoder = decoder();
     let claim = v1::volume_claim::Source::ClaimName("data".into());
     let volume = v1::VolumeClaim { volume_name: "v".into(), source: Some(claim) };
@@ -59,9 +60,9 @@ fn take(change_taken: Change) -> Result<Decoded, Fault> {
         Change::DefineLabelSet(define(2, &v1::LabelSet::default())),
         Change::DefineVolumeClaimSet(define(3, &v1::VolumeClaimSet { volumes: vec![volume] })),
     ] {
-        assert_eq!(decoder.take(change(definition)), Ok(Decoded::Nothing));
+        assert_eq!(decoder.decode_change(change(definition)), Ok(Decoded::Ignored));
     }
-    decoder.take(change(change_taken))
+    decoder.decode_change(change(change_taken))
 }
 
 fn pod() -> v1::PodRecord {
@@ -85,7 +86,7 @@ fn decoded_pod(pod: v1::PodRecord) -> PodRecord {
 }
 
 #[test]
-fn a_waiting_pod_is_as_kube_scheduler_left_it() {
+fn a_pending_pod_has_the_state_set_by_kube_scheduler() {
     let record = v1::PodRecord { scheduled_reason: "Unschedulable".into(), created_at_ms: 5, ..pod() };
     let decoded = decoded_pod(record);
     assert_eq!(decoded.key.to_string(), "shop/web-1");
@@ -97,7 +98,7 @@ fn a_waiting_pod_is_as_kube_scheduler_left_it() {
 }
 
 #[test]
-fn owners_make_pods_what_they_are() {
+fn the_owner_determines_the_workload_of_a_pod() {
     let owned = |api_version: &str, kind: &str| {
         let owner =
             v1::Owner { api_version: api_version.into(), kind: kind.into(), name: "o".into(), uid: String::new() };
@@ -125,23 +126,23 @@ fn protection_is_true_or_a_positive_duration() {
 }
 
 #[test]
-fn a_pod_whose_claim_has_not_come_is_held_back() {
+fn a_pod_with_an_unknown_claim_stays_pending() {
     let decoded = decoded_pod(v1::PodRecord { volume_claims: vec![3; 16], ..pod() });
     let blocked = decoded.volumes.and_then(|volumes| volumes.blocked.clone()).unwrap();
     assert_eq!(blocked.as_ref(), "PersistentVolumeClaim/shop/data is not in the cluster");
 }
 
 #[test]
-fn our_own_hint_is_no_nomination_and_another_autoscalers_purchase_is_dated() {
+fn our_own_nomination_is_ignored_and_an_external_scale_up_is_dated() {
     let hinted = v1::PodRecord { nominated_node_name: "n".into(), nominated_by_us: true, ..pod() };
     assert_eq!(decoded_pod(hinted.clone()).nominated, None);
     let foreign = v1::PodRecord { nominated_by_us: false, foreign_scale_up_ms: 7, ..hinted };
     let decoded = decoded_pod(foreign);
-    assert_eq!((decoded.nominated.as_deref(), decoded.foreign_scale_up), (Some("n"), Some(Timestamp(7))));
+    assert_eq!((decoded.nominated.as_deref(), decoded.external_scale_up), (Some("n"), Some(Timestamp(7))));
 }
 
 #[test]
-fn a_budget_whose_status_is_out_of_date_lets_nobody_go() {
+fn a_budget_with_an_outdated_status_allows_no_disruption() {
     let record = |status_is_current| v1::PodDisruptionBudgetRecord {
         namespace: "shop".into(),
         name: "web".into(),
@@ -149,8 +150,8 @@ fn a_budget_whose_status_is_out_of_date_lets_nobody_go() {
         status_is_current,
         ..v1::PodDisruptionBudgetRecord::default()
     };
-    assert_eq!(around::budget(&record(true)).0.allowed, 2);
-    assert_eq!(around::budget(&record(false)).0.allowed, 0);
+    assert_eq!(auxiliary::budget(&record(true)).0.allowed, 2);
+    assert_eq!(auxiliary::budget(&record(false)).0.allowed, 0);
 }
 
 fn written_pool(resource_version: &str, conditions: &str, annotation: &str) -> v1::Change {
@@ -169,13 +170,13 @@ fn written_pool(resource_version: &str, conditions: &str, annotation: &str) -> v
 #[test]
 fn a_status_that_this_server_writes_changes_no_pool() {
     let mut decoder = decoder();
-    let told = |decoder: &mut Decoder, change| decoder.delta(vec![change]).unwrap().len();
-    assert_eq!(told(&mut decoder, written_pool("1", "[]", "v")), 1);
+    let observations = |decoder: &mut Decoder, change| decoder.decode_delta(vec![change]).unwrap().len();
+    assert_eq!(observations(&mut decoder, written_pool("1", "[]", "v")), 1);
     let ready = r#"[{"type":"Ready","status":"False"}]"#;
-    assert_eq!(told(&mut decoder, written_pool("2", ready, "v")), 0);
-    assert_eq!(told(&mut decoder, written_pool("3", ready, "w")), 1, "an annotation may be a rule");
+    assert_eq!(observations(&mut decoder, written_pool("2", ready, "v")), 0);
+    assert_eq!(observations(&mut decoder, written_pool("3", ready, "w")), 1, "an annotation may be a rule");
     let unhealthy = r#"[{"type":"NodeRegistrationHealthy","status":"False"}]"#;
-    assert_eq!(told(&mut decoder, written_pool("4", unhealthy, "w")), 1, "unhealthy pools are planned last");
+    assert_eq!(observations(&mut decoder, written_pool("4", unhealthy, "w")), 1, "unhealthy pools are planned last");
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn an_undefined_reference_is_named() {
         v1::PodRecord { shape: Vec::new(), ..pod() },
     ] {
         let fault = take(Change::Pod(record)).unwrap_err();
-        assert!(matches!(&fault, Fault::Undefined { object, .. } if object == "pod shop/web-1"), "{fault}");
+        assert!(matches!(&fault, DecodeError::Undefined { object, .. } if object == "pod shop/web-1"), "{fault}");
     }
 }
 
@@ -228,8 +229,8 @@ fn requiring(operator: &str) -> v1::Change {
     change(Change::NodeClaim(v1::NodeClaimRecord { name, requirements, ..v1::NodeClaimRecord::default() }))
 }
 
-/// What a delta of these changes tells: nodes with whether they take pods and may go for being empty, and problems.
-fn told(decoder: &mut Decoder, changes: Vec<v1::Change>) -> Vec<String> {
+/// Result of a delta: Nodes with `unschedulable` and `do_not_disrupt`, and problems.
+fn decoded(decoder: &mut Decoder, changes: Vec<v1::Change>) -> Vec<String> {
     let word = |observation| match observation {
         Observation::Upsert(object) => match *object {
             Object::Node(node) => {
@@ -250,52 +251,55 @@ fn told(decoder: &mut Decoder, changes: Vec<v1::Change>) -> Vec<String> {
         Observation::Delete(Key::Problem(about)) => format!("{about} can be read"),
         other => format!("{other:?}"),
     };
-    decoder.delta(changes).unwrap().into_iter().map(word).collect()
+    decoder.decode_delta(changes).unwrap().into_iter().map(word).collect()
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_told_and_the_others_are_seen() {
+fn an_unreadable_object_is_reported_and_the_others_are_decoded() {
     let mut decoder = decoder();
     // 10E is 10^19, more than 64 bits hold, and so is 9223372036854775807 CPUs in thousandths.
     for unreadable in [amount("example.com/x", "10E"), amount("nvidia.com/gpu", "9223372036854775808")] {
         let what = format!("field allocatable: {}: ", unreadable.resource);
         let bad = node("n1", vec![amount("cpu", "2"), unreadable]);
-        let seen = told(&mut decoder, vec![bad, node("n2", vec![amount("cpu", "4")])]);
-        assert_eq!(seen[..2], ["node n1 cpu 2000 false", "node n2 cpu 4000 true"]);
-        assert!(seen[2].starts_with("node n1: ") && seen[2].contains(&what), "{seen:?}");
+        let observed = decoded(&mut decoder, vec![bad, node("n2", vec![amount("cpu", "4")])]);
+        assert_eq!(observed[..2], ["node n1 cpu 2000 false", "node n2 cpu 4000 true"]);
+        assert!(observed[2].starts_with("node n1: ") && observed[2].contains(&what), "{observed:?}");
     }
-    let seen = told(&mut decoder, vec![node("n1", vec![amount("cpu", "9223372036854775807")])]);
-    assert!(seen[0] == "node n1 cpu 0 false" && seen[1].contains("cpu"), "{seen:?}");
-    let seen = told(&mut decoder, vec![node("n1", vec![amount("cpu", "2")])]);
-    assert_eq!(seen, ["node n1 cpu 2000 true", "node n1 can be read"]);
+    let observed = decoded(&mut decoder, vec![node("n1", vec![amount("cpu", "9223372036854775807")])]);
+    assert!(observed[0] == "node n1 cpu 0 false" && observed[1].contains("cpu"), "{observed:?}");
+    let observed = decoded(&mut decoder, vec![node("n1", vec![amount("cpu", "2")])]);
+    assert_eq!(observed, ["node n1 cpu 2000 true", "node n1 can be read"]);
 }
 
 #[test]
-fn what_the_agent_cannot_read_is_told_in_its_words_and_ends_with_the_object() {
+fn a_problem_reported_by_the_agent_ends_with_the_object() {
     let mut decoder = decoder();
     let record = v1::NodeRecord { name: "n".into(), problem: "spec.taints: null".into(), ..v1::NodeRecord::default() };
-    let seen = told(&mut decoder, vec![change(Change::Node(record))]);
-    assert!(seen[0] == "node n cpu 0 false" && seen[1].starts_with("node n: spec.taints: null"), "{seen:?}");
+    let observed = decoded(&mut decoder, vec![change(Change::Node(record))]);
+    assert!(
+        observed[0] == "node n cpu 0 false" && observed[1].starts_with("node n: spec.taints: null"),
+        "{observed:?}"
+    );
     let kind = v1::ObjectKind::Node.into();
     let gone = v1::Removal { kind, namespace: String::new(), name: "n".into() };
-    let seen = told(&mut decoder, vec![change(Change::Removal(gone))]);
-    assert_eq!(seen[1], "node n can be read");
+    let observed = decoded(&mut decoder, vec![change(Change::Removal(gone))]);
+    assert_eq!(observed[1], "node n can be read");
     assert!(decoder.problems.all().is_empty());
 }
 
 #[test]
-fn claims_budgets_and_volumes_that_cannot_be_read_end_no_stream() {
+fn unreadable_claims_budgets_and_volumes_do_not_close_the_stream() {
     let mut decoder = decoder();
-    let seen = told(&mut decoder, vec![requiring("Near")]);
-    assert!(seen[0] == "claim c of 0 requirements" && seen[1].contains("\"Near\""), "{seen:?}");
-    assert_eq!(told(&mut decoder, vec![requiring("Gt")]), ["claim c of 1 requirements", "nodeclaim c can be read"]);
+    let observed = decoded(&mut decoder, vec![requiring("Near")]);
+    assert!(observed[0] == "claim c of 0 requirements" && observed[1].contains("\"Near\""), "{observed:?}");
+    assert_eq!(decoded(&mut decoder, vec![requiring("Gt")]), ["claim c of 1 requirements", "nodeclaim c can be read"]);
     let near = v1::Expression { key: "zone".into(), operator: "Near".into(), values: Vec::new() };
     let term = v1::NodeSelectorTerm { match_expressions: vec![near.clone()], match_fields: Vec::new() };
     let node_affinity = Some(v1::NodeSelector { terms: vec![term] });
     let volume =
         v1::PersistentVolumeRecord { name: "v".into(), node_affinity, ..v1::PersistentVolumeRecord::default() };
-    let seen = told(&mut decoder, vec![change(Change::PersistentVolume(volume))]);
-    assert!(seen[0].starts_with("persistentvolume v: "), "{seen:?}");
+    let observed = decoded(&mut decoder, vec![change(Change::PersistentVolume(volume))]);
+    assert!(observed[0].starts_with("persistentvolume v: "), "{observed:?}");
     let selector = Some(v1::LabelSelector { match_labels: Vec::new(), match_expressions: vec![near] });
     let budget = v1::PodDisruptionBudgetRecord {
         namespace: "shop".into(),
@@ -305,25 +309,28 @@ fn claims_budgets_and_volumes_that_cannot_be_read_end_no_stream() {
         status_is_current: true,
         ..v1::PodDisruptionBudgetRecord::default()
     };
-    let seen = told(&mut decoder, vec![change(Change::PodDisruptionBudget(budget))]);
-    assert!(seen[0] == "budget b allows 0" && seen[1].starts_with("poddisruptionbudget shop/b: "), "{seen:?}");
+    let observed = decoded(&mut decoder, vec![change(Change::PodDisruptionBudget(budget))]);
+    assert!(
+        observed[0] == "budget b allows 0" && observed[1].starts_with("poddisruptionbudget shop/b: "),
+        "{observed:?}"
+    );
 }
 
 #[test]
-fn a_kind_that_the_agent_cannot_see_is_told() {
+fn a_kind_that_the_agent_cannot_list_is_reported() {
     let mut decoder = decoder();
     let unseen = |reason: &str| {
         change(Change::Unseen(v1::UnseenKind { kind: v1::ObjectKind::PriorityClass.into(), reason: reason.into() }))
     };
     assert_eq!(
-        told(&mut decoder, vec![unseen("forbidden")]),
-        ["priorityclass objects: forbidden; decisions are made without them"]
+        decoded(&mut decoder, vec![unseen("forbidden")]),
+        ["priorityclass objects: forbidden; decisions ignore them"]
     );
-    assert_eq!(told(&mut decoder, vec![unseen("")]), ["priorityclass objects can be read"]);
+    assert_eq!(decoded(&mut decoder, vec![unseen("")]), ["priorityclass objects can be read"]);
 }
 
 #[test]
-fn a_claim_is_ours_when_it_says_so() {
+fn a_claim_is_ours_when_annotated() {
     let claim = |annotations: &[(&str, &str)]| {
         let record = v1::NodeClaimRecord {
             name: "general-1".into(),
@@ -359,9 +366,9 @@ fn manifest(kind: v1::ObjectKind, name: &str, version: &str) -> v1::Change {
 }
 
 #[test]
-fn pools_are_read_again_when_a_manifest_changes_and_only_changed_ones_are_told() {
+fn pools_are_parsed_again_when_a_manifest_changes_and_only_changed_ones_are_emitted() {
     let mut decoder = decoder();
-    let told = |observations: Vec<Observation>| -> Vec<String> {
+    let emitted = |observations: Vec<Observation>| -> Vec<String> {
         let word = |observation| match observation {
             Observation::Delete(Key::Pool(name)) => format!("no {name}"),
             Observation::Upsert(object) => match *object {
@@ -373,33 +380,36 @@ fn pools_are_read_again_when_a_manifest_changes_and_only_changed_ones_are_told()
         observations.into_iter().map(word).collect()
     };
     let (pool, class) = (v1::ObjectKind::NodePool, v1::ObjectKind::Ec2NodeClass);
-    let first = decoder.delta(vec![manifest(pool, "a", "1"), manifest(pool, "b", "1")]).unwrap();
-    assert_eq!(told(first), ["a with 0 classes", "b with 0 classes"]);
-    assert_eq!(told(decoder.delta(vec![manifest(pool, "b", "2")]).unwrap()), ["b with 0 classes"]);
-    assert!(decoder.delta(vec![manifest(pool, "b", "2")]).unwrap().is_empty());
-    let class = decoder.delta(vec![manifest(class, "c", "1")]).unwrap();
-    assert_eq!(told(class), ["a with 1 classes", "b with 1 classes"]);
+    let first = decoder.decode_delta(vec![manifest(pool, "a", "1"), manifest(pool, "b", "1")]).unwrap();
+    assert_eq!(emitted(first), ["a with 0 classes", "b with 0 classes"]);
+    assert_eq!(emitted(decoder.decode_delta(vec![manifest(pool, "b", "2")]).unwrap()), ["b with 0 classes"]);
+    assert!(decoder.decode_delta(vec![manifest(pool, "b", "2")]).unwrap().is_empty());
+    let class = decoder.decode_delta(vec![manifest(class, "c", "1")]).unwrap();
+    assert_eq!(emitted(class), ["a with 1 classes", "b with 1 classes"]);
     let removal = v1::Removal { kind: pool.into(), namespace: String::new(), name: "a".into() };
-    assert_eq!(told(decoder.delta(vec![change(Change::Removal(removal))]).unwrap()), ["no a"]);
+    assert_eq!(emitted(decoder.decode_delta(vec![change(Change::Removal(removal))]).unwrap()), ["no a"]);
 }
 
 #[test]
-fn more_than_the_limits_is_refused() {
+fn messages_above_the_limits_are_rejected() {
     let limits = Limits { definitions: 1, definition_bytes: 8, manifests: 1, manifest_bytes: 1, ..Limits::default() };
-    let mut decoder = Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), limits, &Ledger::default());
+    let mut decoder = Decoder::new(Arc::default(), PoolReader::new(|_| Vec::new()), limits, &SessionMemory::default());
     let labels =
         |tag, key: &str| change(Change::DefineLabelSet(define(tag, &v1::LabelSet { labels: pairs(&[(key, "")]) })));
-    assert!(matches!(decoder.take(labels(1, "a long key")), Err(Fault::TooMuch { limit: 8, .. })));
-    assert_eq!(decoder.take(labels(1, "k")), Ok(Decoded::Nothing));
-    assert!(matches!(decoder.take(labels(2, "l")), Err(Fault::TooMuch { found: 2, limit: 1, .. })));
+    assert!(matches!(decoder.decode_change(labels(1, "a long key")), Err(DecodeError::LimitExceeded { limit: 8, .. })));
+    assert_eq!(decoder.decode_change(labels(1, "k")), Ok(Decoded::Ignored));
+    assert!(matches!(
+        decoder.decode_change(labels(2, "l")),
+        Err(DecodeError::LimitExceeded { found: 2, limit: 1, .. })
+    ));
     let big = manifest(v1::ObjectKind::NodePool, "a", "1");
-    assert!(matches!(decoder.take(big), Err(Fault::TooMuch { found: 2, limit: 1, .. })));
+    assert!(matches!(decoder.decode_change(big), Err(DecodeError::LimitExceeded { found: 2, limit: 1, .. })));
 }
 
-/// A delta as an agent of this protocol's first version sends it, byte by byte, with a field and a kind of change that no
-/// version knows: servers go on reading it.
+/// A delta of an agent with protocol version 1, byte by byte, with an unknown field and an unknown
+/// change: newer servers must still decode it.
 #[test]
-fn a_stored_message_is_read() {
+fn a_message_of_protocol_version_1_is_decoded() {
     #[rustfmt::skip]
     let bytes: Vec<u8> = vec![
         0x1a, 30,               // ConnectRequest.delta (3), 30 bytes
@@ -418,7 +428,7 @@ fn a_stored_message_is_read() {
     let Some(v1::connect_request::Message::Delta(delta)) = request.message else { panic!("no delta") };
     assert_eq!(delta.sequence, 1);
     let names: Vec<String> = decoder()
-        .delta(delta.changes)
+        .decode_delta(delta.changes)
         .unwrap()
         .into_iter()
         .map(|observation| match observation {
@@ -433,13 +443,13 @@ fn a_stored_message_is_read() {
 }
 
 #[test]
-fn timers_that_run_over_restarts_are_read_from_the_objects() {
+fn timers_survive_restarts_because_they_are_read_from_the_objects() {
     let drain = |order: &str| {
         let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
         let node = v1::NodeRecord { name: "n".into(), annotations: vec![annotation], ..v1::NodeRecord::default() };
-        record::node(&node).0.drain_by
+        record::node(&node).0.drain_deadline
     };
-    // As the agent writes it (agent/kubernetes, `obey/drain.rs`).
+    // As the agent writes it (agent/kubernetes, `actions/drain.rs`).
     let order = r#"{"claim":"a","rank":"00000000000000000003/00000000000000000007","reason":"r","forceAtMs":120000}"#;
     assert_eq!(drain(order), Some(Timestamp(120_000)));
     for without in [r#"{"claim":"a"}"#, r#"{"forceAtMs":"soon"}"#, "[]", ""] {
@@ -456,7 +466,7 @@ fn timers_that_run_over_restarts_are_read_from_the_objects() {
             vec![v1::Condition { r#type: "Ready".into(), status: "True".into(), ..initialized.clone() }, initialized];
         let claim = v1::NodeClaimRecord { last_pod_event_ms: 70_000, conditions, ..v1::NodeClaimRecord::default() };
         let (read, _) = record::claim(&claim);
-        (read.last_pod_event, read.in_service_since)
+        (read.last_pod_event, read.initialized_at)
     };
     assert_eq!(claim("True"), (Some(Timestamp(70_000)), Some(Timestamp(50_000))));
     assert_eq!(claim("Unknown"), (Some(Timestamp(70_000)), None));

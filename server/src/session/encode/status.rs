@@ -1,4 +1,4 @@
-//! Statuses and events as messages: here, and nowhere else, they become Kubernetes' JSON.
+//! Encodes statuses and events; the only place that writes Kubernetes JSON.
 
 use engine::control::{Condition, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 use engine::model::resources::NODES;
@@ -6,22 +6,22 @@ use engine::model::{Resources, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 
-/// The message that writes a status.
+/// Message that writes a status.
 pub(super) fn write(order: &StatusOrder) -> v1::WriteObject {
     let (kind, _, name) = object(&order.subject);
     let finalizer = |finalizer: Option<&str>| finalizer.map(str::to_owned).into_iter().collect();
     v1::WriteObject {
         kind: kind.into(),
         name,
-        status: status(&order.content, order.at).to_string().into_bytes(),
-        add_finalizers: finalizer(order.content.hold),
-        remove_finalizers: finalizer(order.content.release),
+        status: status(&order.patch, order.at).to_string().into_bytes(),
+        add_finalizers: finalizer(order.patch.add_finalizer),
+        remove_finalizers: finalizer(order.patch.remove_finalizer),
         annotations: Vec::new(),
         labels: Vec::new(),
     }
 }
 
-/// The message that tells of an event.
+/// Message that records an event.
 pub(super) fn event(order: &EventOrder) -> v1::RecordEvent {
     let (kind, namespace, name) = object(&order.subject);
     v1::RecordEvent {
@@ -47,21 +47,21 @@ fn object(subject: &ObjectRef) -> (v1::ObjectKind, String, String) {
     }
 }
 
-/// The value of `status`, as far as `content` says something.
-fn status(content: &StatusPatch, at: Timestamp) -> Value {
+/// The fields of `status` that `patch` sets.
+fn status(patch: &StatusPatch, at: Timestamp) -> Value {
     let mut status = Map::new();
-    if let Some(usage) = &content.usage {
+    if let Some(usage) = &patch.usage {
         status.insert("resources".to_owned(), amounts(usage));
         status.insert("nodes".to_owned(), json!(usage.get(NODES)));
     }
-    if let Some(zones) = &content.zones {
+    if let Some(zones) = &patch.zones {
         let subnet = |zone: &Text| json!({ "id": format!("subnet-{zone}"), "zone": &**zone });
         status.insert("subnets".to_owned(), zones.iter().map(subnet).collect());
     }
-    if let Some(at) = content.last_pod_event {
+    if let Some(at) = patch.last_pod_event {
         status.insert("lastPodEventTime".to_owned(), json!(moment(at)));
     }
-    let conditions: Value = content.conditions.iter().map(|one| condition(one, at)).collect();
+    let conditions: Value = patch.conditions.iter().map(|one| condition(one, at)).collect();
     status.insert("conditions".to_owned(), conditions);
     Value::Object(status)
 }
@@ -74,7 +74,7 @@ fn amounts(resources: &Resources) -> Value {
 fn condition(condition: &Condition, at: Timestamp) -> Value {
     let mut value = json!({
         "type": condition.kind,
-        "status": condition.verdict.as_str(),
+        "status": condition.status.as_str(),
         "reason": &*condition.reason,
         "message": &*condition.message,
         "lastTransitionTime": moment(at),
@@ -85,7 +85,7 @@ fn condition(condition: &Condition, at: Timestamp) -> Value {
     value
 }
 
-/// Whole seconds in UTC, as Kubernetes writes moments.
+/// RFC 3339 in UTC, whole seconds, as Kubernetes writes timestamps.
 fn moment(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.0.div_euclid(1_000)).unwrap_or_default().to_string()
 }
@@ -97,9 +97,9 @@ mod tests {
 
     use super::*;
 
-    fn written(subject: ObjectRef, content: StatusPatch) -> (v1::WriteObject, Value) {
-        // 86,400 s after the epoch, and a bit.
-        let message = write(&StatusOrder { subject, content, at: Timestamp(86_400_999) });
+    fn written(subject: ObjectRef, patch: StatusPatch) -> (v1::WriteObject, Value) {
+        // 86,400 s after the epoch, plus 999 ms.
+        let message = write(&StatusOrder { subject, patch, at: Timestamp(86_400_999) });
         let status = serde_json::from_slice(&message.status).unwrap();
         (message, status)
     }
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn a_pools_status_has_its_usage_and_its_conditions() {
         let usage = Resources::from_iter([("cpu", 1_500), ("memory", 1 << 30), (NODES, 2)]);
-        let lacks = Condition::lacks("Ready", ConditionStatus::False, "UnhealthyDependents", "NodeClassReady=False", 3);
-        let content = StatusPatch { usage: Some(usage), conditions: vec![lacks], ..StatusPatch::default() };
-        let (message, status) = written(ObjectRef::Pool("general".into()), content);
+        let unmet = Condition::unmet("Ready", ConditionStatus::False, "UnhealthyDependents", "NodeClassReady=False", 3);
+        let patch = StatusPatch { usage: Some(usage), conditions: vec![unmet], ..StatusPatch::default() };
+        let (message, status) = written(ObjectRef::Pool("general".into()), patch);
         assert_eq!((message.kind(), message.name.as_str()), (v1::ObjectKind::NodePool, "general"));
         let expected = json!({
             "resources": {"cpu": "1500m", "memory": "1Gi", "nodes": "2"},
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_claims_status_says_when_the_last_pod_event_was_and_leaves_alone_what_is_not_known() {
-        let told = StatusPatch { last_pod_event: Some(Timestamp(86_400_000)), ..StatusPatch::default() };
-        let (message, status) = written(ObjectRef::Claim("m0".into()), told);
+    fn a_claims_status_has_the_last_pod_event_and_omits_unknown_fields() {
+        let patch = StatusPatch { last_pod_event: Some(Timestamp(86_400_000)), ..StatusPatch::default() };
+        let (message, status) = written(ObjectRef::Claim("m0".into()), patch);
         assert_eq!(message.kind(), v1::ObjectKind::NodeClaim);
         assert_eq!(status, json!({"lastPodEventTime": "1970-01-02T00:00:00Z", "conditions": []}));
         let (_, status) = written(ObjectRef::Claim("m0".into()), StatusPatch::default());
@@ -133,25 +133,26 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_held_and_let_go_by_its_finalizer() {
+    fn a_class_is_protected_and_released_by_its_finalizer() {
         let finalizer = "karpenter.k8s.aws/termination";
-        let held = StatusPatch { hold: Some(finalizer), zones: Some(vec!["z-a".into()]), ..StatusPatch::default() };
+        let held =
+            StatusPatch { add_finalizer: Some(finalizer), zones: Some(vec!["z-a".into()]), ..StatusPatch::default() };
         let (message, status) = written(ObjectRef::Class("default".into()), held);
         assert_eq!((message.add_finalizers, message.remove_finalizers.len()), (vec![finalizer.to_owned()], 0));
         assert_eq!(status["subnets"], json!([{"id": "subnet-z-a", "zone": "z-a"}]));
-        let released = StatusPatch { release: Some(finalizer), ..StatusPatch::default() };
+        let released = StatusPatch { remove_finalizer: Some(finalizer), ..StatusPatch::default() };
         let (message, _) = written(ObjectRef::Class("default".into()), released);
         assert_eq!(message.remove_finalizers, [finalizer]);
     }
 
     #[test]
-    fn an_event_names_its_object_and_the_objects_identity() {
+    fn an_event_names_its_object_with_its_uid() {
         let subject = ObjectRef::Pod(PodKey { namespace: "shop".into(), name: "web".into() });
         let order =
             EventOrder { subject, uid: "u".into(), warning: true, reason: "FailedScheduling", message: "why".into() };
         let message = event(&order);
         assert_eq!(message.kind(), v1::ObjectKind::Pod);
-        let said = [message.namespace, message.name, message.uid, message.r#type, message.reason, message.message];
-        assert_eq!(said, ["shop", "web", "u", "Warning", "FailedScheduling", "why"]);
+        let fields = [message.namespace, message.name, message.uid, message.r#type, message.reason, message.message];
+        assert_eq!(fields, ["shop", "web", "u", "Warning", "FailedScheduling", "why"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The task of one cluster: the owner of its [`Session`].
+//! Task of one cluster, which owns its [`Session`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,225 +13,241 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::warn;
 
-use super::{INCOMING, ORDERS};
+use super::{COMMAND_BUFFER, INCOMING_BUFFER};
+use crate::auth::rate_limit::{RateLimits, TokenBuckets};
 use crate::session::state::{Output, Session, SessionEvent};
-use crate::trust::budget::{Budget, Limits};
 
-/// How often a session is told the time. Silence and deadlines are counted in tens of seconds.
+/// Tick interval of a session. Silence and deadlines are in tens of seconds.
 const TICK: Duration = Duration::from_secs(1);
 
-type Say = mpsc::Sender<Result<v1::ConnectResponse, Status>>;
+type ResponseSender = mpsc::Sender<Result<v1::ConnectResponse, Status>>;
 
-/// The ways to a cluster's task.
+/// Handle to a cluster's task.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
-    /// From streams.
+pub(super) struct SessionHandle {
+    /// Messages from streams.
     pub(super) incoming: mpsc::Sender<Incoming>,
-    /// From the control loop.
-    pub(super) orders: mpsc::Sender<Order>,
-    /// What the cluster's agent may say.
-    pub(super) allowance: Arc<Allowance>,
+    /// Commands from the control loop.
+    pub(super) commands: mpsc::Sender<Command>,
+    /// Rate limit of the cluster's agent.
+    pub(super) rate_limiter: Arc<AgentRateLimiter>,
 }
 
-/// A budget that outlives streams.
+/// Rate limit that outlives streams, so that reconnecting does not grant a second burst.
 #[derive(Debug)]
-pub(super) struct Allowance {
-    begun: Instant,
-    budget: Mutex<Budget>,
+pub(super) struct AgentRateLimiter {
+    started: Instant,
+    buckets: Mutex<TokenBuckets>,
 }
 
-impl Allowance {
+impl AgentRateLimiter {
     fn new() -> Self {
-        Self { begun: Instant::now(), budget: Mutex::new(Budget::new(Limits::default(), 0)) }
+        Self { started: Instant::now(), buckets: Mutex::new(TokenBuckets::new(RateLimits::default(), 0)) }
     }
 
-    /// Takes a message of `size` bytes into account. How long to wait before the next one is read.
-    pub(super) fn spend(&self, size: usize) -> Duration {
-        let passed = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = budget.spend(i64::try_from(size).unwrap_or(i64::MAX), passed);
+    /// Charges a message of `size` bytes; returns the delay before the next one is read.
+    pub(super) fn charge(&self, size: usize) -> Duration {
+        let passed = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = buckets.charge(i64::try_from(size).unwrap_or(i64::MAX), passed);
         Duration::from_millis(wait.unsigned_abs())
     }
 }
 
-/// What streams bring.
+/// Message from a stream task.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// A stream and its first message. Cancelling `over` ends it.
-    Opened { stream: u64, hello: Box<v1::Hello>, say: Say, over: CancellationToken },
-    /// A message.
-    Said { stream: u64, request: Box<v1::ConnectRequest> },
+    /// A stream and its first message. Cancelling `cancel` ends it.
+    Opened { stream: u64, hello: Box<v1::Hello>, responses: ResponseSender, cancel: CancellationToken },
+    /// A message of the agent.
+    Received { stream: u64, request: Box<v1::ConnectRequest> },
     /// The stream has ended.
     Closed { stream: u64 },
 }
 
-/// What the control loop wants.
+/// Command of the control loop.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum Command {
     Accept(u64),
     Refuse(String),
     Resync(String),
     Instruct { id: InstructionId, instruction: Box<Instruction>, deadline: Timestamp },
 }
 
-/// The stream that the session speaks on.
+/// The cluster's current stream.
 #[derive(Debug)]
 struct Stream {
     number: u64,
-    say: Say,
-    over: CancellationToken,
-    /// What waits for the wire.
+    responses: ResponseSender,
+    cancel: CancellationToken,
+    /// Responses that wait for buffer space.
     waiting: VecDeque<v1::ConnectResponse>,
 }
 
 impl Stream {
-    /// Ends the stream. The reason reaches an agent that still reads.
+    /// Ends the stream. The status reaches an agent that still reads.
     fn end(self, status: Status) {
-        drop(self.say.try_send(Err(status)));
-        self.over.cancel();
+        drop(self.responses.try_send(Err(status)));
+        self.cancel.cancel();
     }
 }
 
 pub(super) struct Task {
     session: Session,
     incoming: mpsc::Receiver<Incoming>,
-    orders: mpsc::Receiver<Order>,
+    commands: mpsc::Receiver<Command>,
     events: mpsc::Sender<SessionEvent>,
-    /// What waits for the control loop. No message is read while there is something.
-    to_tell: VecDeque<SessionEvent>,
+    /// Events that wait for the control loop. No message is read while there is one.
+    pending_events: VecDeque<SessionEvent>,
     stream: Option<Stream>,
     stop: CancellationToken,
 }
 
-/// What happens next.
+/// Next input of the task.
 enum Next {
     Stop,
-    Came(Incoming),
-    Ordered(Order),
-    MayTell(Option<OwnedPermit<SessionEvent>>),
-    MaySay(Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>),
-    Time,
+    Incoming(Incoming),
+    Command(Command),
+    EventPermit(Option<OwnedPermit<SessionEvent>>),
+    ResponsePermit(Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>),
+    Tick,
 }
 
 impl Task {
-    pub(super) fn new(session: Session, events: mpsc::Sender<SessionEvent>, stop: CancellationToken) -> (Seat, Self) {
-        let (incoming, comes) = mpsc::channel(INCOMING);
-        let (orders, ordered) = mpsc::channel(ORDERS);
-        let task =
-            Self { session, incoming: comes, orders: ordered, events, to_tell: VecDeque::new(), stream: None, stop };
-        (Seat { incoming, orders, allowance: Arc::new(Allowance::new()) }, task)
+    pub(super) fn new(
+        session: Session,
+        events: mpsc::Sender<SessionEvent>,
+        stop: CancellationToken,
+    ) -> (SessionHandle, Self) {
+        let (incoming, arriving) = mpsc::channel(INCOMING_BUFFER);
+        let (commands, received) = mpsc::channel(COMMAND_BUFFER);
+        let task = Self {
+            session,
+            incoming: arriving,
+            commands: received,
+            events,
+            pending_events: VecDeque::new(),
+            stream: None,
+            stop,
+        };
+        (SessionHandle { incoming, commands, rate_limiter: Arc::new(AgentRateLimiter::new()) }, task)
     }
 
-    /// Runs until the server stops or the control loop is gone.
+    /// Runs until the server stops or the control loop has ended.
     pub(super) async fn run(mut self) {
         let mut ticks = tokio::time::interval(TICK);
         loop {
             let outputs = match self.next(&mut ticks).await {
-                Next::Stop | Next::MayTell(None) => return self.end(Status::unavailable("the server stops")),
-                Next::Came(incoming) => self.came(incoming),
-                Next::Ordered(order) => self.ordered(order),
-                Next::MayTell(Some(permit)) => {
-                    self.tell_next(permit);
+                Next::Stop | Next::EventPermit(None) => {
+                    return self.end(Status::unavailable("server is shutting down"));
+                }
+                Next::Incoming(incoming) => self.handle_incoming(incoming),
+                Next::Command(command) => self.handle_command(command),
+                Next::EventPermit(Some(permit)) => {
+                    self.send_event(permit);
                     Vec::new()
                 }
-                Next::MaySay(permit) => self.say_next(permit),
-                Next::Time => self.time_passed(),
+                Next::ResponsePermit(permit) => self.send_response(permit),
+                Next::Tick => self.handle_tick(),
             };
-            self.perform(outputs);
+            self.apply_outputs(outputs);
         }
     }
 
     async fn next(&mut self, ticks: &mut tokio::time::Interval) -> Next {
-        let telling = !self.to_tell.is_empty();
+        let has_events = !self.pending_events.is_empty();
         let events = self.events.clone();
-        let saying = self.stream.as_ref().filter(|stream| !stream.waiting.is_empty()).map(|stream| stream.say.clone());
+        let sender =
+            self.stream.as_ref().filter(|stream| !stream.waiting.is_empty()).map(|stream| stream.responses.clone());
         tokio::select! {
             () = self.stop.cancelled() => Next::Stop,
-            permit = events.reserve_owned(), if telling => Next::MayTell(granted(permit)),
-            Some(order) = self.orders.recv() => Next::Ordered(order),
-            permit = reserve(saying) => Next::MaySay(granted(permit)),
-            Some(incoming) = self.incoming.recv(), if !telling => Next::Came(incoming),
-            _ = ticks.tick() => Next::Time,
+            permit = events.reserve_owned(), if has_events => Next::EventPermit(granted(permit)),
+            Some(command) = self.commands.recv() => Next::Command(command),
+            permit = reserve(sender) => Next::ResponsePermit(granted(permit)),
+            Some(incoming) = self.incoming.recv(), if !has_events => Next::Incoming(incoming),
+            _ = ticks.tick() => Next::Tick,
         }
     }
 
-    fn came(&mut self, incoming: Incoming) -> Vec<Output> {
+    fn handle_incoming(&mut self, incoming: Incoming) -> Vec<Output> {
         match incoming {
-            Incoming::Opened { stream, hello, say, over } => {
-                let opened = Stream { number: stream, say, over, waiting: VecDeque::new() };
-                if let Err(reason) = self.session.admits(&hello) {
+            Incoming::Opened { stream, hello, responses, cancel } => {
+                let opened = Stream { number: stream, responses, cancel, waiting: VecDeque::new() };
+                if let Err(reason) = self.session.check_identity(&hello) {
                     opened.end(Status::already_exists(reason));
                     return Vec::new();
                 }
-                self.end(Status::aborted("another agent has connected for this cluster"));
+                self.end(Status::aborted("replaced by a newer stream of this cluster"));
                 self.stream = Some(opened);
-                self.session.opened(*hello)
+                self.session.handle_hello(*hello)
             }
-            Incoming::Said { stream, request } if self.is_current(stream) => self.session.heard(*request, now()),
-            Incoming::Closed { stream } if self.is_current(stream) => self.stream_is_gone(),
-            // A stream that was replaced has nothing to say any more.
-            Incoming::Said { .. } | Incoming::Closed { .. } => Vec::new(),
+            Incoming::Received { stream, request } if self.is_current(stream) => {
+                self.session.handle_request(*request, now())
+            }
+            Incoming::Closed { stream } if self.is_current(stream) => self.handle_stream_end(),
+            // Late messages of a replaced stream are dropped.
+            Incoming::Received { .. } | Incoming::Closed { .. } => Vec::new(),
         }
     }
 
-    fn ordered(&mut self, order: Order) -> Vec<Output> {
-        match order {
-            Order::Accept(epoch) => self.session.accept(epoch, now()),
-            Order::Refuse(reason) => self.session.refuse(&reason),
-            Order::Resync(reason) => self.session.ask_again(reason),
-            Order::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline, now()),
+    fn handle_command(&mut self, command: Command) -> Vec<Output> {
+        match command {
+            Command::Accept(epoch) => self.session.accept(epoch, now()),
+            Command::Refuse(reason) => self.session.refuse(&reason),
+            Command::Resync(reason) => self.session.request_resync(reason),
+            Command::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline, now()),
         }
     }
 
-    /// From when there is nothing left to tell, the agent is listened to again.
-    fn tell_next(&mut self, permit: OwnedPermit<SessionEvent>) {
-        if let Some(event) = self.to_tell.pop_front() {
+    /// The agent is read again once no event is pending; its silence restarts then.
+    fn send_event(&mut self, permit: OwnedPermit<SessionEvent>) {
+        if let Some(event) = self.pending_events.pop_front() {
             permit.send(event);
         }
-        if self.to_tell.is_empty() {
-            self.session.deaf(now());
+        if self.pending_events.is_empty() {
+            self.session.reset_silence(now());
         }
     }
 
-    /// Whatever waits here unread is no silence of the agent's.
-    fn time_passed(&mut self) -> Vec<Output> {
-        if !self.to_tell.is_empty() || !self.incoming.is_empty() {
-            self.session.deaf(now());
+    /// Unread messages do not count as silence of the agent.
+    fn handle_tick(&mut self) -> Vec<Output> {
+        if !self.pending_events.is_empty() || !self.incoming.is_empty() {
+            self.session.reset_silence(now());
         }
         self.session.tick(now())
     }
 
-    fn say_next(&mut self, permit: Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>) -> Vec<Output> {
-        let Some(permit) = permit else { return self.stream_is_gone() };
+    fn send_response(&mut self, permit: Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>) -> Vec<Output> {
+        let Some(permit) = permit else { return self.handle_stream_end() };
         if let Some(response) = self.stream.as_mut().and_then(|stream| stream.waiting.pop_front()) {
             permit.send(Ok(response));
         }
         Vec::new()
     }
 
-    fn stream_is_gone(&mut self) -> Vec<Output> {
+    fn handle_stream_end(&mut self) -> Vec<Output> {
         self.stream = None;
-        self.session.closed()
+        self.session.handle_close()
     }
 
-    fn perform(&mut self, outputs: Vec<Output>) {
+    fn apply_outputs(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
-                Output::Say(response) => {
+                Output::Send(response) => {
                     if let Some(stream) = &mut self.stream {
                         stream.waiting.push_back(*response);
                     }
                 }
-                Output::Tell(event) => self.to_tell.push_back(event),
-                Output::HangUp(reason) => {
-                    warn!(reason, "an agent's stream is ended");
+                Output::Notify(event) => self.pending_events.push_back(event),
+                Output::Close(reason) => {
+                    warn!(reason, "closing agent stream");
                     self.end(Status::failed_precondition(reason));
                 }
             }
         }
     }
 
-    /// Ends the stream, if there is one.
+    /// Ends the current stream, if any.
     fn end(&mut self, status: Status) {
         if let Some(stream) = self.stream.take() {
             stream.end(status);
@@ -243,10 +259,12 @@ impl Task {
     }
 }
 
-/// A place on the wire; never, while there is nothing to say.
-async fn reserve(say: Option<Say>) -> Result<OwnedPermit<Result<v1::ConnectResponse, Status>>, SendError<()>> {
-    match say {
-        Some(say) => say.reserve_owned().await,
+/// Buffer space for a response; pending while there is none to send.
+async fn reserve(
+    responses: Option<ResponseSender>,
+) -> Result<OwnedPermit<Result<v1::ConnectResponse, Status>>, SendError<()>> {
+    match responses {
+        Some(responses) => responses.reserve_owned().await,
         None => std::future::pending().await,
     }
 }

@@ -1,9 +1,9 @@
-//! An agent and a server over loopback: the real stream, cut and resumed.
+//! Agent and server over loopback: a real stream, cut and resumed.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use agent::{Cluster, ClusterError, Done, Identity, Observed, Seen, Target};
+use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
 use engine::cluster::{Object, Observation};
 use engine::control::Event;
 use fleetwright_proto::v1::change::Change;
@@ -14,24 +14,24 @@ use tokio_stream::wrappers::TcpListenerStream;
 
 use super::*;
 
-mod strangers;
+mod unauthenticated;
 
-/// Long enough for a busy machine; nothing waits for it to pass.
+/// Long enough for a busy machine; no test waits for it to pass.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A cluster that is a list of namespaces and remembers what it was told to do.
+/// Cluster that is a set of namespaces and records executed instructions.
 #[derive(Default)]
-struct Toy {
+struct FakeCluster {
     namespaces: Mutex<BTreeSet<String>>,
-    watcher: Mutex<Option<mpsc::Sender<Vec<Seen>>>>,
+    watcher: Mutex<Option<mpsc::Sender<Vec<Record>>>>,
     epoch: Mutex<u64>,
     carried_out: Mutex<Vec<String>>,
-    /// Instructions wait for this before they are done.
+    /// Instructions wait for this before they complete.
     may_finish: Notify,
     begun: Notify,
 }
 
-impl Toy {
+impl FakeCluster {
     fn add(&self, name: &str) {
         self.namespaces.lock().unwrap().insert(name.to_owned());
         if let Some(watcher) = &*self.watcher.lock().unwrap() {
@@ -40,27 +40,27 @@ impl Toy {
     }
 }
 
-fn namespace(name: &str) -> Seen {
-    Seen::plain(Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
+fn namespace(name: &str) -> Record {
+    Record::plain(Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
 }
 
-impl Cluster for Toy {
+impl Cluster for FakeCluster {
     fn identity(&self) -> Identity {
         Identity { uid: "uid".into(), kubernetes_version: String::new() }
     }
 
-    async fn observe(&self) -> Result<Observed, ClusterError> {
+    async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
         let (watcher, changes) = mpsc::channel(16);
         let records = self.namespaces.lock().unwrap().iter().map(|name| namespace(name)).collect();
         *self.watcher.lock().unwrap() = Some(watcher);
-        Ok(Observed { records, changes })
+        Ok(ListWatch { records, changes })
     }
 
-    async fn carry_out(&self, instruction: v1::Instruction) -> Done {
+    async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
         self.carried_out.lock().unwrap().push(instruction.id);
         self.begun.notify_one();
         self.may_finish.notified().await;
-        Done::well()
+        Done::ok()
     }
 
     async fn highest_epoch(&self) -> Result<u64, ClusterError> {
@@ -73,13 +73,13 @@ impl Cluster for Toy {
     }
 }
 
-/// Passes bytes between an agent and a server, until it is told to cut what it passes and refuse more.
-struct Cable {
+/// TCP proxy between agent and server that can cut its connections and refuse new ones.
+struct TcpProxy {
     address: SocketAddr,
     connected: watch::Sender<bool>,
 }
 
-impl Cable {
+impl TcpProxy {
     async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -103,27 +103,32 @@ impl Cable {
     }
 }
 
-struct World {
-    toy: Arc<Toy>,
+struct TestBed {
+    toy: Arc<FakeCluster>,
     sessions: Sessions,
     events: mpsc::Receiver<SessionEvent>,
-    cable: Cable,
+    proxy: TcpProxy,
     agent: JoinHandle<()>,
 }
 
-impl World {
+impl TestBed {
     async fn new() -> Self {
-        let (tell, events) = mpsc::channel(4);
-        let sessions = Sessions::new(Settings::default(), ReadPools::new(|_| Vec::new()), tell, Arc::new(Book::open()));
+        let (sender, events) = mpsc::channel(4);
+        let sessions = Sessions::new(
+            Settings::default(),
+            PoolReader::new(|_| Vec::new()),
+            sender,
+            Arc::new(Authorizer::allow_all()),
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = transport().add_service(sessions.service());
         tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
-        let cable = Cable::to(address).await;
-        let toy = Arc::new(Toy::default());
+        let proxy = TcpProxy::to(address).await;
+        let toy = Arc::new(FakeCluster::default());
         toy.add("first");
         let target = Target {
-            server: format!("http://{}", cable.address),
+            server: format!("http://{}", proxy.address),
             credentials: agent::config::Credentials::default(),
             cluster_name: "blue".into(),
             region: String::new(),
@@ -132,19 +137,19 @@ impl World {
         };
         let cluster = Arc::clone(&toy);
         let agent = tokio::spawn(async move { agent::run(cluster, target, std::future::pending()).await.unwrap() });
-        Self { toy, sessions, events, cable, agent }
+        Self { toy, sessions, events, proxy, agent }
     }
 
-    /// The next event as a word. Greetings are answered with the lease at epoch 3.
+    /// Next event in a compact form. A Hello is answered with the lease at epoch 3.
     async fn next(&mut self) -> String {
         let event = tokio::time::timeout(DEADLINE, self.events.recv()).await.expect("nothing happens").unwrap();
         match event {
-            SessionEvent::Greeted(greeting) => {
+            SessionEvent::HelloReceived(greeting) => {
                 self.sessions.accept(&greeting.cluster, 3).await;
                 format!("greeted {}", greeting.highest_epoch)
             }
-            SessionEvent::Left { .. } => "left".into(),
-            SessionEvent::Happened(event) => word(event),
+            SessionEvent::HandshakeAbandoned { .. } => "left".into(),
+            SessionEvent::ClusterEvent(event) => word(event),
         }
     }
 
@@ -164,7 +169,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestBed {
     fn drop(&mut self) {
         self.agent.abort();
     }
@@ -175,8 +180,8 @@ fn word(event: Event) -> String {
         Event::AgentConnected { .. } => "connected".into(),
         Event::AgentDisconnected { .. } => "disconnected".into(),
         Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
-        Event::Observed { observation: Observation::Snapshot(picture), .. } => {
-            let names: Vec<&str> = picture.namespaces.iter().map(|namespace| namespace.name.as_ref()).collect();
+        Event::Observed { observation: Observation::Snapshot(snapshot), .. } => {
+            let names: Vec<&str> = snapshot.namespaces.iter().map(|namespace| namespace.name.as_ref()).collect();
             format!("snapshot of {}", names.join(" "))
         }
         Event::Observed { observation: Observation::Upsert(object), .. } => match *object {
@@ -188,8 +193,8 @@ fn word(event: Event) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_tells_obeys_and_answers() {
-    let mut world = World::new().await;
+async fn an_agent_syncs_executes_and_acknowledges() {
+    let mut world = TestBed::new().await;
     world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
     world.toy.add("second");
     world.expect(&["namespace second"]).await;
@@ -202,17 +207,17 @@ async fn an_agent_tells_obeys_and_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_loses_no_acknowledgement_and_no_change() {
-    let mut world = World::new().await;
+    let mut world = TestBed::new().await;
     world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
     world.instruct(7).await;
     world.begun().await;
-    world.cable.connected.send_replace(false);
+    world.proxy.connected.send_replace(false);
     world.expect(&["disconnected"]).await;
     // While there is no stream: one instruction ends, another is decided, and the cluster changes.
     world.toy.may_finish.notify_one();
     world.instruct(8).await;
     world.toy.add("second");
-    world.cable.connected.send_replace(true);
+    world.proxy.connected.send_replace(true);
     world.expect(&["greeted 3", "connected", "snapshot of first second", "acked 7"]).await;
     world.begun().await;
     world.toy.may_finish.notify_one();
@@ -220,22 +225,22 @@ async fn a_cut_loses_no_acknowledgement_and_no_change() {
     assert_eq!(*world.toy.carried_out.lock().unwrap(), ["3-7", "3-8"], "each is carried out once");
 }
 
-/// What a stream of somebody else's ends with.
-async fn end_of_stream(world: &World, cluster_name: &str) -> Status {
-    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", world.cable.address)).unwrap();
+/// Final status of the stream of another agent.
+async fn end_of_stream(world: &TestBed, cluster_name: &str) -> Status {
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", world.proxy.address)).unwrap();
     let channel = channel.connect().await.unwrap();
     let hello = v1::Hello { cluster_name: cluster_name.into(), cluster_uid: "another".into(), ..v1::Hello::default() };
     let request = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
-    let (say, said) = mpsc::channel(1);
-    say.send(request).await.unwrap();
+    let (requests, outgoing) = mpsc::channel(1);
+    requests.send(request).await.unwrap();
     let mut client = v1::agent_service_client::AgentServiceClient::new(channel);
-    let mut heard = client.connect(ReceiverStream::new(said)).await.unwrap().into_inner();
-    tokio::time::timeout(DEADLINE, heard.message()).await.expect("the stream goes on").unwrap_err()
+    let mut responses = client.connect(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
+    tokio::time::timeout(DEADLINE, responses.message()).await.expect("the stream stays open").unwrap_err()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_are_turned_away_and_disturb_nobody() {
-    let mut world = World::new().await;
+async fn agents_of_other_clusters_are_rejected_without_disturbance() {
+    let mut world = TestBed::new().await;
     world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
     let nameless = end_of_stream(&world, "no name").await;
     assert!(nameless.message().contains("\"no name\""), "{nameless}");
@@ -246,8 +251,8 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stops_ends_its_streams() {
-    let mut world = World::new().await;
+async fn a_stopping_server_closes_its_streams() {
+    let mut world = TestBed::new().await;
     world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
     tokio::time::timeout(DEADLINE, world.sessions.stop()).await.expect("the server does not stop");
 }

@@ -1,31 +1,31 @@
-//! A database for tests: one of its own inside the server of `FLEETWRIGHT_TEST_DATABASE_URL`, else a throw-away server. Never
-//! the database of `DATABASE_URL`, which is where people's servers keep their state.
+//! A database for tests: a new one on the server of `FLEETWRIGHT_TEST_DATABASE_URL`, else a
+//! temporary server. Never the database of `DATABASE_URL`, which holds the state of real servers.
 
 use std::io::Write;
 
 use sqlx::{Connection, PgConnection};
 
-use crate::store::own::OwnServer;
+use crate::store::postgres_local::LocalPostgres;
 
-/// Names a PostgreSQL on which tests may make databases.
+/// URL of a PostgreSQL on which tests may create databases.
 const VARIABLE: &str = "FLEETWRIGHT_TEST_DATABASE_URL";
 
 pub(super) struct TestDatabase {
     pub(super) url: String,
-    /// Where it was made, and its name; `None` when the server goes with this value.
+    /// Server URL and database name; `None` when the temporary server is dropped with this value.
     made: Option<(String, String)>,
-    _server: Option<OwnServer>,
+    _server: Option<LocalPostgres>,
 }
 
 impl TestDatabase {
-    /// A fresh one; without a PostgreSQL, `test` is told to have been skipped.
+    /// A new database; `None`, with `test` reported as skipped, when there is no PostgreSQL.
     pub(super) async fn new(test: &str) -> Option<Self> {
         if let Some(given) = given(|name| std::env::var(name).ok()) {
             let name = format!("fleetwright_test_{}", std::process::id());
             run(&given, &format!("CREATE DATABASE {name}")).await;
             return Some(Self { url: beside(&given, &name), made: Some((given, name)), _server: None });
         }
-        let Some(server) = OwnServer::throwaway().unwrap() else {
+        let Some(server) = LocalPostgres::temporary().unwrap() else {
             skipped(test);
             return None;
         };
@@ -45,12 +45,12 @@ fn given(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 
 async fn run(url: &str, statement: &str) {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    // The name is this process's number: nothing of it comes from outside.
+    // The name is derived from the pid, not from input.
     sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
 
-/// The address of another database of the same server.
+/// URL of another database on the same server.
 fn beside(url: &str, name: &str) -> String {
     let (address, options) = url.split_once('?').map_or((url, String::new()), |(a, o)| (a, format!("?{o}")));
     let host = address.find("://").map_or(0, |scheme| scheme + 3);
@@ -58,13 +58,13 @@ fn beside(url: &str, name: &str) -> String {
     format!("{}/{name}{options}", &address[..end])
 }
 
-/// Says that a test cannot run here, past the test harness, which shows what a passing test prints only when asked. Where
-/// somebody relies on the answer, it fails.
+/// Reports a skipped test on stderr, past the test harness, which hides the output of passing
+/// tests. Under CI it fails instead.
 pub(in crate::store) fn skipped(test: &str) {
     let relied_on = std::env::var("CI").is_ok_and(|ci| !["", "false", "0"].contains(&ci.as_str()));
     assert!(!relied_on, "{test} must run under CI, and there is no PostgreSQL here: apt-get install postgresql");
-    let told = format_args!("SKIPPED {test}: no {VARIABLE} and no PostgreSQL is installed here\n");
-    let _ = std::io::stderr().write_fmt(told);
+    let read_back = format_args!("SKIPPED {test}: no {VARIABLE} and no PostgreSQL is installed here\n");
+    let _ = std::io::stderr().write_fmt(read_back);
 }
 
 #[test]

@@ -1,28 +1,28 @@
-//! One owner at a time, and every change of hands raises the epoch.
+//! One owner at a time; every acquisition raises the epoch.
 
 use std::time::Duration;
 
 use super::{HOUR, cluster, granted, lost_and_held, refused};
-use crate::store::lease::{Lease, LeaseAnswer, Renewal, Scope};
+use crate::store::lease::{Lease, LeaseOutcome, Renewal, Scope};
 use crate::store::{Store, StoreError};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
     a_lease_has_one_owner(store, &cluster(run, "one-owner")).await;
     an_expired_lease_passes_on_and_the_epoch_grows(store, &cluster(run, "expired")).await;
-    a_restart_under_the_same_name_takes_its_lease_back(store, &cluster(run, "restart")).await;
-    an_epoch_is_above_all_that_the_cluster_has_obeyed(store, &cluster(run, "seen")).await;
-    an_epoch_that_no_server_gave_out_is_refused(store, &cluster(run, "poisoned"), &cluster(run, "unknown")).await;
+    a_restart_under_the_same_name_reacquires_its_lease(store, &cluster(run, "restart")).await;
+    an_epoch_exceeds_all_that_the_agent_has_obeyed(store, &cluster(run, "seen")).await;
+    an_epoch_that_no_server_issued_is_refused(store, &cluster(run, "poisoned"), &cluster(run, "unknown")).await;
     many_leases_are_renewed_in_one_step(store, run).await;
-    what_is_not_renewed_is_not_prolonged_with_what_is(store, run).await;
-    a_lease_that_was_taken_is_not_prolonged_by_its_former_holder(store, run).await;
-    who_wants_a_lease_is_heard_by_its_holder(store, &cluster(run, "wanted")).await;
+    a_renewal_extends_only_the_given_leases(store, run).await;
+    a_lost_lease_is_not_extended_by_its_previous_holder(store, run).await;
+    the_holder_learns_of_a_lease_request(store, &cluster(run, "wanted")).await;
     a_region_is_leased_like_a_cluster(store, run).await;
 }
 
 async fn held_by(store: &dyn Store, scope: &Scope, by: &str) -> (String, Duration) {
-    match store.take_lease(scope, by, 0, HOUR).await.unwrap() {
-        LeaseAnswer::Held { owner, expires_in } => (owner, expires_in),
-        LeaseAnswer::Granted { lease, .. } => panic!("{} was granted to {by}", lease.scope),
+    match store.acquire_lease(scope, by, 0, HOUR).await.unwrap() {
+        LeaseOutcome::Held { owner, expires_in } => (owner, expires_in),
+        LeaseOutcome::Granted { lease, .. } => panic!("{} was granted to {by}", lease.scope),
     }
 }
 
@@ -44,10 +44,10 @@ async fn an_expired_lease_passes_on_and_the_epoch_grows(store: &dyn Store, scope
     let renewal = store.renew_leases(std::slice::from_ref(&old), HOUR).await.unwrap();
     assert_eq!(renewal.lost, std::slice::from_ref(&old));
     store.release_leases(&[old]).await.unwrap();
-    assert_eq!(held_by(store, scope, "c").await.0, "b", "a stale release takes nothing away");
+    assert_eq!(held_by(store, scope, "c").await.0, "b", "a stale release has no effect");
 }
 
-async fn a_restart_under_the_same_name_takes_its_lease_back(store: &dyn Store, scope: &Scope) {
+async fn a_restart_under_the_same_name_reacquires_its_lease(store: &dyn Store, scope: &Scope) {
     let (before, _) = granted(store, scope, "a", HOUR).await;
     let (after, _) = granted(store, scope, "a", HOUR).await;
     assert_eq!((before.epoch, after.epoch), (1, 2));
@@ -55,31 +55,34 @@ async fn a_restart_under_the_same_name_takes_its_lease_back(store: &dyn Store, s
     refused(store.append_log(&before, &[]).await);
 }
 
-async fn an_epoch_is_above_all_that_the_cluster_has_obeyed(store: &dyn Store, scope: &Scope) {
+async fn an_epoch_exceeds_all_that_the_agent_has_obeyed(store: &dyn Store, scope: &Scope) {
     for (seen, epoch) in [(7, 8), (0, 9), (20, 21)] {
-        let answer = store.take_lease(scope, "a", seen, HOUR).await.unwrap();
-        assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == epoch), "after {seen}");
+        let answer = store.acquire_lease(scope, "a", seen, HOUR).await.unwrap();
+        assert!(matches!(answer, LeaseOutcome::Granted { lease, .. } if lease.epoch == epoch), "after {seen}");
     }
 }
 
-/// One lie of an agent, or one stray annotation, must not use up the epochs of a cluster: they end at 2^63 - 1.
-async fn an_epoch_that_no_server_gave_out_is_refused(store: &dyn Store, scope: &Scope, unknown: &Scope) {
+/// A false report of an agent, or a stray annotation, must not exhaust the epochs of a cluster:
+/// they end at 2^63 - 1.
+async fn an_epoch_that_no_server_issued_is_refused(store: &dyn Store, scope: &Scope, unknown: &Scope) {
     granted(store, scope, "a", HOUR).await;
-    // 1 is held: 1 + 2^32 may have been seen, and one more may not.
+    // The last issued epoch is 1: 1 + 2^32 is accepted, one more is not.
     let farthest = 1 + (1 << 32);
     for seen in [farthest + 1, (1 << 63) - 2, u64::MAX] {
-        let refused = store.take_lease(scope, "a", seen, HOUR).await;
-        let Err(StoreError::EpochTooHigh { seen: said, held: 1, .. }) = refused else { panic!("{seen}: {refused:?}") };
-        assert_eq!(said, seen);
+        let refused = store.acquire_lease(scope, "a", seen, HOUR).await;
+        let Err(StoreError::EpochTooHigh { seen: reported, held: 1, .. }) = refused else {
+            panic!("{seen}: {refused:?}")
+        };
+        assert_eq!(reported, seen);
     }
-    assert_eq!(granted(store, scope, "a", HOUR).await.0.epoch, 2, "an honest agent is served");
-    let answer = store.take_lease(scope, "a", farthest + 1, HOUR).await.unwrap();
-    assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == farthest + 2));
+    assert_eq!(granted(store, scope, "a", HOUR).await.0.epoch, 2, "a correct epoch is granted");
+    let answer = store.acquire_lease(scope, "a", farthest + 1, HOUR).await.unwrap();
+    assert!(matches!(answer, LeaseOutcome::Granted { lease, .. } if lease.epoch == farthest + 2));
 
-    let refused = store.take_lease(unknown, "a", (1 << 32) + 1, HOUR).await;
+    let refused = store.acquire_lease(unknown, "a", (1 << 32) + 1, HOUR).await;
     assert!(matches!(refused, Err(StoreError::EpochTooHigh { held: 0, .. })), "{refused:?}");
-    let answer = store.take_lease(unknown, "a", 1 << 32, HOUR).await.unwrap();
-    assert!(matches!(answer, LeaseAnswer::Granted { lease, .. } if lease.epoch == (1 << 32) + 1));
+    let answer = store.acquire_lease(unknown, "a", 1 << 32, HOUR).await.unwrap();
+    assert!(matches!(answer, LeaseOutcome::Granted { lease, .. } if lease.epoch == (1 << 32) + 1));
 }
 
 async fn many_leases_are_renewed_in_one_step(store: &dyn Store, run: &str) {
@@ -89,7 +92,7 @@ async fn many_leases_are_renewed_in_one_step(store: &dyn Store, run: &str) {
     }
     let (lost, _) = granted(store, &leases[7].scope, "b", HOUR).await;
     let renewal = store.renew_leases(&leases, HOUR).await.unwrap();
-    assert_eq!((renewal.lost, renewal.wanted), (vec![leases[7].clone()], Vec::new()));
+    assert_eq!((renewal.lost, renewal.requested), (vec![leases[7].clone()], Vec::new()));
     for lease in [&leases[6], &leases[8], &lost] {
         let owner = held_by(store, &lease.scope, "c").await.0;
         assert_eq!(owner, lease.owner, "{} runs for an hour", lease.scope);
@@ -97,7 +100,7 @@ async fn many_leases_are_renewed_in_one_step(store: &dyn Store, run: &str) {
     assert_eq!(store.renew_leases(&[], HOUR).await.unwrap(), Renewal::default());
 }
 
-/// Two leases of `a` that were renewed together for `duration`.
+/// Two leases of `a`, renewed together for `duration`.
 async fn renewed_together(store: &dyn Store, run: &str, name: &str, duration: Duration) -> [Lease; 2] {
     let [one, two] = ["one", "two"].map(|which| cluster(run, &format!("{name}-{which}")));
     let leases = [granted(store, &one, "a", HOUR).await.0, granted(store, &two, "a", HOUR).await.0];
@@ -105,7 +108,7 @@ async fn renewed_together(store: &dyn Store, run: &str, name: &str, duration: Du
     leases
 }
 
-async fn what_is_not_renewed_is_not_prolonged_with_what_is(store: &dyn Store, run: &str) {
+async fn a_renewal_extends_only_the_given_leases(store: &dyn Store, run: &str) {
     let [one, two] = renewed_together(store, run, "beside", Duration::ZERO).await;
     let renewal = store.renew_leases(std::slice::from_ref(&one), HOUR).await.unwrap();
     assert_eq!(renewal, Renewal::default());
@@ -115,14 +118,14 @@ async fn what_is_not_renewed_is_not_prolonged_with_what_is(store: &dyn Store, ru
     let [one, two] = renewed_together(store, run, "shortened", HOUR).await;
     store.renew_leases(std::slice::from_ref(&one), Duration::ZERO).await.unwrap();
     granted(store, &one.scope, "b", HOUR).await;
-    assert_eq!(held_by(store, &two.scope, "b").await.0, "a", "nobody has shortened this one");
+    assert_eq!(held_by(store, &two.scope, "b").await.0, "a", "this lease was not shortened");
     let renewal = store.renew_leases(&[one.clone(), two.clone()], HOUR).await.unwrap();
     assert_eq!(renewal.lost, [one]);
     store.release_leases(std::slice::from_ref(&two)).await.unwrap();
     granted(store, &two.scope, "b", HOUR).await;
 }
 
-async fn a_lease_that_was_taken_is_not_prolonged_by_its_former_holder(store: &dyn Store, run: &str) {
+async fn a_lost_lease_is_not_extended_by_its_previous_holder(store: &dyn Store, run: &str) {
     let former = renewed_together(store, run, "former", Duration::ZERO).await;
     let [one, two] = &former;
     granted(store, &one.scope, "b", Duration::ZERO).await;
@@ -130,31 +133,35 @@ async fn a_lease_that_was_taken_is_not_prolonged_by_its_former_holder(store: &dy
     granted(store, &two.scope, "a", Duration::ZERO).await;
     assert_eq!(store.renew_leases(&former, HOUR).await.unwrap().lost, former);
     for lease in &former {
-        assert_eq!(granted(store, &lease.scope, "c", HOUR).await.0.epoch, 3, "whoever took it did not renew it");
+        assert_eq!(granted(store, &lease.scope, "c", HOUR).await.0.epoch, 3, "the new holder did not renew it");
     }
 }
 
-async fn who_wants_a_lease_is_heard_by_its_holder(store: &dyn Store, scope: &Scope) {
+async fn the_holder_learns_of_a_lease_request(store: &dyn Store, scope: &Scope) {
     let mut changes = store.changes();
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let leases = [lease.clone()];
     changes.mark_unchanged();
     let known = changes.borrow().leases;
-    store.ask_for(scope, "b").await.unwrap();
-    store.ask_for(scope, "b").await.unwrap();
-    heard(&mut changes, known).await;
+    store.request_lease(scope, "b").await.unwrap();
+    store.request_lease(scope, "b").await.unwrap();
+    wait_for_change(&mut changes, known).await;
     let wanted = [(lease.clone(), "b".to_owned())];
-    assert_eq!(store.renew_leases(&leases, HOUR).await.unwrap().wanted, wanted);
-    assert_eq!(held_by(store, scope, "b").await.0, "a", "asking takes nothing away");
+    assert_eq!(store.renew_leases(&leases, HOUR).await.unwrap().requested, wanted);
+    assert_eq!(held_by(store, scope, "b").await.0, "a", "a request does not end the lease");
     let known = changes.borrow().leases;
     store.release_leases(&leases).await.unwrap();
-    heard(&mut changes, known).await;
+    wait_for_change(&mut changes, known).await;
     let (next, _) = granted(store, scope, "b", HOUR).await;
-    assert_eq!(store.renew_leases(&[next], HOUR).await.unwrap().wanted, [], "the wish ended with the change of hands");
+    assert_eq!(
+        store.renew_leases(&[next], HOUR).await.unwrap().requested,
+        [],
+        "the request ended with the acquisition"
+    );
 }
 
-/// A second is what a replica may take to hear of a change; the deadline is for machines that are busy with other things.
-async fn heard(changes: &mut tokio::sync::watch::Receiver<crate::store::rails::Changes>, known: u64) {
+/// Changes arrive within a second; the deadline allows for busy hosts.
+async fn wait_for_change(changes: &mut tokio::sync::watch::Receiver<crate::store::guardrails::Changes>, known: u64) {
     let change = changes.wait_for(|changes| changes.leases > known);
     tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
 }

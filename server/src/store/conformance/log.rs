@@ -1,4 +1,4 @@
-//! Decisions come back as they were written, with everything that they are replayed from.
+//! Decisions are read back as written, with their replay data.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::store::lease::Scope;
 use crate::store::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, Replay, Retention};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
-    decisions_come_back_latest_first(store, &cluster(run, "decisions"), &cluster(run, "decisions-too")).await;
-    what_a_replay_needs_comes_back_with_the_decision(store, &cluster(run, "replay")).await;
+    decisions_are_read_latest_first(store, &cluster(run, "decisions"), &cluster(run, "decisions-too")).await;
+    replay_data_is_read_with_the_decision(store, &cluster(run, "replay")).await;
     events_of_decisions_are_read_with_their_segment(store, &cluster(run, "events")).await;
     a_segment_is_read_in_order(store, &cluster(run, "segment")).await;
-    contents_are_kept_once(store, run).await;
+    blobs_are_stored_once(store, run).await;
     a_replica_that_lost_its_lease_logs_nothing(store, &cluster(run, "fenced-log")).await;
-    what_is_old_goes_and_what_is_young_stays(store, &cluster(run, "prune")).await;
+    pruning_deletes_old_rows_only(store, &cluster(run, "prune")).await;
 }
 
 fn chunk(segment: u64, first_sequence: u64, last_sequence: u64) -> LogChunk {
@@ -37,14 +37,14 @@ async fn numbers(store: &dyn Store, filter: &DecisionFilter) -> Vec<u64> {
     store.decisions(filter).await.unwrap().iter().map(|stored| stored.decision.number).collect()
 }
 
-async fn decisions_come_back_latest_first(store: &dyn Store, scope: &Scope, other: &Scope) {
+async fn decisions_are_read_latest_first(store: &dyn Store, scope: &Scope, other: &Scope) {
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let (beside, _) = granted(store, other, "a", HOUR).await;
-    // Above every number of the other promises, so that reading over all clusters finds these first.
+    // Above all numbers of the other checks, so that a query over all clusters returns these first.
     let base = 1_000_000 * clock::now().0.unsigned_abs();
     for (lease, number) in [(&lease, base + 1), (&beside, base + 2), (&lease, base + 3), (&lease, base + 4)] {
-        store.record(lease, &decision(number)).await.unwrap();
-        store.record(lease, &decision(number)).await.unwrap();
+        store.record_decision(lease, &decision(number)).await.unwrap();
+        store.record_decision(lease, &decision(number)).await.unwrap();
     }
     assert_eq!(numbers(store, &of(scope, 2, None)).await, [base + 4, base + 3]);
     assert_eq!(numbers(store, &of(scope, 10, Some(base + 4))).await, [base + 3, base + 1]);
@@ -55,7 +55,7 @@ async fn decisions_come_back_latest_first(store: &dyn Store, scope: &Scope, othe
     assert_eq!((&one[0].scope, one[0].epoch, &one[0].decision), (other, 1, &decision(base + 2).decision));
 }
 
-async fn what_a_replay_needs_comes_back_with_the_decision(store: &dyn Store, scope: &Scope) {
+async fn replay_data_is_read_with_the_decision(store: &dyn Store, scope: &Scope) {
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let replay = Replay {
         segment: 3,
@@ -70,14 +70,14 @@ async fn what_a_replay_needs_comes_back_with_the_decision(store: &dyn Store, sco
     };
     let mut entry = Entry { chunks: vec![chunk(3, 40, 41)], ..decision(5) };
     entry.decision.replay = Some(replay);
-    store.record(&lease, &entry).await.unwrap();
+    store.record_decision(&lease, &entry).await.unwrap();
     let read = store.decisions(&of(scope, 1, None)).await.unwrap();
     assert_eq!(read[0].decision, entry.decision);
-    let segment = store.log_of(scope, 3).await.unwrap().unwrap();
+    let segment = store.log_segment(scope, 3).await.unwrap().unwrap();
     assert_eq!((segment.epoch, segment.started_ms, segment.chunks), (1, 1_763_765_432_123, entry.chunks));
 }
 
-/// A decision of the segment that decision 7 began, with the event before it.
+/// A decision in segment 7, with its event.
 fn event(number: u64, sequence: u64, bytes: &[u8]) -> Entry {
     let mut entry = decision(number);
     entry.decision.decided_at_ms += i64::try_from(sequence).unwrap() * 60_000;
@@ -100,14 +100,15 @@ fn event(number: u64, sequence: u64, bytes: &[u8]) -> Entry {
 
 async fn events_of_decisions_are_read_with_their_segment(store: &dyn Store, scope: &Scope) {
     let (lease, _) = granted(store, scope, "a", HOUR).await;
-    // The first is a whole input; others resemble each other, or nothing; one is large; one has no byte.
+    // The first is a complete input; others resemble each other, or nothing; one is large; one is
+    // empty.
     let mixed: Vec<u8> = (0..40_000_u32).map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect();
     let texts: [&[u8]; 6] = [&[7; 9000], b"ten pods came", b"nine pods came", &mixed[..300], &mixed, b""];
     let entries: Vec<Entry> = (texts.iter().zip(1..)).map(|(text, place)| event(6 + place, place, text)).collect();
     for entry in entries.iter().chain(&entries) {
-        store.record(&lease, entry).await.unwrap();
+        store.record_decision(&lease, entry).await.unwrap();
     }
-    let segment = store.log_of(scope, 7).await.unwrap().unwrap();
+    let segment = store.log_segment(scope, 7).await.unwrap().unwrap();
     let chunks: Vec<LogChunk> = entries.iter().flat_map(|entry| entry.chunks.clone()).collect();
     assert_eq!((segment.epoch, segment.chunks), (1, chunks));
     let read = store.decisions(&of(scope, 10, None)).await.unwrap();
@@ -120,12 +121,12 @@ async fn a_segment_is_read_in_order(store: &dyn Store, scope: &Scope) {
     store.append_log(&lease, &[chunk(1, 1, 9), chunk(2, 20, 29)]).await.unwrap();
     store.append_log(&lease, &[chunk(1, 10, 19)]).await.unwrap();
     store.append_log(&lease, &[chunk(1, 10, 19), chunk(1, 1, 9)]).await.unwrap();
-    let first = store.log_of(scope, 1).await.unwrap().unwrap();
+    let first = store.log_segment(scope, 1).await.unwrap().unwrap();
     assert_eq!(first.chunks, [chunk(1, 1, 9), chunk(1, 10, 19)]);
-    assert_eq!(store.log_of(scope, 9).await.unwrap(), None);
+    assert_eq!(store.log_segment(scope, 9).await.unwrap(), None);
 }
 
-async fn contents_are_kept_once(store: &dyn Store, run: &str) {
+async fn blobs_are_stored_once(store: &dyn Store, run: &str) {
     let (one, two) = (blob(run, 1), blob(run, 2));
     assert_eq!(store.blob(&one.hash).await.unwrap(), None);
     store.put_blobs(&[one.clone(), two.clone()]).await.unwrap();
@@ -137,14 +138,14 @@ async fn contents_are_kept_once(store: &dyn Store, run: &str) {
 async fn a_replica_that_lost_its_lease_logs_nothing(store: &dyn Store, scope: &Scope) {
     let (old, new) = lost_and_held(store, scope).await;
     refused(store.append_log(&old, &[chunk(1, 1, 9)]).await);
-    refused(store.record(&old, &Entry { chunks: vec![chunk(1, 1, 9)], ..decision(1) }).await);
-    assert_eq!(store.log_of(scope, 1).await.unwrap(), None);
+    refused(store.record_decision(&old, &Entry { chunks: vec![chunk(1, 1, 9)], ..decision(1) }).await);
+    assert_eq!(store.log_segment(scope, 1).await.unwrap(), None);
     assert_eq!(store.decisions(&of(scope, 10, None)).await.unwrap(), []);
     store.append_log(&new, &[chunk(1, 1, 9)]).await.unwrap();
-    assert_eq!(store.log_of(scope, 1).await.unwrap().map(|segment| segment.epoch), Some(2));
+    assert_eq!(store.log_segment(scope, 1).await.unwrap().map(|segment| segment.epoch), Some(2));
 }
 
-async fn what_is_old_goes_and_what_is_young_stays(store: &dyn Store, scope: &Scope) {
+async fn pruning_deletes_old_rows_only(store: &dyn Store, scope: &Scope) {
     const DAY_MS: i64 = 86_400_000;
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let now = clock::now().0;
@@ -152,11 +153,11 @@ async fn what_is_old_goes_and_what_is_young_stays(store: &dyn Store, scope: &Sco
         let at_ms = now - age_days * DAY_MS;
         let mut entry = Entry { chunks: vec![LogChunk { at_ms, ..chunk(number, 1, 2) }], ..decision(number) };
         entry.decision.decided_at_ms = at_ms;
-        store.record(&lease, &entry).await.unwrap();
+        store.record_decision(&lease, &entry).await.unwrap();
     }
     let retention = Retention { log: Duration::from_secs(30 * 86_400), ended: HOUR, ..Retention::default() };
     store.prune(&retention).await.unwrap();
     assert_eq!(numbers(store, &of(scope, 10, None)).await, [2]);
-    assert_eq!(store.log_of(scope, 1).await.unwrap(), None);
-    assert!(store.log_of(scope, 2).await.unwrap().is_some());
+    assert_eq!(store.log_segment(scope, 1).await.unwrap(), None);
+    assert!(store.log_segment(scope, 2).await.unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! Servers hear of each other, and clusters that are gone are forgotten.
+//! Replicas learn of each other, and abandoned clusters are deleted.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::store::log::Retention;
 use crate::store::replicas::ReplicaRow;
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
-    who_lives_beside_a_server_is_told(store, run).await;
+    a_replica_learns_of_the_other_live_replicas(store, run).await;
 }
 
 fn row(run: &str, life: &str, owner: &str, cap: &str) -> ReplicaRow {
@@ -16,44 +16,44 @@ fn row(run: &str, life: &str, owner: &str, cap: &str) -> ReplicaRow {
     ReplicaRow { instance: format!("{run}/{life}"), owner: format!("{run}/{owner}"), settings }
 }
 
-async fn who_lives_beside_a_server_is_told(store: &dyn Store, run: &str) {
+async fn a_replica_learns_of_the_other_live_replicas(store: &dyn Store, run: &str) {
     let beside = async |own: &ReplicaRow| {
-        let others = store.tell_replica(own).await.unwrap();
+        let others = store.register_replica(own).await.unwrap();
         others.into_iter().filter(|other| other.owner.starts_with(run)).collect::<Vec<_>>()
     };
     let (one, two) = (row(run, "1", "a", "500"), row(run, "2", "b", "900"));
     assert_eq!(beside(&one).await, []);
-    // What was told before it began may be of a life that is over: the one that was started again.
+    // A report before its start may come from its own previous run.
     assert_eq!(beside(&two).await, []);
     passes(store, &row(run, "clock", "c", ""), &one).await;
-    store.tell_replica(&two).await.unwrap();
+    store.register_replica(&two).await.unwrap();
     assert_eq!(beside(&one).await.iter().filter(|other| **other == two).count(), 1);
     assert_eq!(beside(&two).await.iter().filter(|other| **other == one).count(), 1);
-    // A setting has changed, with a new life of the same name.
+    // A setting has changed, in a new run of the same owner.
     let again = row(run, "3", "b", "500");
-    assert!(!beside(&again).await.contains(&two), "the former life tells nothing any more");
+    assert!(!beside(&again).await.contains(&two), "the previous run reports no longer");
 }
 
-/// Waits until the store's clock has moved on: until a server that began later is told of `other`.
+/// Waits until the store's clock has advanced, so that a replica that started later sees `other`.
 async fn passes(store: &dyn Store, later: &ReplicaRow, other: &ReplicaRow) {
     loop {
-        store.tell_replica(other).await.unwrap();
-        if store.tell_replica(later).await.unwrap().contains(other) {
+        store.register_replica(other).await.unwrap();
+        if store.register_replica(later).await.unwrap().contains(other) {
             return;
         }
         tokio::task::yield_now().await;
     }
 }
 
-/// For stores that nobody else uses: every cluster without a lease is forgotten.
-pub(in crate::store) async fn gone_clusters_are_forgotten(store: &dyn Store) {
+/// For stores without other users: every cluster without a lease is deleted.
+pub(in crate::store) async fn abandoned_clusters_are_deleted(store: &dyn Store) {
     let (gone, kept) = (cluster("gone", "c"), cluster("kept", "c"));
     let (lease, _) = granted(store, &kept, "a", HOUR).await;
-    store.record(&lease, &launching(1, &[intent("k", 1)])).await.unwrap();
+    store.record_decision(&lease, &launching(1, &[intent("k", 1)])).await.unwrap();
     let (lease, _) = granted(store, &gone, "a", HOUR).await;
-    store.record(&lease, &launching(2, &[intent("g", 1)])).await.unwrap();
+    store.record_decision(&lease, &launching(2, &[intent("g", 1)])).await.unwrap();
     store.release_leases(&[lease]).await.unwrap();
-    // Nothing of it is old enough.
+    // No row is old enough.
     store.prune(&Retention { clusters: HOUR, ..Retention::default() }).await.unwrap();
     assert_eq!(store.open_intents(&gone).await.unwrap().len(), 1);
     let pruned = loop {
@@ -65,7 +65,7 @@ pub(in crate::store) async fn gone_clusters_are_forgotten(store: &dyn Store) {
     };
     assert_eq!(pruned.clusters, 1);
     assert!(store.open_intents(&gone).await.unwrap().is_empty());
-    assert_eq!(store.open_intents(&kept).await.unwrap().len(), 1, "somebody decides for this one");
+    assert_eq!(store.open_intents(&kept).await.unwrap().len(), 1, "this one has a holder");
     let (lease, open) = granted(store, &gone, "b", HOUR).await;
-    assert_eq!((lease.epoch, open.intents.len()), (1, 0), "it begins anew, above what its agent has obeyed");
+    assert_eq!((lease.epoch, open.intents.len()), (1, 0), "it starts anew");
 }

@@ -1,13 +1,13 @@
-//! Which cluster has a name, and how much there was in it.
+//! Cluster identity and observed object counts.
 
 use super::super::StoreError;
+use super::super::guardrails::AuditEntry;
 use super::super::lease::{Identity, Lease, ObservedExtent, Scope};
-use super::super::rails::AuditEntry;
 use super::Tables;
 
 impl Tables {
-    pub(super) fn keep_extent(&mut self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
-        self.held(lease)?;
+    pub(super) fn put_extent(&mut self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
         self.extents.insert(lease.scope.clone(), *extent);
         Ok(())
     }
@@ -17,15 +17,15 @@ impl Tables {
         Some(Identity { uid: row.uid.clone()?, owner: row.owner.clone() })
     }
 
-    pub(super) fn keep_identity(&mut self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
-        self.held(lease)?;
+    pub(super) fn bind_cluster_uid(&mut self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
         if let Some(row) = self.leases.get_mut(&lease.scope) {
             row.uid.get_or_insert_with(|| uid.to_owned());
         }
         Ok(())
     }
 
-    /// Answers whether anybody has ever decided for the cluster, and whether this is news.
+    /// Returns whether the cluster has a lease row, and whether its UID changed.
     pub(super) fn accept_uid(&mut self, cluster: &str, uid: &str, by: &str, now: i64) -> (bool, bool) {
         let scope = Scope::cluster(cluster);
         let Some(row) = self.leases.get_mut(&scope) else { return (false, false) };
@@ -36,7 +36,7 @@ impl Tables {
         row.epoch += 1;
         row.expires_ms = now;
         self.extents.remove(&scope);
-        self.close_all(&scope, now);
+        self.close_all_intents(&scope, now);
         self.audit.push(AuditEntry::acceptance(cluster, before.as_deref(), uid, by, now));
         (true, true)
     }

@@ -3,54 +3,55 @@
 use std::time::Duration;
 
 use super::super::StoreError;
-use super::super::lease::{Lease, LeaseAnswer, Open, Renewal, Scope, next_epoch};
+use super::super::lease::{Lease, LeaseOutcome, OpenOperations, Renewal, Scope, next_epoch};
 use super::{Tables, milliseconds};
 
-/// A lease as it is kept.
+/// Row of a lease.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct LeaseRow {
     pub(super) owner: String,
     pub(super) epoch: u64,
     pub(super) expires_ms: i64,
-    /// UID of the cluster that has the name.
+    /// Cluster UID bound to the name.
     pub(super) uid: Option<String>,
     wanted_by: Option<String>,
 }
 
 impl Tables {
-    pub(super) fn take(
+    pub(super) fn acquire(
         &mut self,
         scope: &Scope,
         owner: &str,
         seen: u64,
         duration: Duration,
         now: i64,
-    ) -> Result<LeaseAnswer, StoreError> {
+    ) -> Result<LeaseOutcome, StoreError> {
         if let Some(row) = self.leases.get(scope).filter(|row| row.owner != owner && row.expires_ms > now) {
             let expires_in = Duration::from_millis((row.expires_ms - now).unsigned_abs());
-            return Ok(LeaseAnswer::Held { owner: row.owner.clone(), expires_in });
+            return Ok(LeaseOutcome::Held { owner: row.owner.clone(), expires_in });
         }
         let held = self.leases.get(scope).map_or(0, |row| row.epoch);
         let epoch = if self.unfenced { held.max(seen).saturating_add(1) } else { next_epoch(scope, held, seen)? };
         let expires_ms = now.saturating_add(milliseconds(duration));
         let uid = self.leases.remove(scope).and_then(|row| row.uid);
-        self.leases.insert(scope.clone(), Row { owner: owner.to_owned(), epoch, expires_ms, uid, wanted_by: None });
-        let open = Open {
+        self.leases
+            .insert(scope.clone(), LeaseRow { owner: owner.to_owned(), epoch, expires_ms, uid, wanted_by: None });
+        let open = OpenOperations {
             intents: self.open_intents(scope),
             instructions: self.instructions.open(scope),
             disruptions: self.disruptions.open(scope),
             extent: self.extents.get(scope).copied(),
         };
-        Ok(LeaseAnswer::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
+        Ok(LeaseOutcome::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
 
     pub(super) fn renew(&mut self, leases: &[Lease], duration: Duration, now: i64) -> Renewal {
         let mut renewal = Renewal::default();
         for lease in leases {
-            match self.row(lease) {
+            match self.held_row(lease) {
                 Some(row) => {
                     row.expires_ms = now.saturating_add(milliseconds(duration));
-                    renewal.wanted.extend(row.wanted_by.clone().map(|by| (lease.clone(), by)));
+                    renewal.requested.extend(row.wanted_by.clone().map(|by| (lease.clone(), by)));
                 }
                 None => renewal.lost.push(lease.clone()),
             }
@@ -58,11 +59,11 @@ impl Tables {
         renewal
     }
 
-    /// Answers whether somebody waits for one of them.
+    /// Returns whether another replica has requested one of them.
     pub(super) fn release(&mut self, leases: &[Lease], now: i64) -> bool {
         let mut wanted = false;
         for lease in leases {
-            if let Some(row) = self.row(lease) {
+            if let Some(row) = self.held_row(lease) {
                 row.expires_ms = now;
                 wanted |= row.wanted_by.take().is_some();
             }
@@ -70,27 +71,28 @@ impl Tables {
         wanted
     }
 
-    /// Answers whether this is news.
-    pub(super) fn ask(&mut self, scope: &Scope, by: &str) -> bool {
+    /// Returns whether the row changed.
+    pub(super) fn request(&mut self, scope: &Scope, by: &str) -> bool {
         let row = self.leases.get_mut(scope).filter(|row| row.owner != by && row.wanted_by.as_deref() != Some(by));
         row.map(|row| row.wanted_by = Some(by.to_owned())).is_some()
     }
 
-    /// Whether anybody else decides for a cluster.
-    pub(super) fn others_decide(&self, owner: &str, now: i64) -> bool {
-        let others =
-            |(scope, row): (&Scope, &Row)| scope.cluster_name().is_some() && row.owner != owner && row.expires_ms > now;
+    /// Whether another replica holds a cluster lease.
+    pub(super) fn others_hold_clusters(&self, owner: &str, now: i64) -> bool {
+        let others = |(scope, row): (&Scope, &LeaseRow)| {
+            scope.cluster_name().is_some() && row.owner != owner && row.expires_ms > now
+        };
         self.leases.iter().any(others)
     }
 
-    /// Whether `owner` was the last to be given the lease of `scope`.
+    /// Whether `owner` was the last holder of `scope`.
     pub(super) fn owns(&self, owner: &str, scope: &Scope) -> bool {
         self.leases.get(scope).is_some_and(|row| row.owner == owner)
     }
 
-    /// Forgets clusters whose leases have run out before a moment; answers how many.
+    /// Deletes clusters whose leases expired before a time; returns their number.
     pub(super) fn forget_clusters(&mut self, before: i64) -> u64 {
-        let gone = |(scope, row): (&Scope, &Row)| {
+        let gone = |(scope, row): (&Scope, &LeaseRow)| {
             (scope.cluster_name().is_some() && row.expires_ms < before).then(|| scope.clone())
         };
         let gone: Vec<Scope> = self.leases.iter().filter_map(gone).collect();
@@ -104,13 +106,13 @@ impl Tables {
         gone.len() as u64
     }
 
-    fn row(&mut self, lease: &Lease) -> Option<&mut Row> {
+    fn held_row(&mut self, lease: &Lease) -> Option<&mut LeaseRow> {
         self.leases.get_mut(&lease.scope).filter(|row| row.owner == lease.owner && row.epoch == lease.epoch)
     }
 
-    /// The condition of every write.
-    pub(super) fn held(&mut self, lease: &Lease) -> Result<(), StoreError> {
-        if self.unfenced || self.row(lease).is_some() {
+    /// Fence of every write: the lease must be held at its epoch.
+    pub(super) fn check_lease(&mut self, lease: &Lease) -> Result<(), StoreError> {
+        if self.unfenced || self.held_row(lease).is_some() {
             return Ok(());
         }
         Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })

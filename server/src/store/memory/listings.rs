@@ -1,44 +1,44 @@
-//! Listings of a cloud's machines, from the one replica that asks to all others.
+//! Instance listings, shared by the lister with the other replicas.
 
 use std::time::Duration;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
-use super::super::listing::{KeptListing, ListedMachine};
+use super::super::listing::{ListedInstanceRow, StoredListing};
 use super::{Tables, milliseconds};
 
-/// A listing as it is kept.
+/// Row of a listing.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct StoredRow {
     number: u64,
     asked_ms: i64,
-    machines: Vec<ListedMachine>,
+    machines: Vec<ListedInstanceRow>,
 }
 
 impl Tables {
-    pub(super) fn keep_listing(
+    pub(super) fn put_listing(
         &mut self,
         lease: &Lease,
         ago: Duration,
-        machines: &[ListedMachine],
+        machines: &[ListedInstanceRow],
         now: i64,
     ) -> Result<bool, StoreError> {
-        self.held(lease)?;
-        if !self.others_decide(&lease.owner, now) {
+        self.check_lease(lease)?;
+        if !self.others_hold_clusters(&lease.owner, now) {
             return Ok(false);
         }
-        let own = |machine: &&ListedMachine| self.owns(&lease.owner, &Scope::cluster(&machine.cluster));
-        let mut machines: Vec<ListedMachine> = machines.iter().filter(|machine| !own(machine)).cloned().collect();
+        let own = |machine: &&ListedInstanceRow| self.owns(&lease.owner, &Scope::cluster(&machine.cluster));
+        let mut machines: Vec<ListedInstanceRow> = machines.iter().filter(|machine| !own(machine)).cloned().collect();
         machines.sort();
         let number = self.listings.get(&lease.scope).map_or(1, |kept| kept.number + 1);
-        self.listings.insert(lease.scope.clone(), Kept { number, asked_ms: now - milliseconds(ago), machines });
+        self.listings.insert(lease.scope.clone(), StoredRow { number, asked_ms: now - milliseconds(ago), machines });
         Ok(true)
     }
 
-    pub(super) fn last_listing(&self, scope: &Scope, clusters: &[String], now: i64) -> Option<KeptListing> {
+    pub(super) fn latest_listing(&self, scope: &Scope, clusters: &[String], now: i64) -> Option<StoredListing> {
         let kept = self.listings.get(scope)?;
         let machines = kept.machines.iter().filter(|machine| clusters.contains(&machine.cluster)).cloned().collect();
         let age = Duration::from_millis((now - kept.asked_ms).max(0).unsigned_abs());
-        Some(KeptListing { number: kept.number, age, machines })
+        Some(StoredListing { number: kept.number, age, machines })
     }
 }

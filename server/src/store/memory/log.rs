@@ -1,31 +1,31 @@
-//! Decisions and what they are replayed from.
+//! Decisions and their replay data.
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::log::{Blob, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision};
 use super::{Tables, milliseconds};
 
-/// Decisions that are kept for each scope: enough for the page, bounded for a server that runs for months.
+/// Decisions kept per scope: enough for the dashboard, bounded for a server that runs for months.
 const DECISIONS_KEPT: usize = 1000;
 
-/// How long it is kept what processes told each other: longer than any window.
+/// Retention of counters and heartbeats: longer than any window.
 const DAY_MS: i64 = 86_400_000;
 
 impl Tables {
-    pub(super) fn record(&mut self, lease: &Lease, entry: &Entry, now: i64) -> Result<(), StoreError> {
-        self.held(lease)?;
-        self.intend(&lease.scope, &entry.intents, now)?;
-        self.disrupt(&lease.scope, &entry.disruptions);
-        self.instruct(lease, &entry.instructions)?;
+    pub(super) fn record_decision(&mut self, lease: &Lease, entry: &Entry, now: i64) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        self.insert_intents(&lease.scope, &entry.intents, now)?;
+        self.insert_disruptions(&lease.scope, &entry.disruptions);
+        self.insert_instructions(lease, &entry.instructions)?;
         self.put_blobs(&entry.blobs, now);
-        self.append(lease, &entry.chunks)?;
-        self.touch(entry, now);
-        self.keep(lease, entry);
+        self.append_log(lease, &entry.chunks)?;
+        self.mark_blobs_used(entry, now);
+        self.insert_decision(lease, entry);
         Ok(())
     }
 
-    /// What a decision refers to is in use.
-    fn touch(&mut self, entry: &Entry, now: i64) {
+    /// Updates the last use of the blobs that a decision references.
+    fn mark_blobs_used(&mut self, entry: &Entry, now: i64) {
         for hash in entry.decision.replay.iter().flat_map(Replay::hashes) {
             if let Some((_, used)) = self.blobs.get_mut(hash) {
                 *used = now.max(*used);
@@ -33,7 +33,7 @@ impl Tables {
         }
     }
 
-    fn keep(&mut self, lease: &Lease, entry: &Entry) {
+    fn insert_decision(&mut self, lease: &Lease, entry: &Entry) {
         let kept = self.decisions.entry(lease.scope.clone()).or_default();
         if kept.iter().any(|stored| stored.decision.number == entry.decision.number) {
             return;
@@ -45,7 +45,7 @@ impl Tables {
         }
     }
 
-    /// Forgets the segments that no kept decision of the scope was made in, up to the first that one was.
+    /// Deletes the segments older than the oldest one that a kept decision references.
     fn forget_segments(&mut self, scope: &Scope) {
         let kept = self.decisions.get(scope).into_iter().flatten();
         let Some(first) = kept.filter_map(|stored| Some(stored.decision.replay.as_ref()?.segment)).min() else {
@@ -54,8 +54,8 @@ impl Tables {
         self.segments.retain(|(of, segment), _| of != scope || *segment >= first);
     }
 
-    pub(super) fn append(&mut self, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
-        self.held(lease)?;
+    pub(super) fn append_log(&mut self, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
         for chunk in chunks {
             let key = (lease.scope.clone(), chunk.segment);
             let started = || LogSegment { epoch: lease.epoch, started_ms: chunk.at_ms, chunks: Vec::new() };
@@ -75,7 +75,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn decisions_by(&self, filter: &DecisionFilter) -> Vec<StoredDecision> {
+    pub(super) fn filtered_decisions(&self, filter: &DecisionFilter) -> Vec<StoredDecision> {
         let of = |scope: &Scope| filter.scope.as_ref().is_none_or(|wanted| wanted == scope);
         let before = |stored: &&StoredDecision| filter.before.is_none_or(|number| stored.decision.number < number);
         let kept = self.decisions.iter().filter(|(scope, _)| of(scope)).flat_map(|(_, kept)| kept);
@@ -84,7 +84,7 @@ impl Tables {
         found.into_iter().take(filter.limit as usize).cloned().collect()
     }
 
-    pub(super) fn numbered(&self, number: u64) -> Vec<StoredDecision> {
+    pub(super) fn decisions_numbered(&self, number: u64) -> Vec<StoredDecision> {
         let all = self.decisions.values().flatten();
         all.filter(|stored| stored.decision.number == number).cloned().collect()
     }
@@ -95,7 +95,7 @@ impl Tables {
         let gone = self.prune_intents(ended) + self.instructions.prune(ended) + self.disruptions.prune(ended);
         let pruned = Pruned { ended: gone, log: self.prune_log(log), blobs: self.blobs.len() as u64, clusters: 0 };
         self.blobs.retain(|_, (_, used)| *used >= log);
-        self.prune_shares(now.saturating_sub(DAY_MS));
+        self.prune_counters(now.saturating_sub(DAY_MS));
         self.prune_replicas(now.saturating_sub(DAY_MS));
         let pruned =
             Pruned { clusters: self.forget_clusters(now.saturating_sub(milliseconds(retention.clusters))), ..pruned };

@@ -1,26 +1,27 @@
-//! The part of a row that no statement looks into, as one text.
+//! Encoded columns: the part of a row that no statement reads.
 //!
-//! Written in the form of Protocol Buffers: fields that are added have numbers of their own and are absent from older rows.
-//! What stays the same from one row to the next comes first, so that it is one stretch of the sample that the row follows.
+//! Encoded as Protocol Buffers: new fields get new numbers and are absent in older rows. Fields
+//! that repeat from row to row come first, so that they form one match in the compression
+//! dictionary.
 
 use prost::Message;
 
 use super::super::StoreError;
+use super::super::compression::MAX_WITH_DICTIONARY;
 use super::super::log::{BlobHash, DecisionRow, LogChunk, Replay};
-use super::super::packed::LARGEST_AFTER;
 
-/// What a launch orders.
+/// Request and claim order of a launch.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Orders {
+pub(super) struct LaunchOrders {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) request: Vec<u8>,
     #[prost(string, tag = "2")]
     pub(super) claim_order: String,
 }
 
-/// A decision, and the event that it adds to its segment.
+/// A decision, and the event that it appends to its segment.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Body {
+pub(super) struct DecisionBody {
     #[prost(string, tag = "1")]
     summary: String,
     #[prost(string, tag = "2")]
@@ -53,14 +54,14 @@ struct ReplayBody {
     plan_digest: Vec<u8>,
 }
 
-impl Orders {
+impl LaunchOrders {
     pub(super) fn read(text: &[u8], what: &'static str) -> Result<Self, StoreError> {
-        Self::decode(text).map_err(|_| unreadable(what, "a launch in another form"))
+        Self::decode(text).map_err(|_| unreadable(what, "a launch in an unknown encoding"))
     }
 }
 
-impl Body {
-    /// The body of `decision`, with its event if that goes with it.
+impl DecisionBody {
+    /// Encodes `decision`, with its event if it is stored in the same row.
     pub(super) fn of(decision: &DecisionRow, event: Option<&LogChunk>) -> Self {
         Self {
             summary: decision.summary.clone(),
@@ -71,16 +72,16 @@ impl Body {
     }
 
     pub(super) fn read(text: &[u8], what: &'static str) -> Result<Self, StoreError> {
-        Self::decode(text).map_err(|_| unreadable(what, "a decision in another form"))
+        Self::decode(text).map_err(|_| unreadable(what, "a decision in an unknown encoding"))
     }
 
-    /// The decision, but for what its row says in columns.
+    /// The decision without the values of its own columns.
     pub(super) fn decision(self, what: &'static str) -> Result<DecisionRow, StoreError> {
         let replay = self.replay.map(|replay| replay.read(what)).transpose()?;
         Ok(DecisionRow { summary: self.summary, report: self.report, replay, ..DecisionRow::default() })
     }
 
-    /// The event's number in its segment.
+    /// Sequence of the event in its segment.
     pub(super) fn sequence(&self) -> u64 {
         self.replay.as_ref().map_or(0, |replay| replay.sequence)
     }
@@ -126,8 +127,8 @@ fn unreadable(what: &'static str, found: &str) -> StoreError {
     StoreError::Unreadable { what, found: found.to_owned() }
 }
 
-/// The one event that goes with the decision: small, of the decision's moment, and not the first of its segment, which is a
-/// whole input and resembles no other event.
+/// The single event that is stored in the decision's row: small, of the same time, and not the
+/// first of its segment, which is a complete input and compresses badly against other events.
 pub(super) fn event_of<'e>(decision: &DecisionRow, chunks: &'e [LogChunk]) -> Option<&'e LogChunk> {
     let (replay, [chunk]) = (decision.replay.as_ref()?, chunks) else { return None };
     let last = (chunk.segment, chunk.first_sequence, chunk.last_sequence);
@@ -135,6 +136,6 @@ pub(super) fn event_of<'e>(decision: &DecisionRow, chunks: &'e [LogChunk]) -> Op
         && chunk.first_sequence > 1
         && chunk.at_ms == decision.decided_at_ms
         && chunk.segment <= decision.number
-        && chunk.bytes.len() <= LARGEST_AFTER;
+        && chunk.bytes.len() <= MAX_WITH_DICTIONARY;
     fits.then_some(chunk)
 }

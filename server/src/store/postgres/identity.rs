@@ -1,12 +1,12 @@
-//! Which cluster has a name, and how much there was in it.
+//! Cluster identity and observed object counts.
 
 use sqlx::PgConnection;
 
 use super::super::StoreError;
+use super::super::guardrails::AuditEntry;
 use super::super::lease::{Identity, Lease, ObservedExtent, Scope};
-use super::super::rails::AuditEntry;
-use super::rails::write_line;
-use super::signals::{Signal, raise};
+use super::guardrails::write_line;
+use super::signals::{Signal, bump_signal};
 use super::{PostgresStore, column, commit, database};
 use crate::clock;
 
@@ -16,13 +16,13 @@ impl PostgresStore {
             r#"SELECT cluster_uid AS "uid!", owner FROM leases WHERE scope = $1 AND cluster_uid IS NOT NULL"#,
             Scope::cluster(cluster).key()
         );
-        let row = read.fetch_optional(&self.pool).await.map_err(database("read which cluster has a name"))?;
+        let row = read.fetch_optional(&self.pool).await.map_err(database("read the cluster identity"))?;
         Ok(row.map(|row| Identity { uid: row.uid, owner: row.owner }))
     }
 
     pub(super) async fn write_identity(&self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
-        const WHAT: &str = "write down which cluster has a name";
-        let mut transaction = self.under(lease, WHAT).await?;
+        const WHAT: &str = "write the cluster identity";
+        let mut transaction = self.begin_fenced(lease, WHAT).await?;
         sqlx::query!(
             "UPDATE leases SET cluster_uid = $2 WHERE scope = $1 AND cluster_uid IS NULL",
             lease.scope.key(),
@@ -44,7 +44,7 @@ impl PostgresStore {
         const WHAT: &str = "accept the UID of a cluster";
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(WHAT).await?;
-        // Nobody writes under the lease meanwhile.
+        // The lock excludes writes under the present lease.
         let lock = sqlx::query_scalar!(r#"SELECT hold_lease($1, $2, $3) AS "held!""#, scope, "", 0_i64);
         lock.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
         let known = sqlx::query_scalar!("SELECT cluster_uid FROM leases WHERE scope = $1", scope);
@@ -73,17 +73,18 @@ impl PostgresStore {
             .map_err(database(WHAT))?;
         let line = AuditEntry::acceptance(cluster, before.as_deref(), uid, by, clock::now().0);
         write_line(&mut transaction, &line, nonce).await?;
-        raise(&mut transaction, Signal::Leases, WHAT).await?;
+        bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
         commit(transaction, WHAT).await?;
         Ok(true)
     }
 
     pub(super) async fn write_extent(&self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
-        const WHAT: &str = "write down how much there is in a cluster";
-        let mut transaction = self.under(lease, WHAT).await?;
+        const WHAT: &str = "write the observed extent of a cluster";
+        let mut transaction = self.begin_fenced(lease, WHAT).await?;
         let ObservedExtent { nodes, claims, pools, pods, pending } = *extent;
         let [nodes, claims, pools, pods, pending] = [nodes, claims, pools, pods, pending].map(column);
         let scope = lease.scope.key();
+        // Inserts only when no row was updated; the scope lock excludes a concurrent insert.
         let updated = sqlx::query!(
             "UPDATE observed_extents
              SET nodes = $2, claims = $3, pools = $4, pods = $5, pending = $6, observed_at = clock_timestamp()
@@ -114,11 +115,11 @@ impl PostgresStore {
     }
 }
 
-/// How much there was in a cluster when it was last written down.
+/// The last written object counts of a cluster.
 pub(super) async fn extent(connection: &mut PgConnection, scope: &Scope) -> Result<Option<ObservedExtent>, StoreError> {
     let scope = scope.key();
     let read = sqlx::query!("SELECT nodes, claims, pools, pods, pending FROM observed_extents WHERE scope = $1", scope);
-    let row = read.fetch_optional(connection).await.map_err(database("read how much there was in a cluster"))?;
+    let row = read.fetch_optional(connection).await.map_err(database("read the observed extent of a cluster"))?;
     Ok(row.map(|row| ObservedExtent {
         nodes: row.nodes.unsigned_abs(),
         claims: row.claims.unsigned_abs(),

@@ -1,11 +1,14 @@
-//! Leases, by the database's clock.
+//! Leases, by the database clock.
 //!
-//! Leases that are renewed together belong to one term, a row that says when they run out: renewing a thousand of them writes
-//! that row. Which leases a term has, each lease says, so that nothing is prolonged that the holder did not ask for:
+//! Leases that are renewed together share a term, a row with their expiry: renewing a thousand
+//! leases updates that one row. Each lease references its term, so a renewal extends only what the
+//! holder asked for:
 //!
-//! - Whoever renews locks the terms of its leases first, then looks which leases it still holds. Whoever takes a lease that
-//!   another owner has locks the lease and its term, then looks whether it has run out. So each sees what the other did.
-//! - A term that has a lease beside those to be renewed is left to run out; those that are renewed get another.
+//! - A renewal locks the terms of its leases first, then reads which leases are still held. An
+//!   acquisition from another owner locks the lease and its term, then reads the expiry. So each
+//!   sees the effect of the other.
+//! - A term that also covers a lease outside the renewal is left to expire; the renewed leases move
+//!   to another term.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,28 +16,29 @@ use std::time::Duration;
 use sqlx::PgConnection;
 
 use super::super::StoreError;
-use super::super::lease::{FARTHEST_JUMP, Lease, LeaseAnswer, Open, Renewal, Scope, next_epoch};
-use super::signals::{Signal, raise};
-use super::{PostgresStore, column, commit, database, identity, undertakings};
+use super::super::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope, next_epoch};
+use super::signals::{Signal, bump_signal};
+use super::{PostgresStore, column, commit, database, identity, operations};
 
 const RENEW: &str = "renew leases";
 
 impl PostgresStore {
-    pub(super) async fn take(
+    pub(super) async fn try_acquire(
         &self,
         scope: &Scope,
         owner: &str,
         seen: u64,
         duration: Duration,
-    ) -> Result<LeaseAnswer, StoreError> {
-        const WHAT: &str = "take a lease";
+    ) -> Result<LeaseOutcome, StoreError> {
+        const WHAT: &str = "acquire a lease";
         let mut transaction = self.begin(WHAT).await?;
         let free = sqlx::query_scalar!(r#"SELECT may_take_lease($1, $2) AS "free!""#, scope.key(), owner);
         if !free.fetch_one(&mut *transaction).await.map_err(database(WHAT))? {
             return held_by(&mut transaction, scope).await;
         }
-        // Nobody else takes it until the end of the transaction. What is not far from 0 is not far from any epoch.
-        if seen > FARTHEST_JUMP {
+        // The scope is locked until commit. A small `seen` is close to any epoch, so only a large
+        // one is checked.
+        if seen > MAX_EPOCH_JUMP {
             let held = sqlx::query_scalar!("SELECT epoch FROM leases WHERE scope = $1", scope.key());
             let held = held.fetch_optional(&mut *transaction).await.map_err(database(WHAT))?;
             next_epoch(scope, held.unwrap_or_default().unsigned_abs(), seen)?;
@@ -52,15 +56,15 @@ impl PostgresStore {
             column(seen)
         );
         let row = granted.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
-        let open = Open {
-            intents: undertakings::open_intents(&mut transaction, scope).await?,
-            instructions: undertakings::open_instructions(&mut transaction, scope).await?,
-            disruptions: undertakings::open_disruptions(&mut transaction, scope).await?,
+        let open = OpenOperations {
+            intents: operations::open_intents(&mut transaction, scope).await?,
+            instructions: operations::open_instructions(&mut transaction, scope).await?,
+            disruptions: operations::open_disruptions(&mut transaction, scope).await?,
             extent: identity::extent(&mut transaction, scope).await?,
         };
         commit(transaction, WHAT).await?;
         let lease = Lease { scope: scope.clone(), owner: owner.to_owned(), epoch: row.epoch.unsigned_abs() };
-        Ok(LeaseAnswer::Granted { lease, open })
+        Ok(LeaseOutcome::Granted { lease, open })
     }
 
     pub(super) async fn renew(&self, leases: &[Lease], duration: Duration) -> Result<Renewal, StoreError> {
@@ -69,21 +73,21 @@ impl PostgresStore {
         }
         let columns = columns(leases);
         let mut transaction = self.begin(RENEW).await?;
-        let held = held_in_terms(&mut transaction, &columns).await?;
+        let held = lock_held_terms(&mut transaction, &columns).await?;
         if held.is_empty() {
-            return Ok(Renewal { lost: leases.to_vec(), wanted: Vec::new() });
+            return Ok(Renewal { lost: leases.to_vec(), requested: Vec::new() });
         }
         let term = match term_of(&held) {
             Some(term) => term,
             None => new_term(&mut transaction).await?,
         };
-        join(&mut transaction, &columns, term).await?;
-        let wishes = prolong(&mut transaction, &columns, term, duration).await?;
+        assign_term(&mut transaction, &columns, term).await?;
+        let requesters = extend_term(&mut transaction, &columns, term, duration).await?;
         commit(transaction, RENEW).await?;
         let mut renewal = Renewal::default();
         for (lease, scope) in leases.iter().zip(&columns.0) {
-            match wishes.get(scope) {
-                Some(Some(by)) => renewal.wanted.push((lease.clone(), by.clone())),
+            match requesters.get(scope) {
+                Some(Some(by)) => renewal.requested.push((lease.clone(), by.clone())),
                 Some(None) => {}
                 None => renewal.lost.push(lease.clone()),
             }
@@ -92,7 +96,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        const WHAT: &str = "give leases back";
+        const WHAT: &str = "release leases";
         let (scopes, owners, epochs) = columns(leases);
         let mut transaction = self.begin(WHAT).await?;
         let released = sqlx::query!(
@@ -106,13 +110,13 @@ impl PostgresStore {
         );
         let released = released.fetch_all(&mut *transaction).await.map_err(database(WHAT))?;
         if released.iter().any(|row| row.wanted_by.is_some()) {
-            raise(&mut transaction, Signal::Leases, WHAT).await?;
+            bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
         }
         commit(transaction, WHAT).await
     }
 
-    pub(super) async fn ask(&self, scope: &Scope, by: &str) -> Result<(), StoreError> {
-        const WHAT: &str = "ask for a lease";
+    pub(super) async fn write_lease_request(&self, scope: &Scope, by: &str) -> Result<(), StoreError> {
+        const WHAT: &str = "request a lease";
         let mut transaction = self.begin(WHAT).await?;
         let asked = sqlx::query!(
             "UPDATE leases SET wanted_by = $2 WHERE scope = $1 AND owner <> $2 AND wanted_by IS DISTINCT FROM $2",
@@ -121,35 +125,36 @@ impl PostgresStore {
         );
         let asked = asked.execute(&mut *transaction).await.map_err(database(WHAT))?;
         if asked.rows_affected() > 0 {
-            raise(&mut transaction, Signal::Leases, WHAT).await?;
+            bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
         }
         commit(transaction, WHAT).await
     }
 }
 
-async fn held_by(connection: &mut PgConnection, scope: &Scope) -> Result<LeaseAnswer, StoreError> {
+async fn held_by(connection: &mut PgConnection, scope: &Scope) -> Result<LeaseOutcome, StoreError> {
     let holder = sqlx::query!(
         r#"SELECT owner AS "owner!", greatest(extract(epoch FROM expires_at - clock_timestamp()), 0)::float8 AS "seconds!"
            FROM lease_ends WHERE scope = $1"#,
         scope.key()
     );
-    let holder = holder.fetch_one(connection).await.map_err(database("read who holds a lease"))?;
-    Ok(LeaseAnswer::Held { owner: holder.owner, expires_in: Duration::from_secs_f64(holder.seconds) })
+    let holder = holder.fetch_one(connection).await.map_err(database("read the lease holder"))?;
+    Ok(LeaseOutcome::Held { owner: holder.owner, expires_in: Duration::from_secs_f64(holder.seconds) })
 }
 
-/// A lease that is held, before it is renewed.
-struct Held {
-    /// Its term.
+/// A held lease before its renewal.
+struct HeldLease {
+    /// Term of the lease.
     term: Option<i64>,
-    /// Whether that has leases beside those to be renewed.
+    /// Whether the term covers leases outside this renewal.
     shared: bool,
 }
 
-/// Scopes, owners and epochs of leases.
-type Columns = (Vec<String>, Vec<String>, Vec<i64>);
+/// Scopes, owners and epochs, as statement parameters.
+type LeaseColumns = (Vec<String>, Vec<String>, Vec<i64>);
 
-/// Those that are still held, with their terms locked. Locks come first: a lease that was taken meanwhile is not among them.
-async fn held_in_terms(connection: &mut PgConnection, columns: &Columns) -> Result<Vec<Held>, StoreError> {
+/// Reads the leases that are still held and locks their terms. The locks come first: a lease
+/// acquired by another replica in the meantime is not in the result.
+async fn lock_held_terms(connection: &mut PgConnection, columns: &LeaseColumns) -> Result<Vec<HeldLease>, StoreError> {
     let (scopes, owners, epochs) = columns;
     sqlx::query!(
         "SELECT number FROM lease_terms WHERE number IN (
@@ -164,7 +169,7 @@ async fn held_in_terms(connection: &mut PgConnection, columns: &Columns) -> Resu
     .await
     .map_err(database(RENEW))?;
     let held = sqlx::query_as!(
-        Held,
+        HeldLease,
         r#"WITH held AS (
                SELECT scope, term FROM unnest($1::text[], $2::text[], $3::bigint[]) AS asked (scope, owner, epoch)
                JOIN leases USING (scope, owner, epoch)),
@@ -180,8 +185,8 @@ async fn held_in_terms(connection: &mut PgConnection, columns: &Columns) -> Resu
     held.fetch_all(connection).await.map_err(database(RENEW))
 }
 
-/// The term that most of them have and no other lease has.
-fn term_of(held: &[Held]) -> Option<i64> {
+/// The term that covers most of the leases and no other lease.
+fn term_of(held: &[HeldLease]) -> Option<i64> {
     let mut members: BTreeMap<i64, usize> = BTreeMap::new();
     held.iter().filter(|lease| !lease.shared).filter_map(|lease| lease.term).for_each(|term| {
         *members.entry(term).or_default() += 1;
@@ -194,8 +199,12 @@ async fn new_term(connection: &mut PgConnection) -> Result<i64, StoreError> {
     made.fetch_one(connection).await.map_err(database(RENEW))
 }
 
-/// Gives `term` to leases that are held and have another or none.
-async fn join(connection: &mut PgConnection, (scopes, owners, epochs): &Columns, term: i64) -> Result<(), StoreError> {
+/// Moves held leases with another term, or none, to `term`.
+async fn assign_term(
+    connection: &mut PgConnection,
+    (scopes, owners, epochs): &LeaseColumns,
+    term: i64,
+) -> Result<(), StoreError> {
     sqlx::query!(
         "UPDATE leases SET term = $4, expires_at = 'infinity'
          FROM unnest($1::text[], $2::text[], $3::bigint[]) AS asked (scope, owner, epoch)
@@ -212,10 +221,11 @@ async fn join(connection: &mut PgConnection, (scopes, owners, epochs): &Columns,
     Ok(())
 }
 
-/// Prolongs `term`; answers which of the leases have it, and who wants them. They are read when nobody can take them any more.
-async fn prolong(
+/// Extends `term`; returns its leases with the replica that requested each. They are read while the
+/// lock excludes acquisitions.
+async fn extend_term(
     connection: &mut PgConnection,
-    (scopes, owners, epochs): &Columns,
+    (scopes, owners, epochs): &LeaseColumns,
     term: i64,
     duration: Duration,
 ) -> Result<BTreeMap<String, Option<String>>, StoreError> {
@@ -239,7 +249,7 @@ async fn prolong(
     Ok(members.into_iter().map(|row| (row.scope, row.wanted_by)).collect())
 }
 
-fn columns(leases: &[Lease]) -> Columns {
+fn columns(leases: &[Lease]) -> LeaseColumns {
     (
         leases.iter().map(|lease| lease.scope.key()).collect(),
         leases.iter().map(|lease| lease.owner.clone()).collect(),

@@ -1,25 +1,25 @@
-//! Listings of a cloud's machines, from the one replica that asks to all others.
+//! Instance listings, shared by the lister with the other replicas.
 
 use std::time::Duration;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
-use super::super::listing::{KeptListing, ListedMachine};
+use super::super::listing::{ListedInstanceRow, StoredListing};
 use super::{PostgresStore, commit, database};
 
-const KEEP: &str = "keep a listing of the cloud's machines";
-const READ: &str = "read the listing of the cloud's machines";
+const KEEP: &str = "write an instance listing";
+const READ: &str = "read the instance listing";
 
 impl PostgresStore {
-    /// Machines of clusters that the holder of `lease` decides for itself are left out, by what the leases say in this very
-    /// transaction: whoever takes one of them over later draws conclusions from later listings alone.
+    /// Omits instances of clusters owned by the holder of `lease`, by the lease rows of the same
+    /// transaction: a replica that takes such a cluster over later relies on later listings only.
     pub(super) async fn write_listing(
         &self,
         lease: &Lease,
         ago: Duration,
-        machines: &[ListedMachine],
+        machines: &[ListedInstanceRow],
     ) -> Result<bool, StoreError> {
-        let mut transaction = self.under(lease, KEEP).await?;
+        let mut transaction = self.begin_fenced(lease, KEEP).await?;
         let others = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT FROM lease_ends WHERE scope LIKE 'cluster/%' AND owner <> $1 AND expires_at > clock_timestamp())
                AS "others!""#,
@@ -43,14 +43,16 @@ impl PostgresStore {
         Ok(true)
     }
 
-    /// Rows that are the same already are left out, since a conflict locks them, and a lock is written as an update is.
+    /// Omits unchanged rows, because a conflict locks the row and a row lock writes WAL like an
+    /// update.
     async fn write_listed(
         &self,
         connection: &mut sqlx::PgConnection,
         lease: &Lease,
-        machines: &[ListedMachine],
+        machines: &[ListedInstanceRow],
     ) -> Result<(), StoreError> {
-        let texts = |read: fn(&ListedMachine) -> &String| machines.iter().map(|one| read(one).clone()).collect();
+        // One statement deletes missing rows and writes changed ones, so that readers never see a mixture.
+        let texts = |read: fn(&ListedInstanceRow) -> &String| machines.iter().map(|one| read(one).clone()).collect();
         let clusters: Vec<String> = texts(|machine| &machine.cluster);
         let ids: Vec<String> = texts(|machine| &machine.provider_id);
         let uids: Vec<String> = texts(|machine| &machine.cluster_uid);
@@ -86,12 +88,12 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Head and machines come from one statement, so that they are of one listing.
+    /// Reads head and instances with one statement, so that both belong to the same listing.
     pub(super) async fn read_listing(
         &self,
         scope: &Scope,
         clusters: &[String],
-    ) -> Result<Option<KeptListing>, StoreError> {
+    ) -> Result<Option<StoredListing>, StoreError> {
         let rows = sqlx::query!(
             r#"SELECT number, greatest(extract(epoch FROM clock_timestamp() - asked_at), 0)::float8 AS "age!",
                       cluster AS "cluster?", provider_id AS "provider_id?", cluster_uid AS "cluster_uid?",
@@ -103,10 +105,11 @@ impl PostgresStore {
             clusters
         );
         let rows = rows.fetch_all(&self.pool).await.map_err(database(READ))?;
+        // The left join yields at least one row per listing, so no row means no listing.
         let Some((number, age)) = rows.first().map(|row| (row.number.unsigned_abs(), row.age)) else { return Ok(None) };
         let machine = |row| {
             let (cluster, provider_id, cluster_uid, claim, ends): (Option<String>, _, _, _, _) = row;
-            Some(ListedMachine {
+            Some(ListedInstanceRow {
                 cluster: cluster?,
                 provider_id: provider_id?,
                 cluster_uid: cluster_uid?,
@@ -115,7 +118,7 @@ impl PostgresStore {
             })
         };
         let rows = rows.into_iter().map(|row| (row.cluster, row.provider_id, row.cluster_uid, row.claim, row.ends));
-        Ok(Some(KeptListing {
+        Ok(Some(StoredListing {
             number,
             age: Duration::from_secs_f64(age),
             machines: rows.filter_map(machine).collect(),

@@ -1,4 +1,4 @@
-//! Decisions and what they are replayed from.
+//! Decisions and their replay data.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use super::super::lease::{Lease, Scope};
 use super::super::log::{
     Blob, BlobHash, DecisionFilter, DecisionRow, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision,
 };
-use super::bodies::{self, Body};
-use super::samples::{Packed, Prepared, Sort, Texts};
-use super::{PostgresStore, column, commit, database, undertakings};
+use super::bodies::{self, DecisionBody};
+use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
+use super::{PostgresStore, column, commit, database, operations};
 
 const RECORD: &str = "record a decision";
 const READ: &str = "read decisions";
-const PRUNE: &str = "let old rows go";
+const PRUNE: &str = "prune old rows";
 const SEGMENT: &str = "read the log";
 
-/// Rows that one statement deletes: far below the statement's timeout, and no lock for long.
+/// Rows per delete statement: far below the statement timeout, with short locks.
 pub(super) const ROWS_AT_ONCE: i64 = 5000;
 
-/// Clusters that are looked for at one time; each is forgotten in a transaction of its own.
+/// Abandoned clusters per query; each is deleted in its own transaction.
 const CLUSTERS_AT_ONCE: i64 = 100;
 
-/// How much longer than decisions the log is kept, since a segment may have begun a day before the decision.
+/// Extra retention of the log over decisions, since a segment may begin a day before its decision.
 const LONGEST_SEGMENT: Duration = Duration::from_secs(24 * 3600);
 
-/// Pages of launches that one statement looks through for some to delete: 32 MiB.
+/// Heap pages of `intents` per prune statement: 32 MiB.
 const PAGES_AT_ONCE: i64 = 4096;
 
-/// A decision as its row: with a body, or with columns of its own for all of it, as older rows have.
-struct Columns {
+/// A decision row: with an encoded body, or with separate columns as in older rows.
+struct DecisionColumns {
     scope: String,
     number: i64,
     decided_at_ms: i64,
@@ -55,15 +55,16 @@ struct Columns {
 
 impl PostgresStore {
     pub(super) async fn write_entry(&self, lease: &Lease, entry: &Entry) -> Result<(), StoreError> {
-        let orders = self.pack_orders(&lease.scope, &entry.intents).await?;
+        let orders = self.compress_orders(&lease.scope, &entry.intents).await?;
         let event = bodies::event_of(&entry.decision, &entry.chunks);
-        let sort = if entry.decision.replay.is_some() { Sort::Plan } else { Sort::Word };
-        let body = self.pack(&lease.scope, sort, &Body::of(&entry.decision, event).encode_to_vec()).await?;
-        let mut transaction = self.under(lease, RECORD).await?;
-        self.confirm(&mut transaction, orders.iter().chain([&body])).await?;
-        undertakings::intend(&mut transaction, &lease.scope, &entry.intents, orders, Some(&entry.decision)).await?;
-        undertakings::disrupt(&mut transaction, &lease.scope, &entry.disruptions).await?;
-        undertakings::write_instructions(&mut transaction, &lease.scope, &entry.instructions).await?;
+        let kind = if entry.decision.replay.is_some() { RowKind::Plan } else { RowKind::Text };
+        let body = self.compress(&lease.scope, kind, &DecisionBody::of(&entry.decision, event).encode_to_vec()).await?;
+        let mut transaction = self.begin_fenced(lease, RECORD).await?;
+        self.verify_dictionaries(&mut transaction, orders.iter().chain([&body])).await?;
+        operations::insert_intents(&mut transaction, &lease.scope, &entry.intents, orders, Some(&entry.decision))
+            .await?;
+        operations::insert_disruptions(&mut transaction, &lease.scope, &entry.disruptions).await?;
+        operations::write_instructions(&mut transaction, &lease.scope, &entry.instructions).await?;
         write_blobs(&mut transaction, &entry.blobs).await?;
         match event {
             Some(event) => write_segments(&mut transaction, lease, std::slice::from_ref(event)).await?,
@@ -75,19 +76,19 @@ impl PostgresStore {
 
     pub(super) async fn append(&self, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
         const WHAT: &str = "append to the log";
-        let mut transaction = self.under(lease, WHAT).await?;
+        let mut transaction = self.begin_fenced(lease, WHAT).await?;
         write_chunks(&mut transaction, lease, chunks).await?;
         commit(transaction, WHAT).await
     }
 
-    pub(super) async fn keep_blobs(&self, blobs: &[Blob]) -> Result<(), StoreError> {
+    pub(super) async fn insert_blobs(&self, blobs: &[Blob]) -> Result<(), StoreError> {
         let mut connection = self.pool.acquire().await.map_err(database(RECORD))?;
         write_blobs(&mut connection, blobs).await
     }
 
     pub(super) async fn read_blob(&self, hash: &BlobHash) -> Result<Option<Blob>, StoreError> {
         let found = sqlx::query!("SELECT kind, bytes FROM blobs WHERE hash = $1", &hash.0);
-        let found = found.fetch_optional(&self.pool).await.map_err(database("read a content"))?;
+        let found = found.fetch_optional(&self.pool).await.map_err(database("read a blob"))?;
         Ok(found.map(|row| Blob { hash: *hash, kind: row.kind, bytes: row.bytes }))
     }
 
@@ -97,7 +98,7 @@ impl PostgresStore {
         let rows = match &filter.scope {
             Some(scope) => {
                 let rows = sqlx::query_as!(
-                    Columns,
+                    DecisionColumns,
                     r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
                               segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
                        FROM decisions WHERE scope = $1 AND number < $2 ORDER BY number DESC LIMIT $3"#,
@@ -109,7 +110,7 @@ impl PostgresStore {
             }
             None => {
                 let rows = sqlx::query_as!(
-                    Columns,
+                    DecisionColumns,
                     r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
                               segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
                        FROM decisions WHERE number < $1 ORDER BY number DESC LIMIT $2"#,
@@ -124,7 +125,7 @@ impl PostgresStore {
 
     pub(super) async fn read_decision(&self, number: u64) -> Result<Vec<StoredDecision>, StoreError> {
         let rows = sqlx::query_as!(
-            Columns,
+            DecisionColumns,
             r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
                       segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
                FROM decisions WHERE number = $1 ORDER BY scope"#,
@@ -133,10 +134,10 @@ impl PostgresStore {
         self.read_columns(rows.fetch_all(&self.pool).await.map_err(database(READ))?).await
     }
 
-    async fn read_columns(&self, rows: Vec<Columns>) -> Result<Vec<StoredDecision>, StoreError> {
+    async fn read_columns(&self, rows: Vec<DecisionColumns>) -> Result<Vec<StoredDecision>, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(database(READ))?;
-        let samples = Texts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
-        rows.into_iter().map(|row| row.read(&samples)).collect()
+        let dictionaries = DictionaryTexts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
+        rows.into_iter().map(|row| row.read(&dictionaries)).collect()
     }
 
     pub(super) async fn read_segment(&self, scope: &Scope, segment: u64) -> Result<Option<LogSegment>, StoreError> {
@@ -146,7 +147,7 @@ impl PostgresStore {
             column(segment)
         );
         let Some(head) = head.fetch_optional(&self.pool).await.map_err(database(SEGMENT))? else { return Ok(None) };
-        // The bounds let PostgreSQL skip other days; they leave a day for clocks that were set.
+        // The bounds let PostgreSQL skip partitions; they allow a day for clock corrections.
         let chunks = sqlx::query!(
             r#"SELECT first_sequence, last_sequence, milliseconds(written_at) AS "at_ms!", bytes FROM log_chunks
                WHERE scope = $1 AND segment = $2 AND written_at >= moment($3) - interval '1 day'"#,
@@ -168,7 +169,7 @@ impl PostgresStore {
         Ok(Some(LogSegment { epoch: head.epoch.unsigned_abs(), started_ms: head.started_ms, chunks }))
     }
 
-    /// The events of a segment that are in the rows of their decisions.
+    /// Events of a segment that are stored in decision rows.
     async fn read_events(&self, scope: &Scope, segment: u64, started_ms: i64) -> Result<Vec<LogChunk>, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(database(SEGMENT))?;
         let rows = sqlx::query!(
@@ -180,18 +181,18 @@ impl PostgresStore {
             started_ms
         );
         let rows = rows.fetch_all(&mut *connection).await.map_err(database(SEGMENT))?;
-        let samples = Texts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
-        let event = |at_ms, packed: &Packed| {
-            let body = Body::read(&samples.unpack(SEGMENT, packed)?, SEGMENT)?;
+        let dictionaries = DictionaryTexts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
+        let event = |at_ms, packed: &StoredText| {
+            let body = DecisionBody::read(&dictionaries.decompress(SEGMENT, packed)?, SEGMENT)?;
             let sequence = body.sequence();
             let chunk = |bytes| LogChunk { segment, first_sequence: sequence, last_sequence: sequence, at_ms, bytes };
             Ok(body.event.map(chunk))
         };
-        let read = rows.into_iter().map(|row| event(row.at_ms, &Packed { sample: row.sample, bytes: row.body }));
+        let read = rows.into_iter().map(|row| event(row.at_ms, &StoredText { sample: row.sample, bytes: row.body }));
         read.filter_map(Result::transpose).collect()
     }
 
-    pub(super) async fn let_go(&self, retention: &Retention) -> Result<Pruned, StoreError> {
+    pub(super) async fn prune_all(&self, retention: &Retention) -> Result<Pruned, StoreError> {
         sqlx::query!("SELECT make_log_partitions((now() AT TIME ZONE 'UTC')::date - 1, 9)")
             .execute(&self.pool)
             .await
@@ -224,8 +225,8 @@ impl PostgresStore {
         }
     }
 
-    /// Looks through the launches by their places, once and a part at a time: an index by the moment of their end would be
-    /// written with every one of them, and read once an hour.
+    /// Prunes launches by heap page ranges: an index on the closing time would add a WAL record to
+    /// every launch, and would be read once an hour.
     async fn prune_intents(&self, seconds: f64) -> Result<u64, StoreError> {
         let pages = sqlx::query_scalar!(
             r#"SELECT pg_relation_size('intents') / current_setting('block_size')::bigint AS "pages!""#
@@ -270,8 +271,8 @@ impl PostgresStore {
         }
     }
 
-    /// Some of the old rows that belong to no day with a partition of its own; answers how many. A server that was away for long
-    /// finds millions of them, more than a statement may take time for.
+    /// Deletes one batch of old rows outside the day partitions; returns their number. After a long
+    /// outage millions may exist, more than one statement may delete.
     pub(super) async fn prune_log_rows(&self, decisions: f64, chunks: f64) -> Result<u64, StoreError> {
         let rows = sqlx::query_scalar!(
             r#"WITH old_decisions AS (DELETE FROM decisions_other WHERE ctid = ANY(ARRAY(SELECT ctid FROM decisions_other
@@ -290,8 +291,8 @@ impl PostgresStore {
         Ok(rows.unsigned_abs())
     }
 
-    /// Forgets clusters that nobody has decided for since `seconds`: their leases, and what was left open under them. A cluster
-    /// that comes back begins anew, above the epoch that its agent has obeyed.
+    /// Deletes clusters without a lease holder for `seconds`: leases and open operations. A cluster
+    /// that returns starts anew, above the epoch that its agent has obeyed.
     async fn forget_clusters(&self, seconds: f64) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
@@ -311,7 +312,7 @@ impl PostgresStore {
         }
     }
 
-    /// Looks again once nobody else can take the lease.
+    /// Rechecks the expiry under the scope lock.
     async fn forget_cluster(&self, scope: &str, seconds: f64) -> Result<u64, StoreError> {
         let mut transaction = self.begin(PRUNE).await?;
         sqlx::query!("SELECT lock_scope($1)", scope).execute(&mut *transaction).await.map_err(database(PRUNE))?;
@@ -332,6 +333,7 @@ impl PostgresStore {
     }
 
     async fn prune_blobs(&self, seconds: f64) -> Result<u64, StoreError> {
+        // The statements are independent: each deletes rows by age.
         sqlx::query!("DELETE FROM offering_memory WHERE until_at < now()")
             .execute(&self.pool)
             .await
@@ -368,12 +370,13 @@ async fn write_decision(
     connection: &mut PgConnection,
     lease: &Lease,
     decision: &DecisionRow,
-    body: Prepared,
+    body: CompressedText,
 ) -> Result<(), StoreError> {
     let hashes = decision.replay.iter().flat_map(Replay::hashes);
     let hashes: Vec<Vec<u8>> = hashes.map(|hash| hash.0.to_vec()).collect();
-    // A content in use is noted twice a day at most: noting it each time would write it more often than the decision. What
-    // repeats a decision changes nothing, and nobody else writes for the scope meanwhile; a conflict would be found at a price.
+    // The last use of a blob is updated at most twice a day: an update per decision would cost more
+    // than the decision. `NOT EXISTS` makes a repetition a no-op; the scope lock excludes
+    // concurrent writers, and a unique constraint would cost an index.
     sqlx::query!(
         "WITH used AS (UPDATE blobs SET used_at = now() WHERE hash = ANY($9) AND used_at < now() - interval '12 hours')
          INSERT INTO decisions (scope, number, decided_at, epoch, kind, segment, sample, body)
@@ -385,7 +388,7 @@ async fn write_decision(
         column(lease.epoch),
         decision.kind,
         decision.replay.as_ref().map(|replay| column(replay.segment)),
-        body.sample(),
+        body.dictionary_number(),
         body.bytes,
         &hashes
     )
@@ -406,12 +409,12 @@ async fn write_blobs(connection: &mut PgConnection, blobs: &[Blob]) -> Result<()
         )
         .execute(&mut *connection)
         .await
-        .map_err(database("keep a content"))?;
+        .map_err(database("write a blob"))?;
     }
     Ok(())
 }
 
-/// Writes down that segments have begun, with the first of their events.
+/// Inserts missing segment rows, with the time of their first chunk.
 async fn write_segments(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
     for chunk in chunks {
         sqlx::query!(
@@ -450,24 +453,24 @@ async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[Lo
     Ok(())
 }
 
-impl Columns {
-    fn read(self, samples: &Texts) -> Result<StoredDecision, StoreError> {
+impl DecisionColumns {
+    fn read(self, dictionaries: &DictionaryTexts) -> Result<StoredDecision, StoreError> {
         let unreadable = |found: &str| StoreError::Unreadable { what: READ, found: found.to_owned() };
         let scope = Scope::parse(&self.scope).ok_or_else(|| unreadable(&self.scope))?;
         let (number, epoch) = (self.number.unsigned_abs(), self.epoch.unsigned_abs());
         let (decided_at_ms, kind) = (self.decided_at_ms, self.kind.clone());
-        let said = self.said(samples)?;
-        Ok(StoredDecision { scope, epoch, decision: DecisionRow { number, decided_at_ms, kind, ..said } })
+        let decoded = self.decode_body(dictionaries)?;
+        Ok(StoredDecision { scope, epoch, decision: DecisionRow { number, decided_at_ms, kind, ..decoded } })
     }
 
-    /// What the row says beyond its own columns.
-    fn said(self, samples: &Texts) -> Result<DecisionRow, StoreError> {
-        let Some(bytes) = self.body else { return self.said_by_columns() };
-        let text = samples.unpack(READ, &Packed { sample: self.sample, bytes })?;
-        Body::read(&text, READ)?.decision(READ)
+    /// Decodes the body of the row.
+    fn decode_body(self, dictionaries: &DictionaryTexts) -> Result<DecisionRow, StoreError> {
+        let Some(bytes) = self.body else { return self.decode_columns() };
+        let text = dictionaries.decompress(READ, &StoredText { sample: self.sample, bytes })?;
+        DecisionBody::read(&text, READ)?.decision(READ)
     }
 
-    fn said_by_columns(self) -> Result<DecisionRow, StoreError> {
+    fn decode_columns(self) -> Result<DecisionRow, StoreError> {
         let hash = |bytes| bodies::hash(bytes, READ);
         let replay = match (self.segment, self.sequence) {
             (Some(segment), Some(sequence)) => {

@@ -1,15 +1,15 @@
-//! Which servers share the store.
+//! Heartbeats of replicas.
 
 use super::super::StoreError;
-use super::super::replicas::{ReplicaRow, TOLD_WITHIN};
+use super::super::replicas::{REPLICA_TTL, ReplicaRow};
 use super::{PostgresStore, commit, database};
 
 impl PostgresStore {
     pub(super) async fn write_replica(&self, row: &ReplicaRow) -> Result<Vec<ReplicaRow>, StoreError> {
-        const WHAT: &str = "tell which settings this server runs by";
+        const WHAT: &str = "register this replica";
         let (keys, digests): (Vec<String>, Vec<String>) = row.settings.clone().into_iter().unzip();
         let mut transaction = self.begin(WHAT).await?;
-        let told = sqlx::query!(
+        let written = sqlx::query!(
             "INSERT INTO replicas (instance, owner, keys, digests) VALUES ($1, $2, $3, $4)
              ON CONFLICT (instance) DO UPDATE
              SET owner = excluded.owner, keys = excluded.keys, digests = excluded.digests, told_at = clock_timestamp()",
@@ -18,19 +18,20 @@ impl PostgresStore {
             &keys,
             &digests
         );
-        told.execute(&mut *transaction).await.map_err(database(WHAT))?;
-        let beside = sqlx::query!(
+        written.execute(&mut *transaction).await.map_err(database(WHAT))?;
+        // Read after the upsert: `began_at` of this row bounds which reports count.
+        let others = sqlx::query!(
             "SELECT other.instance, other.owner, other.keys, other.digests
              FROM replicas AS own JOIN replicas AS other ON other.instance <> own.instance
              WHERE own.instance = $1 AND other.told_at > own.began_at
                AND other.told_at > clock_timestamp() - make_interval(secs => $2)
              ORDER BY other.owner, other.instance",
             row.instance,
-            TOLD_WITHIN.as_secs_f64()
+            REPLICA_TTL.as_secs_f64()
         );
-        let beside = beside.fetch_all(&mut *transaction).await.map_err(database(WHAT))?;
+        let others = others.fetch_all(&mut *transaction).await.map_err(database(WHAT))?;
         commit(transaction, WHAT).await?;
-        let read = beside.into_iter().map(|row| ReplicaRow {
+        let read = others.into_iter().map(|row| ReplicaRow {
             instance: row.instance,
             owner: row.owner,
             settings: row.keys.into_iter().zip(row.digests).collect(),

@@ -1,5 +1,6 @@
-//! Trying again what failed for a reason that passes: two transactions that met, a connection that was cut, a server that
-//! restarts. Only for work that is harmless twice, since a commit whose answer was lost may have happened.
+//! Retries after transient failures: serialization conflicts, lost connections, restarts of the
+//! server. Only for idempotent operations, since a commit whose response was lost may have
+//! succeeded.
 
 use std::time::Duration;
 
@@ -7,41 +8,42 @@ use futures::future::FutureExt;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::super::{Answer, StoreError};
+use super::super::{StoreError, StoreFuture};
 
-/// How long the store tries by itself. Longer troubles are the caller's, who has other things to do meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Total time of retries. After it the caller decides.
+const RETRY_BUDGET: Duration = Duration::from_secs(5);
 
-/// Pauses between attempts double from the first to the last.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// First and maximum pause between attempts; pauses double.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
-/// Failures of PostgreSQL that pass, by SQLSTATE: serialisation failure, deadlock, lock not available in time, too many
-/// connections, idle in a transaction for too long (this process was paused), shutdown, crash of another session, starting.
-const PASSING: [&str; 9] = ["40001", "40P01", "55P03", "53300", "25P03", "57P01", "57P02", "57P03", "57P05"];
+/// Transient SQLSTATE codes: serialization failure, deadlock, lock timeout, too many connections,
+/// idle-in-transaction timeout (this process was paused), shutdown, crash of another session,
+/// startup.
+const TRANSIENT_CODES: [&str; 9] = ["40001", "40P01", "55P03", "53300", "25P03", "57P01", "57P02", "57P03", "57P05"];
 
-/// Does `work` until it succeeds, fails for good, or patience ends.
-pub(super) fn repeated<'a, T, F>(work: impl Fn() -> F + Send + 'a) -> Answer<'a, T>
+/// Repeats `work` until it succeeds, fails permanently, or the retry budget is used up.
+pub(super) fn retry<'a, T, F>(work: impl Fn() -> F + Send + 'a) -> StoreFuture<'a, T>
 where
     T: Send + 'a,
     F: Future<Output = Result<T, StoreError>> + Send + 'a,
 {
-    repeated_for(PATIENCE, work)
+    retry_for(RETRY_BUDGET, work)
 }
 
-fn repeated_for<'a, T, F>(patience: Duration, work: impl Fn() -> F + Send + 'a) -> Answer<'a, T>
+fn retry_for<'a, T, F>(patience: Duration, work: impl Fn() -> F + Send + 'a) -> StoreFuture<'a, T>
 where
     T: Send + 'a,
     F: Future<Output = Result<T, StoreError>> + Send + 'a,
 {
     async move {
         let deadline = Instant::now() + patience;
-        let mut pause = PAUSES.0;
+        let mut pause = BACKOFF.0;
         loop {
             match work().await {
-                Err(error) if passes(&error) && Instant::now() + pause < deadline => {
-                    debug!(%error, "trying again in {} ms", pause.as_millis());
+                Err(error) if is_transient(&error) && Instant::now() + pause < deadline => {
+                    debug!(%error, pause_ms = pause.as_millis(), "retrying store operation");
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    pause = (pause * 2).min(BACKOFF.1);
                 }
                 done => return done,
             }
@@ -50,12 +52,12 @@ where
     .boxed()
 }
 
-fn passes(error: &StoreError) -> bool {
+fn is_transient(error: &StoreError) -> bool {
     let StoreError::Database { source, .. } = error else { return false };
     match source {
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => true,
-        sqlx::Error::Database(said) => {
-            said.code().is_some_and(|code| code.starts_with("08") || PASSING.contains(&&*code))
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| code.starts_with("08") || TRANSIENT_CODES.contains(&&*code))
         }
         _ => false,
     }
@@ -67,23 +69,24 @@ mod tests {
 
     use super::*;
 
-    fn cut() -> StoreError {
+    fn connection_reset() -> StoreError {
         StoreError::Database { what: "test", source: sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()) }
     }
 
     #[tokio::test]
-    async fn a_connection_that_was_cut_is_tried_again_until_it_works() {
+    async fn a_reset_connection_is_retried_until_it_works() {
         let calls = AtomicU32::new(0);
-        let answer =
-            repeated(|| async { if calls.fetch_add(1, Ordering::Relaxed) < 3 { Err(cut()) } else { Ok("done") } });
+        let answer = retry(|| async {
+            if calls.fetch_add(1, Ordering::Relaxed) < 3 { Err(connection_reset()) } else { Ok("done") }
+        });
         assert_eq!(answer.await.unwrap(), "done");
         assert_eq!(calls.into_inner(), 4);
     }
 
     #[tokio::test]
-    async fn a_failure_that_stays_is_told_at_once() {
+    async fn a_permanent_failure_is_returned_at_once() {
         let calls = AtomicU32::new(0);
-        let answer: Answer<'_, ()> = repeated(|| async {
+        let answer: StoreFuture<'_, ()> = retry(|| async {
             calls.fetch_add(1, Ordering::Relaxed);
             Err(StoreError::Database { what: "test", source: sqlx::Error::RowNotFound })
         });
@@ -92,11 +95,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn patience_ends() {
+    async fn the_retry_budget_ends() {
         let calls = AtomicU32::new(0);
-        let answer: Answer<'_, ()> = repeated_for(Duration::from_millis(20), || async {
+        let answer: StoreFuture<'_, ()> = retry_for(Duration::from_millis(20), || async {
             calls.fetch_add(1, Ordering::Relaxed);
-            Err(cut())
+            Err(connection_reset())
         });
         assert!(answer.await.is_err());
         assert!(calls.into_inner() <= 3, "pauses of 5 and 10 ms fit into 20 ms, one of 20 ms does not");

@@ -1,5 +1,6 @@
-//! Whether program and schema suit each other. A schema may be ahead of the program as long as no migration has taken away
-//! what the program uses; one that is behind is brought up to date, or refused where that is forbidden.
+//! Schema compatibility and migrations. The schema may be newer than the program as long as no
+//! migration dropped what the program uses; an older schema is migrated, or rejected where
+//! `store.migrate` is false.
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgPool;
@@ -10,17 +11,18 @@ use super::database;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 
-const WHAT: &str = "look at its schema";
+const WHAT: &str = "read its schema version";
 
-/// What the migrations may take: as long as they need, but no lock that the rest of the world waits behind for minutes.
+/// Session settings of migrations: no statement timeout, but a lock timeout, so that other sessions
+/// do not queue behind a migration for minutes.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = '60s'";
 
-/// The version that this program was built with: the number of the newest migration.
+/// Schema version of this program: the number of the newest migration.
 pub(crate) fn newest() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Brings the schema up to date, if it may.
+/// Migrates the schema, if permitted.
 ///
 /// # Errors
 /// [`StoreError::SchemaTooOld`], [`StoreError::SchemaTooNew`], [`StoreError::Migration`].
@@ -36,9 +38,9 @@ pub(super) async fn prepare(pool: &PgPool, migrate: bool) -> Result<(), StoreErr
     if oldest > needed { Err(StoreError::SchemaTooNew { found, oldest, known: needed }) } else { Ok(()) }
 }
 
-/// The version of the schema; 0 when there is none.
+/// Schema version of the database; 0 when it has none.
 pub(super) async fn found(pool: &PgPool) -> Result<i64, StoreError> {
-    // Not checked when the program is built: the table may not be there.
+    // Not checked at compile time: the table may be absent.
     if !exists(pool, "_sqlx_migrations").await? {
         return Ok(0);
     }

@@ -1,5 +1,5 @@
-//! Changes that every replica must hear of. A notification tells at once that a number has grown; whoever missed it, or
-//! sits behind a proxy that drops notifications, reads the numbers twice a second.
+//! Change counters that every replica watches. A notification announces that a counter grew; a
+//! replica that misses it, or whose proxy drops notifications, polls the counters twice a second.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::super::StoreError;
-use super::super::rails::Changes;
+use super::super::guardrails::Changes;
 use super::database;
 
 const CHANNEL: &str = "fleetwright_changes";
 
 const POLL: Duration = Duration::from_millis(500);
 
-const WHAT: &str = "read what has changed";
+const WHAT: &str = "read the change counters";
 
-/// What has changed.
+/// Counters.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Signal {
     Freezes,
@@ -26,8 +26,12 @@ pub(super) enum Signal {
     Releases,
 }
 
-/// Part of the transaction that makes the change: told when it commits.
-pub(super) async fn raise(connection: &mut PgConnection, signal: Signal, what: &'static str) -> Result<(), StoreError> {
+/// Increments a counter in the transaction of the change; the notification is sent at commit.
+pub(super) async fn bump_signal(
+    connection: &mut PgConnection,
+    signal: Signal,
+    what: &'static str,
+) -> Result<(), StoreError> {
     let name = match signal {
         Signal::Freezes => "freezes",
         Signal::Leases => "leases",
@@ -49,8 +53,8 @@ pub(super) async fn read(pool: &PgPool) -> Result<Changes, StoreError> {
     Ok(Changes { freezes, leases, offerings: version("offerings"), releases: version("releases") })
 }
 
-/// Publishes changes until it is stopped.
-pub(super) async fn follow(pool: PgPool, changes: watch::Sender<Changes>) {
+/// Publishes counter changes until it is aborted.
+pub(super) async fn publish_changes(pool: PgPool, changes: watch::Sender<Changes>) {
     let mut listener = None;
     loop {
         if listener.is_none() {
@@ -60,9 +64,9 @@ pub(super) async fn follow(pool: PgPool, changes: watch::Sender<Changes>) {
             Ok(read) => {
                 changes.send_if_modified(|known| std::mem::replace(known, read) != read);
             }
-            Err(error) => debug!(%error, "asking again"),
+            Err(error) => debug!(%error, "could not read change counters"),
         }
-        if !heard_or_due(listener.as_mut()).await {
+        if !wait_for_notification(listener.as_mut()).await {
             listener = None;
         }
     }
@@ -74,8 +78,8 @@ async fn listen(pool: &PgPool) -> Option<PgListener> {
     Some(listener)
 }
 
-/// Waits for a notification or for the next poll; answers whether the listener is still of use.
-async fn heard_or_due(listener: Option<&mut PgListener>) -> bool {
+/// Waits for a notification or the next poll; returns whether the listener is still usable.
+async fn wait_for_notification(listener: Option<&mut PgListener>) -> bool {
     let Some(listener) = listener else {
         tokio::time::sleep(POLL).await;
         return true;
@@ -83,7 +87,7 @@ async fn heard_or_due(listener: Option<&mut PgListener>) -> bool {
     match tokio::time::timeout(POLL, listener.recv()).await {
         Ok(Ok(_)) | Err(_) => true,
         Ok(Err(error)) => {
-            debug!(%error, "no notifications; asking twice a second");
+            debug!(%error, "LISTEN connection lost; polling");
             tokio::time::sleep(POLL).await;
             false
         }

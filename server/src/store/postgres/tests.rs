@@ -1,4 +1,4 @@
-//! What a database does to those who rely on it: it restarts, cuts connections, loses answers, and has a schema of another
+//! Faults of a database: restarts, lost connections, lost responses, and a schema of another
 //! release.
 
 mod bytes;
@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 use sqlx::migrate::Migrator;
 
 use super::super::conformance::skipped;
+use super::super::guardrails::FreezeScope;
 use super::super::log::DecisionRow;
-use super::super::own::{self, OwnServer};
-use super::super::rails::FreezeScope;
-use super::super::undertaking::IntentState;
+use super::super::operations::IntentState;
+use super::super::postgres_local::{self, LocalPostgres};
 use super::*;
-use proxy::{Cut, Proxy};
+use proxy::{DisconnectAt, Proxy};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Far longer than anything here takes, for machines that are busy with other things.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout, generous for busy hosts.
+const RETRY_BUDGET: Duration = Duration::from_secs(120);
 
-fn throwaway(test: &str) -> Option<OwnServer> {
-    let server = OwnServer::throwaway().unwrap();
+fn throwaway(test: &str) -> Option<LocalPostgres> {
+    let server = LocalPostgres::temporary().unwrap();
     if server.is_none() {
         skipped(test);
     }
@@ -31,9 +31,9 @@ fn throwaway(test: &str) -> Option<OwnServer> {
 }
 
 async fn leased(store: &PostgresStore, cluster: &str) -> Lease {
-    match store.take_lease(&Scope::cluster(cluster), "a", 0, HOUR).await.unwrap() {
-        LeaseAnswer::Granted { lease, .. } => lease,
-        LeaseAnswer::Held { owner, .. } => panic!("held by {owner}"),
+    match store.acquire_lease(&Scope::cluster(cluster), "a", 0, HOUR).await.unwrap() {
+        LeaseOutcome::Granted { lease, .. } => lease,
+        LeaseOutcome::Held { owner, .. } => panic!("held by {owner}"),
     }
 }
 
@@ -53,10 +53,10 @@ fn of(cluster: &str) -> DecisionFilter {
     DecisionFilter { scope: Some(Scope::cluster(cluster)), limit: 10_000, before: None }
 }
 
-/// A server that was away for a long time finds more than one statement may take time for.
+/// After a long outage more rows are due than one statement may delete.
 #[tokio::test]
-async fn old_rows_that_belong_to_no_day_go_in_parts() {
-    let Some(server) = throwaway("old_rows_that_belong_to_no_day_go_in_parts") else { return };
+async fn old_rows_outside_partitions_are_deleted_in_batches() {
+    let Some(server) = throwaway("old_rows_outside_partitions_are_deleted_in_batches") else { return };
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     let many = 2 * log::ROWS_AT_ONCE + 1;
     let filled = "INSERT INTO decisions (scope, number, decided_at, epoch, kind)
@@ -74,39 +74,39 @@ async fn old_rows_that_belong_to_no_day_go_in_parts() {
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_was_lost_happens_once() {
-    let Some(server) = throwaway("a_commit_whose_answer_was_lost_happens_once") else { return };
+async fn a_commit_with_a_lost_response_takes_effect_once() {
+    let Some(server) = throwaway("a_commit_with_a_lost_response_takes_effect_once") else { return };
     let proxy = Proxy::start(&server.url()).await;
     let store = PostgresStore::connect(&proxy.url).await.unwrap();
     let lease = leased(&store, "prod").await;
-    for (number, cut) in [(1, Cut::BeforeCommit), (2, Cut::AfterCommit)] {
-        proxy.arm(cut);
-        store.record(&lease, &entry(number)).await.unwrap();
-        assert!(proxy.fired(), "{cut:?} is what this is about");
+    for (number, cut) in [(1, DisconnectAt::BeforeCommit), (2, DisconnectAt::AfterCommit)] {
+        proxy.disconnect_at_next_commit(cut);
+        store.record_decision(&lease, &entry(number)).await.unwrap();
+        assert!(proxy.fired(), "{cut:?} did not fire");
     }
     let order = FreezeOrder { scope: FreezeScope::Fleet, by: "kim".to_owned(), reason: String::new(), until_ms: None };
-    for cut in [Cut::BeforeCommit, Cut::AfterCommit] {
-        proxy.arm(cut);
+    for cut in [DisconnectAt::BeforeCommit, DisconnectAt::AfterCommit] {
+        proxy.disconnect_at_next_commit(cut);
         store.freeze(&order).await.unwrap();
-        assert!(proxy.fired(), "{cut:?} is what this is about");
+        assert!(proxy.fired(), "{cut:?} did not fire");
     }
-    proxy.arm(Cut::AfterCommit);
-    let taken = store.take_lease(&lease.scope, "a", 0, HOUR).await.unwrap();
-    assert!(matches!(taken, LeaseAnswer::Granted { lease, .. } if lease.epoch == 3), "taken twice, and ours");
+    proxy.disconnect_at_next_commit(DisconnectAt::AfterCommit);
+    let taken = store.acquire_lease(&lease.scope, "a", 0, HOUR).await.unwrap();
+    assert!(matches!(taken, LeaseOutcome::Granted { lease, .. } if lease.epoch == 3), "taken twice, and ours");
     assert_eq!(store.decisions(&of("prod")).await.unwrap().len(), 2);
     assert_eq!(store.open_intents(&lease.scope).await.unwrap().len(), 2);
     assert_eq!(store.freezes().await.unwrap().len(), 2);
     assert_eq!(store.read_audit(10, None).await.unwrap().len(), 2);
 }
 
-/// Records decisions one after the other until it is told to stop; answers how many were acknowledged.
+/// Records decisions one after the other until `stop`; returns the number of acknowledged ones.
 async fn load(store: PostgresStore, cluster: String, stop: watch::Receiver<bool>) -> u64 {
     let lease = leased(&store, &cluster).await;
     let mut number = 0;
     while !*stop.borrow() {
         number += 1;
-        let deadline = Instant::now() + PATIENCE;
-        while let Err(error) = store.record(&lease, &entry(number)).await {
+        let deadline = Instant::now() + RETRY_BUDGET;
+        while let Err(error) = store.record_decision(&lease, &entry(number)).await {
             assert!(Instant::now() < deadline, "decision {number} of {cluster} is never recorded: {error}");
         }
     }
@@ -114,12 +114,12 @@ async fn load(store: PostgresStore, cluster: String, stop: watch::Receiver<bool>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn decisions_resume_by_themselves_after_restarts_crashes_and_cuts() {
-    let Some(binaries) = own::find() else {
-        return skipped("decisions_resume_by_themselves_after_restarts_crashes_and_cuts");
+async fn decisions_resume_after_restarts_crashes_and_disconnects() {
+    let Some(binaries) = postgres_local::find() else {
+        return skipped("decisions_resume_after_restarts_crashes_and_disconnects");
     };
     let folder = std::env::temp_dir().join(format!("fw-load-{}", std::process::id()));
-    let mut server = OwnServer::start(&binaries, &folder).unwrap();
+    let mut server = LocalPostgres::start(&binaries, &folder).unwrap();
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     let (stop, stopped) = watch::channel(false);
     let clusters = ["a", "b", "c", "d"];
@@ -149,9 +149,9 @@ async fn decisions_resume_by_themselves_after_restarts_crashes_and_cuts() {
     let _gone_already = std::fs::remove_dir_all(&folder);
 }
 
-/// Waits until ten more decisions are there.
+/// Waits for ten more decisions.
 async fn more_decisions(store: &PostgresStore) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RETRY_BUDGET;
     let mut known = None;
     loop {
         let count = sqlx::query_scalar("SELECT count(*) FROM decisions").fetch_one(&store.pool).await;
@@ -166,8 +166,8 @@ async fn more_decisions(store: &PostgresStore) {
     }
 }
 
-/// A new database on the server.
-async fn another(server: &OwnServer, name: &str) -> String {
+/// Creates a database on the server.
+async fn another(server: &LocalPostgres, name: &str) -> String {
     let pool = PgPool::connect(&server.url()).await.unwrap();
     sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&pool).await.unwrap();
     pool.close().await;
@@ -175,8 +175,8 @@ async fn another(server: &OwnServer, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_schema_of_another_release_is_named_or_brought_up_to_date() {
-    let Some(server) = throwaway("a_schema_of_another_release_is_named_or_brought_up_to_date") else { return };
+async fn a_schema_of_another_release_is_rejected_or_migrated() {
+    let Some(server) = throwaway("a_schema_of_another_release_is_rejected_or_migrated") else { return };
     let url = another(&server, "fleet").await;
     let forbidden = Settings { migrate: false, ..Settings::default() };
     let error = PostgresStore::connect_with(&url, &forbidden).await.unwrap_err();
@@ -188,7 +188,7 @@ async fn a_schema_of_another_release_is_named_or_brought_up_to_date() {
     let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
                  VALUES ($1, 'of a later release', true, '', 0)";
     sqlx::query(later).bind(newest + 1).execute(&store.pool).await.unwrap();
-    PostgresStore::connect(&url).await.expect("a later schema that says it serves this program");
+    PostgresStore::connect(&url).await.expect("a newer schema that supports this program");
     let alone = "UPDATE schema_compatibility SET oldest_program = $1";
     sqlx::query(alone).bind(newest + 1).execute(&store.pool).await.unwrap();
     let error = PostgresStore::connect(&url).await.unwrap_err();
@@ -197,8 +197,8 @@ async fn a_schema_of_another_release_is_named_or_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn rows_of_the_first_schema_are_carried_over() {
-    let Some(server) = throwaway("rows_of_the_first_schema_are_carried_over") else { return };
+async fn rows_of_the_first_schema_are_migrated() {
+    let Some(server) = throwaway("rows_of_the_first_schema_are_migrated") else { return };
     let url = another(&server, "fleet").await;
     let pool = PgPool::connect(&url).await.unwrap();
     let all: Migrator = sqlx::migrate!("../migrations");
@@ -215,14 +215,14 @@ async fn rows_of_the_first_schema_are_carried_over() {
     let store = PostgresStore::connect(&url).await.unwrap();
     assert_eq!(leased(&store, "prod").await.epoch, 7);
     let open = store.open_intents(&Scope::cluster("prod")).await.unwrap();
-    let launched = IntentState::Settled(Settlement::Launched { provider_id: "i-2".to_owned() });
+    let launched = IntentState::Ended(AttemptOutcome::Launched { provider_id: "i-2".to_owned() });
     assert_eq!((&open[0].state, &open[1].state), (&IntentState::Open, &launched));
     assert_eq!(store.decisions(&of("prod")).await.unwrap()[0].decision.summary, "two machines");
 }
 
 #[tokio::test]
-async fn replicas_that_start_at_once_make_one_schema() {
-    let Some(server) = throwaway("replicas_that_start_at_once_make_one_schema") else { return };
+async fn replicas_that_start_together_create_one_schema() {
+    let Some(server) = throwaway("replicas_that_start_together_create_one_schema") else { return };
     let url = Arc::new(another(&server, "fleet").await);
     let starts = (0..4).map(|_| {
         let url = Arc::clone(&url);

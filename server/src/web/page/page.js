@@ -1,14 +1,14 @@
-// Draws the fleet from server-sent events, which tell of no machines: those of a cluster are asked for while it is open. Text is
-// set as text, never as markup.
+// Renders the fleet from server-sent events. These contain no instances; the instances of expanded clusters are fetched.
+// Text is set as textContent, never as markup.
 
-const place = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 
 function element(tag, options = {}, ...children) {
-  const made = document.createElement(tag);
-  if (options.class) made.className = options.class;
-  if (options.text !== undefined) made.textContent = options.text;
-  made.append(...children);
-  return made;
+  const node = document.createElement(tag);
+  if (options.class) node.className = options.class;
+  if (options.text !== undefined) node.textContent = options.text;
+  node.append(...children);
+  return node;
 }
 
 const STAGES = { "in service": "good", draining: "busy", terminating: "busy", finalising: "busy" };
@@ -17,7 +17,7 @@ const COLUMNS = [
   ["pool", (m) => m.pool],
   ["type", (m) => m.instanceType],
   ["zone", (m) => m.zone],
-  ["paid as", (m) => m.capacityType],
+  ["capacity type", (m) => m.capacityType],
   ["$/hour", (m) => m.usdPerHour, "number"],
   ["pods", (m) => m.pods, "number"],
   ["stage", (m) => m.stage + (m.leaves ? `: ${m.leaves}` : "")],
@@ -33,24 +33,24 @@ function machineTable(machines) {
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
-// What the safety rails hold back, weightiest first.
+// Guardrails in effect, most severe first.
 function rails(held) {
   const lines = [
     [held.quarantine, "bad", "Quarantine"],
     ...held.freezes.map((freeze) => [freeze, "busy", "Frozen"]),
-    [held.mode === "shadow" ? "decisions are written down and not carried out" : null, "busy", "Shadow mode"],
-    [held.brake, "bad", "Brake"],
-    [held.heldLaunches, "busy", "Launches wait"],
-    [held.heldRemovals, "busy", "Removals wait"],
-    [held.listingDoubted, "bad", "Listing doubted"],
-    [held.waitingBecause, "bad", "Removals held"],
-    [held.podsWaiting ? `${held.podsWaiting} pods wait because machines were launched for them in vain` : null, "busy", "Back-off"],
+    [held.mode === "shadow" ? "decisions are recorded and not executed" : null, "busy", "Shadow mode"],
+    [held.brake, "bad", "Circuit breaker"],
+    [held.heldLaunches, "busy", "Launches held"],
+    [held.heldRemovals, "busy", "Removals held"],
+    [held.listingDoubted, "bad", "Listing suspicious"],
+    [held.waitingBecause, "bad", "Removals waiting"],
+    [held.podsWaiting ? `${held.podsWaiting} pods in launch backoff: earlier launches did not bind them` : null, "busy", "Launch backoff"],
   ];
   return lines.filter(([text]) => text).map(([text, kind, title]) => element("p", { text: `${title}: ${text}`, class: kind }));
 }
 
 function cluster(entry) {
-  const state = !entry.connected ? ["no agent is connected", "bad"] : entry.synced ? ["connected", "good"] : ["reading", "busy"];
+  const state = !entry.connected ? ["agent disconnected", "bad"] : entry.synced ? ["connected", "good"] : ["syncing", "busy"];
   const card = element("article", { class: "cluster" });
   card.append(element("header", {},
     element("h3", { text: entry.name }),
@@ -59,13 +59,13 @@ function cluster(entry) {
     element("span", { text: `${entry.pods} pods` }),
     element("span", { text: `${entry.pending} pending`, class: entry.pending ? "busy" : "soft" }),
     element("span", { text: `$${entry.usdPerHour} an hour` })));
-  if (entry.refused) card.append(element("p", { text: `The last plan was refused: ${entry.refused}`, class: "bad" }));
+  if (entry.refused) card.append(element("p", { text: `Last plan rejected: ${entry.refused}`, class: "bad" }));
   for (const problem of entry.problems.slice(0, 5)) card.append(element("p", { text: problem, class: "busy" }));
   for (const left of entry.leftPools.slice(0, 5)) card.append(element("p", { text: `NodePool ${left.name}: ${left.reason}`, class: "busy" }));
   card.append(...rails(entry.rails));
   if (entry.planning) {
-    const left = entry.planning.left ? `; ${entry.planning.left} more are planned next` : "";
-    card.append(element("p", { text: `A plan is being made for ${entry.planning.pods} pods${left}`, class: "soft" }));
+    const left = entry.planning.left ? `; ${entry.planning.left} deferred to the next plan` : "";
+    card.append(element("p", { text: `Planning ${entry.planning.pods} pods${left}`, class: "soft" }));
   }
   if (entry.machineCount) {
     const toggle = element("button", { text: open.has(entry.name) ? "hide machines" : `${entry.machineCount} machines` });
@@ -85,14 +85,14 @@ function decision(entry) {
   return item;
 }
 
-// Names of clusters whose machines are shown, and those machines.
+// Names of clusters whose instances are expanded, and those instances.
 const open = new Set();
 const machines = new Map();
 let latest = null;
 
 async function readMachines(name) {
-  const answer = await fetch(`/api/clusters/${encodeURIComponent(name)}`);
-  if (answer.ok) machines.set(name, (await answer.json()).machines);
+  const response = await fetch(`/api/clusters/${encodeURIComponent(name)}`);
+  if (response.ok) machines.set(name, (await response.json()).machines);
 }
 
 async function show(fleet) {
@@ -104,13 +104,13 @@ async function show(fleet) {
 
 function draw(fleet) {
   const sum = (read) => fleet.clusters.reduce((total, entry) => total + read(entry), 0);
-  place("fleet").textContent =
+  byId("fleet").textContent =
     `${fleet.clusters.length} clusters, ${sum((c) => c.nodes)} nodes, ${sum((c) => c.pods)} pods ` +
     `(${sum((c) => c.pending)} pending), $${fleet.usdPerHour} an hour`;
-  place("clusters").replaceChildren(...fleet.clusters.map(cluster));
-  place("decisions").replaceChildren(...fleet.decisions.map(decision));
+  byId("clusters").replaceChildren(...fleet.clusters.map(cluster));
+  byId("decisions").replaceChildren(...fleet.decisions.map(decision));
 }
 
 const events = new EventSource("/api/fleet/events");
-events.onmessage = (message) => { place("link").hidden = true; show(JSON.parse(message.data)); };
-events.onerror = () => { place("link").hidden = false; };
+events.onmessage = (message) => { byId("link").hidden = true; show(JSON.parse(message.data)); };
+events.onerror = () => { byId("link").hidden = false; };

@@ -8,42 +8,42 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::Pace;
+use super::KubeletTiming;
 use crate::kubernetes::machine::Machine;
 
-/// Whom writes are by.
+/// Field manager of the kubelets' writes.
 const WRITER: &str = "fake-kubelet";
 /// Between tries of what must succeed some time: the API server may be away.
 const RETRY: Duration = Duration::from_millis(500);
 /// Seconds that a lease lasts (kubelet: nodeLeaseDurationSeconds).
 const LEASE_SECONDS: i32 = 40;
 
-/// Lives for ever; ends by being aborted.
-pub(super) async fn live(client: Client, machine: Machine, pace: Pace, address: String) {
-    tokio::time::sleep(boot_time(&machine.id, pace.boot)).await;
+/// Runs until aborted.
+pub(super) async fn run_kubelet(client: Client, machine: Machine, timing: KubeletTiming, address: String) {
+    tokio::time::sleep(boot_time(&machine.id, timing.boot)).await;
     let nodes = Api::<Node>::all(client.clone());
-    while !register(&nodes, &machine, &address).await {
+    while !register_node(&nodes, &machine, &address).await {
         tokio::time::sleep(RETRY).await;
     }
-    tokio::time::sleep(pace.ready).await;
+    tokio::time::sleep(timing.ready).await;
     while !become_ready(&nodes, &machine.id).await {
         tokio::time::sleep(RETRY).await;
     }
     let leases = Api::<Lease>::namespaced(client, "kube-node-lease");
     loop {
-        let wait = if renew(&leases, &machine.id).await { pace.heartbeat } else { RETRY };
+        let wait = if renew_lease(&leases, &machine.id).await { timing.heartbeat } else { RETRY };
         tokio::time::sleep(wait).await;
     }
 }
 
-/// Between the two, by the machine's name: the same machine takes the same time.
+/// A delay between the two, derived from the machine's name.
 fn boot_time(id: &str, (least, most): (Duration, Duration)) -> Duration {
     let spread = id.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % 1_000;
     least + most.saturating_sub(least) * spread / 1_000
 }
 
-/// Whether the Node is there.
-async fn register(nodes: &Api<Node>, machine: &Machine, address: &str) -> bool {
+/// Whether the Node exists.
+async fn register_node(nodes: &Api<Node>, machine: &Machine, address: &str) -> bool {
     let Ok(node) = serde_json::from_value::<Node>(node(machine, address)) else { return false };
     match nodes.create(&PostParams::default(), &node).await {
         Ok(_) => true,
@@ -96,14 +96,14 @@ fn conditions(ready: bool) -> Value {
     ])
 }
 
-/// Whether it is; a Node that was deleted meanwhile needs nothing more.
+/// Whether it is ready; a deleted Node counts as ready.
 async fn become_ready(nodes: &Api<Node>, name: &str) -> bool {
     let status = json!({ "status": { "conditions": conditions(true) } });
     done(nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)
 }
 
 /// Whether the lease is renewed.
-async fn renew(leases: &Api<Lease>, name: &str) -> bool {
+async fn renew_lease(leases: &Api<Lease>, name: &str) -> bool {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -113,7 +113,7 @@ async fn renew(leases: &Api<Lease>, name: &str) -> bool {
     done(leases.patch(name, &PatchParams::apply(WRITER).force(), &Patch::Apply(lease)).await)
 }
 
-/// Whether nothing more needs to be tried.
+/// Whether no retry is necessary.
 fn done<T>(answer: kube::Result<T>) -> bool {
     match answer {
         Ok(_) => true,
@@ -122,8 +122,8 @@ fn done<T>(answer: kube::Result<T>) -> bool {
     }
 }
 
-/// Deletes what a machine left behind. Whoever put a finalizer on the Node still decides when it goes.
-pub(super) async fn forget(nodes: &Api<Node>, name: &str) {
+/// Deletes the Node of a lost machine. Finalizers still delay the deletion.
+pub(super) async fn delete_node(nodes: &Api<Node>, name: &str) {
     while !done(nodes.delete(name, &DeleteParams::default()).await) {
         tokio::time::sleep(RETRY).await;
     }

@@ -1,4 +1,4 @@
-//! Stands between an agent and the server: passes everything on, under a token that it adds, and keeps what the agent says.
+//! A proxy between an agent and the server that adds a token and records the agent's messages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,20 +16,24 @@ use tonic::{Request, Response, Status, Streaming};
 /// Messages on their way in either direction.
 const UNDER_WAY: usize = 64;
 
-/// What agents said.
+/// Recorded messages of agents.
 #[derive(Debug, Clone)]
 pub(super) struct Recorder {
     server: String,
     token: String,
-    said: Arc<Mutex<Vec<v1::ConnectRequest>>>,
-    ended: Arc<AtomicUsize>,
+    messages: Arc<Mutex<Vec<v1::ConnectRequest>>>,
+    ended_count: Arc<AtomicUsize>,
 }
 
 impl Recorder {
     /// Listens in front of `server` until the runtime ends; returns its address.
     pub(super) async fn listen(server: &str, token: &str) -> (Self, String) {
-        let recorder =
-            Self { server: server.to_owned(), token: token.to_owned(), said: Arc::default(), ended: Arc::default() };
+        let recorder = Self {
+            server: server.to_owned(),
+            token: token.to_owned(),
+            messages: Arc::default(),
+            ended_count: Arc::default(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("a listener has an address"));
         let service = AgentServiceServer::new(recorder.clone());
@@ -37,26 +41,30 @@ impl Recorder {
         (recorder, address)
     }
 
-    /// Everything that was said so far.
-    pub(super) fn said(&self) -> Vec<v1::ConnectRequest> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Every message recorded so far.
+    pub(super) fn messages(&self) -> Vec<v1::ConnectRequest> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many streams the server has ended.
-    pub(super) fn ended(&self) -> usize {
-        self.ended.load(Ordering::Relaxed)
+    pub(super) fn ended_streams(&self) -> usize {
+        self.ended_count.load(Ordering::Relaxed)
     }
 
-    async fn carry(self, mut heard: Streaming<v1::ConnectRequest>, onward: mpsc::Sender<v1::ConnectRequest>) {
-        while let Ok(Some(message)) = heard.message().await {
-            self.said.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
+    async fn forward_requests(
+        self,
+        mut responses: Streaming<v1::ConnectRequest>,
+        onward: mpsc::Sender<v1::ConnectRequest>,
+    ) {
+        while let Ok(Some(message)) = responses.message().await {
+            self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
             if onward.send(message).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn answer(
+    async fn forward_responses(
         self,
         mut answers: Streaming<v1::ConnectResponse>,
         back: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
@@ -65,7 +73,7 @@ impl Recorder {
             let answer = answers.message().await;
             let over = !matches!(answer, Ok(Some(_)));
             if over {
-                self.ended.fetch_add(1, Ordering::Relaxed);
+                self.ended_count.fetch_add(1, Ordering::Relaxed);
             }
             let sent = match answer.transpose() {
                 Some(answer) => back.send(answer).await.is_ok(),
@@ -87,16 +95,16 @@ impl AgentService for Recorder {
         request: Request<Streaming<v1::ConnectRequest>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
         let (onward, outgoing) = mpsc::channel(UNDER_WAY);
-        tokio::spawn(self.clone().carry(request.into_inner(), onward));
-        let answers = speak(&self.server, &self.token, ReceiverStream::new(outgoing)).await?;
+        tokio::spawn(self.clone().forward_requests(request.into_inner(), onward));
+        let answers = open_stream(&self.server, &self.token, ReceiverStream::new(outgoing)).await?;
         let (back, returned) = mpsc::channel(UNDER_WAY);
-        tokio::spawn(self.clone().answer(answers, back));
+        tokio::spawn(self.clone().forward_responses(answers, back));
         Ok(Response::new(ReceiverStream::new(returned)))
     }
 }
 
-/// Says `what` to the server, under a token.
-pub(super) async fn speak(
+/// Opens a stream to the server under a token and sends `what`.
+pub(super) async fn open_stream(
     server: &str,
     token: &str,
     what: impl futures::Stream<Item = v1::ConnectRequest> + Send + 'static,

@@ -1,63 +1,64 @@
-//! Agents that show certificates, and certificates of both sides that are replaced while they speak.
+//! Agents with certificates; the certificates of both sides are replaced while they are connected.
 
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use e2e::kubernetes::authority::{Authority, shown_by};
-use e2e::kubernetes::cluster::{Seen, until};
-use e2e::kubernetes::suite::{Stage, Told};
-use e2e::kubernetes::world::{CLUSTER, Options, World};
+use e2e::kubernetes::certificate_authority::{CertificateAuthority, server_certificate};
+use e2e::kubernetes::cluster::{Poll, wait_until};
+use e2e::kubernetes::environment::{CLUSTER, Environment, Options};
+use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use rustls::pki_types::CertificateDer;
 
-use super::{Files, LET_IN, PATIENCE, REFUSED, clear, one_kind, secured, until_said, until_served};
+use super::{Files, LET_IN, REFUSED, TIMEOUT, clear, credentials, one_kind, wait_until_said, wait_until_served};
 
 /// The name in the agent's certificate.
 const AGENTS_NAME: &str = "e2e.agents.example.com";
 
-struct Play {
-    stage: Arc<Stage>,
-    world: World,
+struct ScenarioFuture {
+    test_bed: Arc<TestBed>,
+    environment: Environment,
     files: Files,
     /// Signs certificates of agents.
-    authority: Authority,
+    authority: CertificateAuthority,
 }
 
-/// The server's certificate is replaced while a stream is open; agents without a good certificate stay outside; then the
-/// authority of the agents' certificates is replaced, and the agent goes on with the certificate that it has by then.
-pub(in super::super) async fn speak_for_one_cluster(stage: Arc<Stage>) -> Told {
+/// Replaces the server's certificate while a stream is open; refuses agents without a valid
+/// certificate; then replaces the authority of the agents' certificates, and the agent continues
+/// with its new certificate.
+pub(in super::super) async fn speak_for_one_cluster(test_bed: Arc<TestBed>) -> ScenarioResult {
     let files = Files::new(&format!("[[agents]]\ncluster = '{CLUSTER}'\ncertificate-name = '{AGENTS_NAME}'\n"))?;
-    let authority = Authority::new("agents")?;
+    let authority = CertificateAuthority::new("agents")?;
     files.write("agents-ca.crt", authority.pem())?;
     files.certify("agent", &authority, AGENTS_NAME)?;
     let mut server = files.of_server();
     server.push(("FLEETWRIGHT_LISTEN_CLIENT_CA", files.path("agents-ca.crt").display().to_string()));
-    let options = Options { secured: secured(server, files.with_certificate("agent")), ..Options::default() };
-    let world = World::start(&stage, "certificates", options).await?;
-    let mut play = Play { stage, world, files, authority };
-    play.all().await.with_context(|| play.world.last_words())
+    let options = Options { credentials: credentials(server, files.with_certificate("agent")), ..Options::default() };
+    let environment = Environment::start(&test_bed, "certificates", options).await?;
+    let mut play = ScenarioFuture { test_bed, environment, files, authority };
+    play.all().await.with_context(|| play.environment.log_tails())
 }
 
-impl Play {
-    async fn all(&mut self) -> Told {
-        until_said(&self.world, &[LET_IN, CLUSTER], 1).await?;
-        one_kind(&self.world).await?;
-        until_served(&self.world, 1).await?;
+impl ScenarioFuture {
+    async fn all(&mut self) -> ScenarioResult {
+        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 1).await?;
+        one_kind(&self.environment).await?;
+        wait_until_served(&self.environment, 1).await?;
         self.replace_the_servers().await?;
         let refused = self.refuse_impostors().await?;
-        // What goes over the stream that began with the first certificate.
-        until_served(&self.world, 2).await?;
+        // Served over the stream that was opened with the first certificate.
+        wait_until_served(&self.environment, 2).await?;
         self.never_parted()?;
         self.replace_the_agents().await?;
-        until_served(&self.world, 3).await?;
-        clear(&self.world).await?;
+        wait_until_served(&self.environment, 3).await?;
+        clear(&self.environment).await?;
         Ok(format!(
             "the server's certificate replaced under an open stream, the agent's with its authority; refused: {refused}"
         ))
     }
 
     async fn shown(&self) -> anyhow::Result<CertificateDer<'static>> {
-        let (address, ca_file) = (self.world.grpc.clone(), self.files.path("ca.crt"));
-        tokio::task::spawn_blocking(move || shown_by(&address, &ca_file)).await?
+        let (address, ca_file) = (self.environment.grpc.clone(), self.files.path("ca.crt"));
+        tokio::task::spawn_blocking(move || server_certificate(&address, &ca_file)).await?
     }
 
     async fn replace_the_servers(&self) -> anyhow::Result<()> {
@@ -66,61 +67,61 @@ impl Play {
         let pem = std::fs::read(self.files.path("server.crt"))?;
         let second = rustls::pki_types::pem::PemObject::from_pem_slice(&pem)?;
         ensure!(first != second, "the same certificate twice");
-        let look = || async {
+        let poll = || async {
             let shown = self.shown().await?;
-            Ok(if shown == second { Seen::Done(()) } else { Seen::NotYet("the first certificate".to_owned()) })
+            Ok(if shown == second { Poll::Ready(()) } else { Poll::Pending("the first certificate".to_owned()) })
         };
-        until("a handshake shows the second certificate", PATIENCE, look).await?;
+        wait_until("a handshake shows the second certificate", TIMEOUT, poll).await?;
         self.never_parted()
     }
 
-    /// The agent tells of every stream that ends.
+    /// The agent logs every disconnect.
     fn never_parted(&self) -> anyhow::Result<()> {
-        let partings = self.world.agent.times_said(&["no conversation with the server"]);
+        let partings = self.environment.agent.count_lines(&["disconnected from the server"]);
         ensure!(partings == 0, "the agent's stream has ended");
-        ensure!(self.world.server.times_said(&[LET_IN, CLUSTER]) == 1, "an agent was let in again");
+        ensure!(self.environment.server.count_lines(&[LET_IN, CLUSTER]) == 1, "an agent was let in again");
         Ok(())
     }
 
-    /// Agents of this very cluster, which works with whoever may do everything in it.
-    async fn refuse_impostors(&self) -> Told {
-        let kubeconfig = self.stage.plane.lock().await.kubeconfig().to_owned();
-        let nobody = Authority::new("nobody")?;
+    /// Impostors with full permissions in this very cluster.
+    async fn refuse_impostors(&self) -> ScenarioResult {
+        let kubeconfig = self.test_bed.control_plane.lock().await.kubeconfig().to_owned();
+        let nobody = CertificateAuthority::new("nobody")?;
         self.files.certify("forged", &nobody, AGENTS_NAME)?;
         self.files.certify("namesake", &self.authority, "other.agents.example.com")?;
         let only_ca = self.files.with_token("").into_iter().take(1).collect();
         let cases = [
-            ("forged", self.files.with_certificate("forged"), "a connection is refused: its handshake failed"),
-            ("namesake", self.files.with_certificate("namesake"), "names no agent with this certificate"),
-            ("empty-handed", only_ca, "neither a bearer token nor a certificate was shown"),
+            ("forged", self.files.with_certificate("forged"), "TLS handshake failed"),
+            ("namesake", self.files.with_certificate("namesake"), "has no agent with this certificate"),
+            ("empty-handed", only_ca, "no bearer token and no client certificate presented"),
         ];
         let names = cases.each_ref().map(|(name, ..)| *name).join(", ");
         for (name, shown, said) in cases {
-            let at = (&self.world, kubeconfig.as_path());
-            let mut impostor = self.files.impostor(&self.stage, (name, CLUSTER), at, shown)?;
+            let at = (&self.environment, kubeconfig.as_path());
+            let mut impostor = self.files.start_impostor(&self.test_bed, (name, CLUSTER), at, shown)?;
             let words = if said.contains("handshake") { vec![said] } else { vec![REFUSED, said] };
-            until_said(&self.world, &words, 1).await?;
-            impostor.line_with(&["no conversation with the server"], PATIENCE).await?;
+            wait_until_said(&self.environment, &words, 1).await?;
+            impostor.wait_for_line(&["disconnected from the server"], TIMEOUT).await?;
         }
         Ok(names)
     }
 
-    /// A certificate of the former authority opens no new stream and keeps none open, and the agent reads its certificate when it
-    /// connects again.
+    /// A certificate of the former authority opens no new stream, and its open streams end; the
+    /// agent reads its certificate again when it reconnects.
     async fn replace_the_agents(&mut self) -> anyhow::Result<()> {
-        let authority = Authority::new("agents, second")?;
+        let authority = CertificateAuthority::new("agents, second")?;
         self.files.write("agents-ca.crt", authority.pem())?;
-        let kubeconfig = self.stage.plane.lock().await.kubeconfig().to_owned();
-        let at = (&self.world, kubeconfig.as_path());
-        let refused = ["a connection is refused: its handshake failed"];
-        let before = self.world.server.times_said(&refused);
+        let kubeconfig = self.test_bed.control_plane.lock().await.kubeconfig().to_owned();
+        let at = (&self.environment, kubeconfig.as_path());
+        let refused = ["TLS handshake failed"];
+        let before = self.environment.server.count_lines(&refused);
         let former = self.files.with_certificate("agent");
-        let mut former = self.files.impostor(&self.stage, ("former", CLUSTER), at, former)?;
-        until_said(&self.world, &refused, before + 1).await?;
+        let mut former = self.files.start_impostor(&self.test_bed, ("former", CLUSTER), at, former)?;
+        wait_until_said(&self.environment, &refused, before + 1).await?;
         former.kill()?;
         // It ends the stream that it opened, too.
-        self.world.agent.line_with(&["does not prove the cluster any more"], PATIENCE).await?;
+        self.environment.agent.wait_for_line(&["no longer authorized for this cluster"], TIMEOUT).await?;
         self.files.certify("agent", &authority, AGENTS_NAME)?;
-        until_said(&self.world, &[LET_IN, CLUSTER], 2).await
+        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 2).await
     }
 }

@@ -1,4 +1,4 @@
-//! Two real clusters on one server, each trusted by the tokens of its own API server.
+//! Two real clusters on one server, each authenticated by the tokens of its own API server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,46 +8,46 @@ use e2e::Program;
 use e2e::kubernetes::cluster::Cluster;
 use e2e::kubernetes::control_plane::ControlPlane;
 use e2e::kubernetes::deploy;
+use e2e::kubernetes::environment::{AGENT, CLUSTER, Environment, Options, agent};
 use e2e::kubernetes::process::Process;
-use e2e::kubernetes::suite::{self, Stage, Told};
-use e2e::kubernetes::tokens::{Signer, granted};
-use e2e::kubernetes::world::{AGENT, CLUSTER, Options, World, agent};
+use e2e::kubernetes::suite::{self, ScenarioResult, TestBed};
+use e2e::kubernetes::tokens::{Signer, request_token};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Files, LET_IN, PATIENCE, REFUSED, clear, now_s, one_kind, secured, until_said, until_served};
+use super::{Files, LET_IN, REFUSED, TIMEOUT, clear, credentials, now_s, one_kind, wait_until_said, wait_until_served};
 
 /// The other cluster's name in the fleet.
 const OTHER: &str = "other";
-/// What tokens are good for (deploy/agent/run/deployment.yaml).
+/// Audience of the tokens (deploy/agent/run/deployment.yaml).
 const AUDIENCE: &str = "fleetwright";
-/// Seconds that the kubelet asks for (deploy/agent/run/deployment.yaml).
+/// Lifetime that the kubelet requests, in seconds (deploy/agent/run/deployment.yaml).
 const SECONDS: i64 = 3600;
-/// A server forgives a clock that is so many seconds late (`trust::token::LEEWAY_S`).
+/// A server forgives a clock that is so many seconds late (`auth::token::LEEWAY_S`).
 const LEEWAY_S: i64 = 30;
 
 /// A cluster as an issuer of tokens.
 struct Issuer {
     client: Client,
     signer: Signer,
-    /// Who vouches for its address.
+    /// CA file for its address.
     ca_file: String,
 }
 
 impl Issuer {
-    async fn of(plane: &ControlPlane, client: &Client) -> anyhow::Result<Self> {
-        let sample = granted(client, AGENT, &[AUDIENCE], SECONDS).await?;
-        let signer = Signer::new(&sample, &plane.secret("service-accounts.key")?)?;
-        Ok(Self { client: client.clone(), signer, ca_file: plane.secret("ca.crt")?.display().to_string() })
+    async fn of(control_plane: &ControlPlane, client: &Client) -> anyhow::Result<Self> {
+        let sample = request_token(client, AGENT, &[AUDIENCE], SECONDS).await?;
+        let signer = Signer::new(&sample, &control_plane.secret("service-accounts.key")?)?;
+        Ok(Self { client: client.clone(), signer, ca_file: control_plane.secret("ca.crt")?.display().to_string() })
     }
 
     /// A token of the agent's account, as a kubelet gets it.
     async fn token(&self) -> anyhow::Result<String> {
-        granted(&self.client, AGENT, &[AUDIENCE], SECONDS).await
+        request_token(&self.client, AGENT, &[AUDIENCE], SECONDS).await
     }
 
-    /// An entry of the trust file: `cluster` is whoever has a token of the agent's account here.
+    /// An entry of the trust file: tokens of this agent's account authenticate `cluster`.
     fn trusted_as(&self, cluster: &str, keys: &str) -> String {
         let (issuer, subject) = (self.signer.issuer(), self.signer.subject());
         format!(
@@ -56,74 +56,76 @@ impl Issuer {
         )
     }
 
-    /// By keys that the server asks the API server for.
+    /// With keys discovered from the API server.
     fn discovered_as(&self, cluster: &str) -> String {
         self.trusted_as(cluster, &format!("ca-file = '{}'", self.ca_file))
     }
 }
 
-/// One server, two clusters, and whoever pretends to be one.
-struct Play {
-    stage: Arc<Stage>,
-    world: World,
+/// One server, two clusters, and impostors.
+struct ScenarioFuture {
+    test_bed: Arc<TestBed>,
+    environment: Environment,
     files: Files,
     ours: Issuer,
-    /// A control plane of its own; it ends with this.
+    /// A control plane of its own; it ends with this value.
     other_plane: ControlPlane,
     other: Issuer,
 }
 
-/// An agent that shows its account's token, with keys given and with keys discovered; the token is replaced and ends; nobody
-/// else speaks for the cluster; and a cluster that is trusted cannot touch the machines of another.
-pub(in super::super) async fn speak_for_one_cluster(stage: Arc<Stage>) -> Told {
-    let ours = Issuer::of(&*stage.plane.lock().await, &stage.client).await?;
+/// An agent presents its account's token, with configured and with discovered keys; the token is
+/// replaced and expires; no other agent is accepted for the cluster; and an authenticated cluster
+/// cannot terminate another cluster's instances.
+pub(in super::super) async fn speak_for_one_cluster(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let ours = Issuer::of(&*test_bed.control_plane.lock().await, &test_bed.client).await?;
     let other_plane = tokio::task::spawn_blocking(ControlPlane::find_or_start).await??;
-    let other = Issuer::of(&other_plane, &suite::furnish(&other_plane).await?).await?;
+    let other = Issuer::of(&other_plane, &suite::prepare_cluster(&other_plane).await?).await?;
     ensure!(ours.signer.issuer() != other.signer.issuer(), "two clusters with one issuer");
     // kubectl get --raw /openid/v1/jwks
     let keys = ours.client.request_text(http::Request::get("/openid/v1/jwks").body(Vec::new())?).await?;
     let files = Files::new(&(ours.trusted_as(CLUSTER, "jwks-file = 'keys.json'") + &other.discovered_as(OTHER)))?;
     files.write("keys.json", &keys)?;
-    let options = Options { secured: secured(files.of_server(), files.with_token("token")), ..Options::default() };
-    let world = World::prepare(&stage, "tokens", options).await?;
-    let mut play = Play { stage, world, files, ours, other_plane, other };
-    play.all().await.with_context(|| play.world.last_words())
+    let options =
+        Options { credentials: credentials(files.of_server(), files.with_token("token")), ..Options::default() };
+    let environment = Environment::prepare_environment(&test_bed, "tokens", options).await?;
+    let mut play = ScenarioFuture { test_bed, environment, files, ours, other_plane, other };
+    play.all().await.with_context(|| play.environment.log_tails())
 }
 
-impl Play {
-    async fn all(&mut self) -> Told {
+impl ScenarioFuture {
+    async fn all(&mut self) -> ScenarioResult {
         let ends_s = now_s() + 5;
-        self.files.write("token", &self.ours.signer.until(ends_s)?)?;
-        self.world.begin().await?;
-        until_said(&self.world, &[LET_IN, CLUSTER], 1).await?;
+        self.files.write("token", &self.ours.signer.token_expiring_at(ends_s)?)?;
+        self.environment.start_processes().await?;
+        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 1).await?;
         // The kubelet replaces a token before it ends; the agent reads it when it connects again.
         let second = self.ours.token().await?;
         self.files.write("token", &second)?;
-        one_kind(&self.world).await?;
-        until_served(&self.world, 1).await?;
+        one_kind(&self.environment).await?;
+        wait_until_served(&self.environment, 1).await?;
         let refused = self.refuse_impostors().await?;
         let reconnected = self.outlive_the_first_token(ends_s).await?;
-        until_served(&self.world, 2).await?;
+        wait_until_served(&self.environment, 2).await?;
         self.discover().await?;
-        until_served(&self.world, 3).await?;
+        wait_until_served(&self.environment, 3).await?;
         let untouched = self.keep_machines_from_the_other_cluster().await?;
         self.refuse_as_client(&second).await?;
-        ensure!(self.world.server.times_said(&[&second[..40]]) == 0, "the log repeats a token");
-        clear(&self.world).await?;
+        ensure!(self.environment.server.count_lines(&[&second[..40]]) == 0, "the log repeats a token");
+        clear(&self.environment).await?;
         Ok(format!(
             "the first token ended, and the agent was back with the second {reconnected:.1?} later; keys given, then \
              discovered; refused: {refused}; {untouched}"
         ))
     }
 
-    /// Agents of the other cluster that say they are ours, each with another token.
-    async fn refuse_impostors(&self) -> Told {
+    /// Agents of the other cluster that connect as this one, each with another token.
+    async fn refuse_impostors(&self) -> ScenarioResult {
         let default = ("default", "default");
         let tokens = [
-            ("forged", self.ours.signer.forged()?, "signature does not hold"),
-            ("expired", self.ours.signer.until(now_s() - LEEWAY_S)?, "has expired"),
-            ("audience", granted(&self.ours.client, AGENT, &["sts.amazonaws.com"], SECONDS).await?, "audience"),
-            ("account", granted(&self.ours.client, default, &[AUDIENCE], SECONDS).await?, "default:default"),
+            ("forged", self.ours.signer.forged_token()?, "signature is invalid"),
+            ("expired", self.ours.signer.token_expiring_at(now_s() - LEEWAY_S)?, "has expired"),
+            ("audience", request_token(&self.ours.client, AGENT, &["sts.amazonaws.com"], SECONDS).await?, "audience"),
+            ("account", request_token(&self.ours.client, default, &[AUDIENCE], SECONDS).await?, "default:default"),
             ("stranger", self.other.token().await?, "no key of its issuer"),
             ("empty-handed", "none".to_owned(), "cannot be read"),
         ];
@@ -131,75 +133,81 @@ impl Play {
         for (name, token, said) in &tokens {
             self.files.write(name, token)?;
             let shown = self.files.with_token(name);
-            let at = (&self.world, self.other_plane.kubeconfig());
-            impostors.push((self.files.impostor(&self.stage, (name, CLUSTER), at, shown)?, said));
+            let at = (&self.environment, self.other_plane.kubeconfig());
+            impostors.push((self.files.start_impostor(&self.test_bed, (name, CLUSTER), at, shown)?, said));
         }
         for (impostor, said) in &mut impostors {
-            let told = impostor.line_with(&["not trusted to speak for cluster"], PATIENCE).await?;
-            ensure!(!told.contains("connected"), "{told}");
-            until_said(&self.world, &[REFUSED, said], 1).await?;
+            let output = impostor.wait_for_line(&["not authorized for this cluster"], TIMEOUT).await?;
+            ensure!(!output.contains("connected"), "{output}");
+            wait_until_said(&self.environment, &[REFUSED, said], 1).await?;
         }
-        ensure!(self.world.server.times_said(&[LET_IN, CLUSTER]) == 1, "somebody else was let in");
+        ensure!(self.environment.server.count_lines(&[LET_IN, CLUSTER]) == 1, "somebody else was let in");
         Ok(tokens.map(|(name, _, _)| name).join(", "))
     }
 
-    /// The stream ends with the token that opened it, and the next one has the token that is there then.
+    /// The stream ends when its token expires, and the next one uses the current token.
     async fn outlive_the_first_token(&mut self, ends_s: i64) -> anyhow::Result<Duration> {
-        self.world.agent.line_with(&["does not prove the cluster any more"], PATIENCE).await?;
+        self.environment.agent.wait_for_line(&["no longer authorized for this cluster"], TIMEOUT).await?;
         let (ended, start) = (now_s(), Instant::now());
         ensure!(ended >= ends_s + LEEWAY_S, "a stream ended {} s before its token", ends_s + LEEWAY_S - ended);
-        until_said(&self.world, &[LET_IN, CLUSTER], 2).await?;
+        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 2).await?;
         Ok(start.elapsed())
     }
 
-    /// The keys are no longer given but asked for; the server reads that by itself. What it has kept for the file's keys
-    /// lets nobody in.
+    /// Switches from configured to discovered keys; the server reloads the file. Keys cached for
+    /// the file are not accepted any more.
     async fn discover(&mut self) -> anyhow::Result<()> {
         let trust = self.ours.discovered_as(CLUSTER) + &self.other.discovered_as(OTHER);
         self.files.write("trust.toml", &trust)?;
         self.files.write("keys.json", "{\"keys\": []}")?;
-        self.world.agent.kill()?;
-        self.world.agent.start()?;
-        until_said(&self.world, &[LET_IN, CLUSTER], 3).await?;
-        let changed = self.world.server.times_said(&["the trust file has changed and is in force"]);
+        self.environment.agent.kill()?;
+        self.environment.agent.start()?;
+        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 3).await?;
+        let changed = self.environment.server.count_lines(&["trust file reloaded"]);
         ensure!(changed == 1, "the server read its trust file {changed} times");
         Ok(())
     }
 
-    /// Whoever rules the other cluster writes a NodeClaim there that names a machine of ours, and deletes it.
-    async fn keep_machines_from_the_other_cluster(&self) -> Told {
+    /// An administrator of the other cluster creates a NodeClaim with an instance of this cluster,
+    /// and deletes it.
+    async fn keep_machines_from_the_other_cluster(&self) -> ScenarioResult {
         let cluster = Cluster::with_namespace(&self.other.client, "tokens").await?;
         let mut other = self.agent_of_other(&cluster).await?;
-        until_said(&self.world, &[LET_IN, OTHER], 1).await?;
-        let book = self.world.book.read().await?;
-        let ours = book.paid().filter_map(|sale| sale.instance.as_ref()).next().context("nothing was bought")?;
+        wait_until_said(&self.environment, &[LET_IN, OTHER], 1).await?;
+        let ledger = self.environment.ledger.read_ledger().await?;
+        let ours = ledger.paid().filter_map(|sale| sale.instance.as_ref()).next().context("nothing was bought")?;
         cluster.apply(stolen()).await?;
         let status = json!({ "status": { "providerID": ours.provider_id } });
         let claims = cluster.objects("karpenter.sh/v1", "NodeClaim");
         claims.patch_status("stolen", &PatchParams::default(), &Patch::Merge(status)).await?;
         cluster.delete("karpenter.sh/v1", "NodeClaim", "stolen").await?;
-        until_said(&self.world, &["a NodeClaim names a machine of somebody else", OTHER, &ours.id], 1).await?;
-        // Its machine is not that cluster's to give back: the NodeClaim waits for a person.
+        wait_until_said(
+            &self.environment,
+            &["refusing to terminate instance tagged for another owner", OTHER, &ours.id],
+            1,
+        )
+        .await?;
+        // The other cluster may not terminate the instance: the NodeClaim waits for an operator.
         ensure!(claims.get_opt("stolen").await?.is_some(), "a NodeClaim whose machine is refused was removed");
-        let after = self.world.book.read().await?;
-        ensure!(after.paid_ids() == book.paid_ids(), "{:?} became {:?}", book.paid_ids(), after.paid_ids());
-        let claims = self.world.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?;
+        let after = self.environment.ledger.read_ledger().await?;
+        ensure!(after.paid_ids() == ledger.paid_ids(), "{:?} became {:?}", ledger.paid_ids(), after.paid_ids());
+        let claims = self.environment.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?;
         let leaving = claims.items.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count();
         ensure!((claims.items.len(), leaving) == (3, 0), "{} NodeClaims of ours, {leaving} leave", claims.items.len());
-        // The same agent, trusted for its own cluster, speaks for ours in vain.
+        // The same agent, authenticated for its own cluster, is refused for this one.
         other.kill()?;
         let shown = self.files.with_token("other-token");
-        let at = (&self.world, self.other_plane.kubeconfig());
-        let mut turncoat = self.files.impostor(&self.stage, ("turncoat", CLUSTER), at, shown)?;
-        turncoat.line_with(&["not trusted to speak for cluster"], PATIENCE).await?;
+        let at = (&self.environment, self.other_plane.kubeconfig());
+        let mut turncoat = self.files.start_impostor(&self.test_bed, ("turncoat", CLUSTER), at, shown)?;
+        turncoat.wait_for_line(&["not authorized for this cluster"], TIMEOUT).await?;
         Ok(format!("{} of ours was not given back for a NodeClaim of another cluster", ours.id))
     }
 
     async fn agent_of_other(&self, cluster: &Cluster) -> anyhow::Result<Process> {
         self.files.write("other-token", &self.other.token().await?)?;
         let kubeconfig = self.files.path("other.kubeconfig");
-        deploy::kubeconfig_of(cluster, self.other_plane.kubeconfig(), AGENT, &kubeconfig).await?;
-        let (program, server) = (&self.stage.programs.agent, format!("https://{}", self.world.grpc));
+        deploy::write_kubeconfig(cluster, self.other_plane.kubeconfig(), AGENT, &kubeconfig).await?;
+        let (program, server) = (&self.test_bed.programs.agent, format!("https://{}", self.environment.grpc));
         let agent = agent(program, OTHER, &server, &kubeconfig, self.files.path("other.log"));
         let mut agent = agent.envs(self.files.with_token("other-token"));
         agent.start()?;
@@ -210,25 +218,25 @@ impl Play {
     async fn refuse_as_client(&self, token: &str) -> anyhow::Result<()> {
         self.files.write("agents-token", token)?;
         let (program, server) =
-            (self.stage.programs.server.display().to_string(), format!("https://{}", self.world.grpc));
+            (self.test_bed.programs.server.display().to_string(), format!("https://{}", self.environment.grpc));
         let files = [self.files.path("ca.crt"), self.files.path("agents-token")];
         let ended = tokio::task::spawn_blocking(move || {
             let [ca_file, token] = files.map(|path| path.display().to_string());
             let as_agent = ["--server", &server, "--ca-file", &ca_file, "--token-file", &token];
             [&["freezes"][..], &["freeze", "--reason", "mischief"], &["audit"]].map(|command| {
                 let arguments = [command, &as_agent[..]].concat();
-                Program::new(&program, &arguments).run(PATIENCE)
+                Program::new(&program, &arguments).run(TIMEOUT)
             })
         });
         for ended in ended.await? {
             ensure!(ended.status == 2, "{}{}", ended.stdout, ended.stderr);
-            ensure!(ended.stderr.contains("names no client with this token"), "{}", ended.stderr);
+            ensure!(ended.stderr.contains("has no client with this token"), "{}", ended.stderr);
         }
         Ok(())
     }
 }
 
-/// A NodeClaim that says that it is this product's.
+/// A NodeClaim with Fleetwright's annotation.
 fn stolen() -> Value {
     json!({
         "apiVersion": "karpenter.sh/v1",

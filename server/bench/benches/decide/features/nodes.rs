@@ -1,14 +1,14 @@
-//! Features of a pod that look at nodes: labels, taints, resources, ports, priority.
+//! Features of a pod and its node: labels, taints, resources, ports, priority.
 
 use serde_json::{Value, json};
 
 use super::Feature;
-use super::scene::{self, HOST, Scene, TYPE, ZONE, ZONES};
+use super::scenario::{self, HOST, Scenario, TYPE, ZONE, ZONES};
 
 const FAMILY: &str = "karpenter.k8s.aws/instance-family";
 const CPUS: &str = "karpenter.k8s.aws/instance-cpu";
 
-/// Features of pods that stand alone.
+/// Features of a pod alone.
 pub fn all() -> Vec<Feature> {
     let mut all = selectors();
     all.extend(resources());
@@ -28,26 +28,31 @@ fn selectors() -> Vec<Feature> {
             s.each_spec(|at, pod| pod["nodeSelector"] = json!({TYPE: types[at % 5]}));
         }),
         Feature::new("node affinity In", |s| {
-            s.each_spec(|_, pod| required(pod, &[values(FAMILY, "In", &["m5", "c5", "r5"])]))
+            s.each_spec(|_, pod| require_node_affinity(pod, &[values(FAMILY, "In", &["m5", "c5", "r5"])]))
         }),
         Feature::new("node affinity NotIn", |s| {
-            s.each_spec(|_, pod| required(pod, &[values(FAMILY, "NotIn", &["t2", "t3", "t3a"])]))
+            s.each_spec(|_, pod| require_node_affinity(pod, &[values(FAMILY, "NotIn", &["t2", "t3", "t3a"])]))
         }),
         Feature::new("node affinity Exists", |s| {
-            s.each_spec(|_, pod| required(pod, &[values("karpenter.k8s.aws/instance-local-nvme", "Exists", &[])]));
+            s.each_spec(|_, pod| {
+                require_node_affinity(pod, &[values("karpenter.k8s.aws/instance-local-nvme", "Exists", &[])])
+            });
         }),
         Feature::new("node affinity Gt", |s| {
-            s.each_spec(|at, pod| required(pod, &[values(CPUS, "Gt", &[["1", "3", "7"][at % 3]])]))
+            s.each_spec(|at, pod| require_node_affinity(pod, &[values(CPUS, "Gt", &[["1", "3", "7"][at % 3]])]))
         }),
         Feature::new("node affinity, five terms", |s| {
             s.each_spec(|_, pod| {
-                required(pod, &["m5", "c5", "r5", "m6i", "c6i"].map(|family| values(FAMILY, "In", &[family])))
+                require_node_affinity(
+                    pod,
+                    &["m5", "c5", "r5", "m6i", "c6i"].map(|family| values(FAMILY, "In", &[family])),
+                )
             });
         }),
         Feature::new("node affinity hostname NotIn", |s| {
-            s.each_spec(|_, pod| required(pod, &[values(HOST, "NotIn", &["node-1"])]))
+            s.each_spec(|_, pod| require_node_affinity(pod, &[values(HOST, "NotIn", &["node-1"])]))
         }),
-        Feature::new("preferred node affinity, one", |s| s.each_spec(|at, pod| preferred(pod, &[ZONES[at % 3]]))),
+        Feature::new("preferred node affinity, one", |s| s.each_spec(|at, pod| prefer_zones(pod, &[ZONES[at % 3]]))),
         Feature::new("preferred node affinity, five", |s| {
             s.each_spec(|at, pod| {
                 let zone = ZONES[at % 3];
@@ -74,7 +79,7 @@ fn selectors() -> Vec<Feature> {
                 json!([{"key": "team", "value": "a", "effect": "PreferNoSchedule"}]);
         }),
         Feature::new("arm64 by selector", |s| {
-            s.pools.push(arm());
+            s.pools.push(arm_pool());
             s.each_spec(|_, pod| pod["nodeSelector"] = json!({"kubernetes.io/arch": "arm64"}));
         }),
     ]
@@ -82,9 +87,9 @@ fn selectors() -> Vec<Feature> {
 
 fn resources() -> Vec<Feature> {
     vec![
-        Feature::new("GPUs", |s| s.each_spec(|at, pod| ask(pod, "nvidia.com/gpu", ["1", "2"][at % 2]))),
+        Feature::new("GPUs", |s| s.each_spec(|at, pod| request_resource(pod, "nvidia.com/gpu", ["1", "2"][at % 2]))),
         Feature::new("ephemeral storage", |s| {
-            s.each_spec(|at, pod| ask(pod, "ephemeral-storage", ["1Gi", "5Gi"][at % 2]))
+            s.each_spec(|at, pod| request_resource(pod, "ephemeral-storage", ["1Gi", "5Gi"][at % 2]))
         }),
         Feature::new("init containers and overhead", |s| {
             s.each_spec(|_, pod| {
@@ -97,13 +102,13 @@ fn resources() -> Vec<Feature> {
                 pod["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 8000 + at % 1000}]);
             })
         }),
-        Feature::new("priorities", priorities),
+        Feature::new("priorities", set_priorities),
         Feature::new("priorities and a tight limit", |s| {
-            priorities(s);
-            super::pools::limit(s, "cpu", 2);
+            set_priorities(s);
+            super::pools::limit_pool(s, "cpu", 2);
         }),
-        Feature::new("1,000 shapes", |s| s.reshape(1_000)),
-        Feature::new("a shape for every pod", |s| s.reshape(usize::MAX)),
+        Feature::new("1,000 shapes", |s| s.set_workloads(1_000)),
+        Feature::new("a shape for every pod", |s| s.set_workloads(usize::MAX)),
         Feature::new("labels for every pod", |s| {
             s.alone = true;
             s.own_labels = true;
@@ -111,32 +116,32 @@ fn resources() -> Vec<Feature> {
         Feature::new("labels for every pod, zone spread", |s| {
             s.alone = true;
             s.own_labels = true;
-            super::between::spread(s, ZONE, "DoNotSchedule", 1);
+            super::between::add_spread(s, ZONE, "DoNotSchedule", 1);
         }),
     ]
 }
 
 /// Gives the workloads five priorities in turn.
-fn priorities(scene: &mut Scene) {
+fn set_priorities(scenario: &mut Scenario) {
     let class = |at: usize| {
         json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": format!("p{at}")},
             "value": at * 100,
         })
     };
-    scene.others.extend((0..5).map(class));
-    scene.each_spec(|at, pod| pod["priorityClassName"] = format!("p{}", at % 5).into());
+    scenario.others.extend((0..5).map(class));
+    scenario.each_spec(|at, pod| pod["priorityClassName"] = format!("p{}", at % 5).into());
 }
 
 /// A pool for arm64.
-pub fn arm() -> Value {
-    let mut pool = scene::pool("arm");
-    pool["spec"]["template"]["spec"]["requirements"][1] = scene::one_of("kubernetes.io/arch", &["arm64"]);
+pub fn arm_pool() -> Value {
+    let mut pool = scenario::pool("arm");
+    pool["spec"]["template"]["spec"]["requirements"][1] = scenario::one_of("kubernetes.io/arch", &["arm64"]);
     pool
 }
 
-/// Asks for `amount` of `resource` in the first container.
-pub fn ask(pod: &mut Value, resource: &str, amount: &str) {
+/// Requests `amount` of `resource` in the first container.
+pub fn request_resource(pod: &mut Value, resource: &str, amount: &str) {
     pod["containers"][0]["resources"]["requests"][resource] = amount.into();
     pod["containers"][0]["resources"]["limits"][resource] = amount.into();
 }
@@ -146,13 +151,13 @@ fn values(key: &str, operator: &str, values: &[&str]) -> Value {
 }
 
 /// Required node affinity to one of `terms`.
-pub fn required(pod: &mut Value, terms: &[Value]) {
+pub fn require_node_affinity(pod: &mut Value, terms: &[Value]) {
     let terms: Vec<Value> = terms.iter().map(|term| json!({"matchExpressions": [term]})).collect();
     pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
         json!(terms);
 }
 
-fn preferred(pod: &mut Value, zones: &[&str]) {
+fn prefer_zones(pod: &mut Value, zones: &[&str]) {
     let term = json!([{"weight": 50, "preference": {"matchExpressions": [values(ZONE, "In", zones)]}}]);
     pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = term;
 }

@@ -1,31 +1,33 @@
-//! Features of NodePools: taints, weights, limits, `minValues`, what they buy, and the opt-in rules.
+//! Features of NodePools: taints, weights, limits, `minValues`, offerings, and the opt-in rules.
 
 use serde_json::{Value, json};
 
 use super::Feature;
-use super::between::spread;
-use super::scene::{self, Scene, TYPE, ZONE, one_of};
+use super::between::add_spread;
+use super::scenario::{self, Scenario, TYPE, ZONE, one_of};
 
 const FAMILY: &str = "karpenter.k8s.aws/instance-family";
-/// CPU of the plain workloads together, in milli-cores a pod: the mean of the 13 amounts.
+/// Mean CPU request of the plain workloads, in milli-cores per pod: the mean of the 13 amounts.
 const MEAN_CPU: usize = 1_000;
 
 /// Features of pools.
 pub fn all() -> Vec<Feature> {
-    [many(), limits(), flexible(), capacity(), rules()].into_iter().flatten().collect()
+    [pool_sets(), limits(), min_values(), capacity(), rules()].into_iter().flatten().collect()
 }
 
-fn many() -> Vec<Feature> {
+fn pool_sets() -> Vec<Feature> {
     vec![
-        Feature::new("100 tainted pools for 100 teams", |s| teams(s, 100, true)),
-        Feature::new("100 pools by label", |s| teams(s, 100, false)),
-        Feature::new("20 equal pools", |s| s.pools = (0..20).map(|at| scene::pool(&format!("pool-{at:02}"))).collect()),
+        Feature::new("100 tainted pools for 100 teams", |s| add_team_pools(s, 100, true)),
+        Feature::new("100 pools by label", |s| add_team_pools(s, 100, false)),
+        Feature::new("20 equal pools", |s| {
+            s.pools = (0..20).map(|at| scenario::pool(&format!("pool-{at:02}"))).collect()
+        }),
         Feature::new("three weights", |s| {
-            s.pools = (0..3).map(|at| scene::pool(&format!("pool-{at}"))).collect();
+            s.pools = (0..3).map(|at| scenario::pool(&format!("pool-{at}"))).collect();
             s.pools.iter_mut().zip([10, 50, 90]).for_each(|(pool, weight)| pool["spec"]["weight"] = weight.into());
         }),
-        Feature::new("static pool beside", |s| {
-            let mut other = scene::pool("static");
+        Feature::new("static pool add_affinity_to_previous", |s| {
+            let mut other = scenario::pool("static");
             other["spec"]["replicas"] = 10.into();
             s.pools.push(other);
         }),
@@ -34,56 +36,61 @@ fn many() -> Vec<Feature> {
 
 fn limits() -> Vec<Feature> {
     vec![
-        Feature::new("cpu limit, wide", |s| limit(s, "cpu", 200)),
-        Feature::new("cpu limit, just enough", |s| limit_to(s, "cpu", s.pods * MEAN_CPU * 11 / 10_000)),
-        Feature::new("cpu limit, half", |s| limit(s, "cpu", 1)),
-        Feature::new("memory limit, half", |s| limit_to(s, "memory", s.pods * 640)),
-        Feature::new("node limit", |s| limit_to(s, "nodes", 10)),
+        Feature::new("cpu limit, wide", |s| limit_pool(s, "cpu", 200)),
+        Feature::new("cpu limit, just enough", |s| limit_pool_to(s, "cpu", s.pods * MEAN_CPU * 11 / 10_000)),
+        Feature::new("cpu limit, half", |s| limit_pool(s, "cpu", 1)),
+        Feature::new("memory limit, half", |s| limit_pool_to(s, "memory", s.pods * 640)),
+        Feature::new("node limit", |s| limit_pool_to(s, "nodes", 10)),
         Feature::new("small limits on 20 pools", |s| {
-            s.pools = (0..20).map(|at| scene::pool(&format!("pool-{at:02}"))).collect();
+            s.pools = (0..20).map(|at| scenario::pool(&format!("pool-{at:02}"))).collect();
             let each = s.pods * MEAN_CPU * 11 / 10_000 / 20;
             s.pools.iter_mut().for_each(|pool| pool["spec"]["limits"] = json!({"cpu": each.to_string()}));
         }),
     ]
 }
 
-fn flexible() -> Vec<Feature> {
+fn min_values() -> Vec<Feature> {
     vec![
-        Feature::new("minValues 5 on the family", |s| min_values(s, FAMILY, 5)),
+        Feature::new("minValues 5 on the family", |s| set_min_values(s, FAMILY, 5)),
         Feature::new("minValues 10 on the family, zone spread", |s| {
-            min_values(s, FAMILY, 10);
-            spread(s, ZONE, "DoNotSchedule", 1);
+            set_min_values(s, FAMILY, 10);
+            add_spread(s, ZONE, "DoNotSchedule", 1);
         }),
-        Feature::new("minValues 20 on the type", |s| min_values(s, TYPE, 20)),
+        Feature::new("minValues 20 on the type", |s| set_min_values(s, TYPE, 20)),
         Feature::new("minValues on three labels", |s| {
-            min_values(s, FAMILY, 5);
-            min_values(s, TYPE, 10);
-            min_values(s, "karpenter.k8s.aws/instance-generation", 2);
+            set_min_values(s, FAMILY, 5);
+            set_min_values(s, TYPE, 10);
+            set_min_values(s, "karpenter.k8s.aws/instance-generation", 2);
         }),
         Feature::new("minValues 5, cpu limit, just enough", |s| {
-            min_values(s, FAMILY, 5);
-            limit_to(s, "cpu", s.pods * MEAN_CPU * 13 / 10_000);
+            set_min_values(s, FAMILY, 5);
+            limit_pool_to(s, "cpu", s.pods * MEAN_CPU * 13 / 10_000);
         }),
         Feature::new("minValues 5, soft zone and host spread", |s| {
-            min_values(s, FAMILY, 5);
-            spread(s, ZONE, "ScheduleAnyway", 1);
-            spread(s, scene::HOST, "ScheduleAnyway", 1);
+            set_min_values(s, FAMILY, 5);
+            add_spread(s, ZONE, "ScheduleAnyway", 1);
+            add_spread(s, scenario::HOST, "ScheduleAnyway", 1);
         }),
-        Feature::new("minValues that nothing meets", |s| min_values(s, "karpenter.k8s.aws/instance-generation", 50)),
+        Feature::new("minValues that nothing meets", |s| {
+            set_min_values(s, "karpenter.k8s.aws/instance-generation", 50)
+        }),
     ]
 }
 
 fn capacity() -> Vec<Feature> {
     vec![
-        Feature::new("spot only", |s| s.capacity_types(&["spot"])),
-        Feature::new("spot and on-demand", |s| s.capacity_types(&["spot", "on-demand"])),
+        Feature::new("spot only", |s| s.set_capacity_types(&["spot"])),
+        Feature::new("spot and on-demand", |s| s.set_capacity_types(&["spot", "on-demand"])),
         Feature::new("any machine", |s| s.pools[0]["spec"]["template"]["spec"]["requirements"] = json!([])),
-        Feature::new("arm64 only", |s| s.pools = vec![super::nodes::arm()]),
+        Feature::new("arm64 only", |s| s.pools = vec![super::nodes::arm_pool()]),
         Feature::new("six types", |s| {
-            s.require(one_of(TYPE, &["m5.large", "m5.xlarge", "m5.2xlarge", "c5.2xlarge", "r5.large", "r5.2xlarge"]));
+            s.add_requirement(one_of(
+                TYPE,
+                &["m5.large", "m5.xlarge", "m5.2xlarge", "c5.2xlarge", "r5.large", "r5.2xlarge"],
+            ));
         }),
         Feature::new("no type above 8 vCPU", |s| {
-            s.require(json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}));
+            s.add_requirement(json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}));
         }),
         Feature::new("NodeOverlay", |s| {
             s.others.push(json!({
@@ -101,17 +108,17 @@ fn capacity() -> Vec<Feature> {
             })));
         }),
         Feature::new("reserved capacity", |s| {
-            s.capacity_types(&["reserved", "on-demand"]);
+            s.set_capacity_types(&["reserved", "on-demand"]);
             let reservation = |at: usize| {
                 json!({
-                    "id": format!("cr-{at:017x}"), "availabilityZone": scene::ZONES[at % 3], "instanceType": "m5.2xlarge",
+                    "id": format!("cr-{at:017x}"), "availabilityZone": scenario::ZONES[at % 3], "instanceType": "m5.2xlarge",
                     "instanceMatchCriteria": "targeted", "ownerID": "123456789012", "reservationType": "default", "state": "active",
                 })
             };
             s.others[0]["spec"]["capacityReservationSelectorTerms"] = json!([{"tags": {"team": "a"}}]);
             s.others[0]["status"] = json!({
                 "capacityReservations": (0..5).map(reservation).collect::<Vec<_>>(),
-                "subnets": scene::ZONES.map(|zone| json!({"id": format!("subnet-{zone}"), "zone": zone, "zoneID": "use1-az1"})),
+                "subnets": scenario::ZONES.map(|zone| json!({"id": format!("subnet-{zone}"), "zone": zone, "zoneID": "use1-az1"})),
                 "conditions": [{"type": "Ready", "status": "True"}],
             });
             s.reservations = (0..5).map(|at| (format!("cr-{at:017x}"), 8)).collect();
@@ -124,7 +131,7 @@ fn rules() -> Vec<Feature> {
         Feature::new("zone-balance", |s| s.annotate("zone-balance", "true")),
         Feature::new("zone-balance, zone spread", |s| {
             s.annotate("zone-balance", "true");
-            spread(s, ZONE, "DoNotSchedule", 1);
+            add_spread(s, ZONE, "DoNotSchedule", 1);
         }),
         Feature::new("safe-architectures", |s| {
             s.pools[0]["spec"]["template"]["spec"]["requirements"][1] =
@@ -136,47 +143,47 @@ fn rules() -> Vec<Feature> {
         Feature::new("max-node-vcpu", |s| s.annotate("max-node-vcpu", "8")),
         Feature::new("min-nodes", |s| s.annotate("min-nodes", "30")),
         Feature::new("spot-max-percent", |s| {
-            s.capacity_types(&["spot", "on-demand"]);
+            s.set_capacity_types(&["spot", "on-demand"]);
             s.annotate("spot-max-percent", "70");
         }),
         Feature::new("on-demand-min-nodes", |s| {
-            s.capacity_types(&["spot", "on-demand"]);
+            s.set_capacity_types(&["spot", "on-demand"]);
             s.annotate("on-demand-min-nodes", "5");
         }),
         Feature::new("spot-fallback-after", |s| {
-            s.capacity_types(&["spot", "on-demand"]);
+            s.set_capacity_types(&["spot", "on-demand"]);
             s.annotate("spot-fallback-after", "20m");
             s.alone = true;
         }),
         Feature::new("spot-fallback-after, no spot", |s| {
-            s.capacity_types(&["spot", "on-demand"]);
-            s.require(one_of(TYPE, &["p5.48xlarge", "u-6tb1.112xlarge"]));
+            s.set_capacity_types(&["spot", "on-demand"]);
+            s.add_requirement(one_of(TYPE, &["p5.48xlarge", "u-6tb1.112xlarge"]));
             s.annotate("spot-fallback-after", "20m");
             s.alone = true;
         }),
     ]
 }
 
-/// Limits the first pool to `halves` halves of what the pods ask for.
-pub fn limit(scene: &mut Scene, resource: &str, halves: usize) {
-    let cores = scene.pods * MEAN_CPU * halves / 2_000;
-    limit_to(scene, resource, cores);
+/// Limits the first pool to `halves` halves of the pods' requests.
+pub fn limit_pool(scenario: &mut Scenario, resource: &str, halves: usize) {
+    let cores = scenario.pods * MEAN_CPU * halves / 2_000;
+    limit_pool_to(scenario, resource, cores);
 }
 
-fn limit_to(scene: &mut Scene, resource: &str, amount: usize) {
+fn limit_pool_to(scenario: &mut Scenario, resource: &str, amount: usize) {
     let unit = if resource == "memory" { "Mi" } else { "" };
-    scene.pools[0]["spec"]["limits"] = json!({resource: format!("{amount}{unit}")});
+    scenario.pools[0]["spec"]["limits"] = json!({resource: format!("{amount}{unit}")});
 }
 
-fn min_values(scene: &mut Scene, key: &str, least: u32) {
-    scene.require(json!({"key": key, "operator": "Exists", "minValues": least}));
+fn set_min_values(scenario: &mut Scenario, key: &str, least: u32) {
+    scenario.add_requirement(json!({"key": key, "operator": "Exists", "minValues": least}));
 }
 
-/// A pool for each of `count` teams, to which the workloads belong in turn.
-fn teams(scene: &mut Scene, count: usize, tainted: bool) {
-    scene.pools = (0..count).map(|at| team(at, tainted)).collect();
-    scene.rework(count);
-    scene.each_spec(|at, pod| {
+/// Adds a pool for each of `count` teams; the workloads belong to the teams in turn.
+fn add_team_pools(scenario: &mut Scenario, count: usize, tainted: bool) {
+    scenario.pools = (0..count).map(|at| team_pool(at, tainted)).collect();
+    scenario.set_plain_workloads(count);
+    scenario.each_spec(|at, pod| {
         let name = format!("team-{:03}", at % count);
         pod["nodeSelector"] = json!({"team": name});
         if tainted {
@@ -185,9 +192,9 @@ fn teams(scene: &mut Scene, count: usize, tainted: bool) {
     });
 }
 
-fn team(at: usize, tainted: bool) -> Value {
+fn team_pool(at: usize, tainted: bool) -> Value {
     let name = format!("team-{at:03}");
-    let mut pool = scene::pool(&name);
+    let mut pool = scenario::pool(&name);
     pool["spec"]["template"]["metadata"]["labels"] = json!({"team": name});
     if tainted {
         pool["spec"]["template"]["spec"]["taints"] = json!([{"key": "team", "value": name, "effect": "NoSchedule"}]);

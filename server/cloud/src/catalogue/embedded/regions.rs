@@ -1,19 +1,21 @@
-//! Where EC2 sells which instance type, and at what price.
+//! Zones and prices of EC2 instance types by region.
 //!
-//! A section of `ec2-regions.csv` begins with `region NAME ZONES SPOT DATE`: the letters of its zones, the spot price in thousandths of
-//! the on-demand price, the day of its prices; `-` stands for what is not known. A line below is `type,zones,usd`: the letters of the
-//! zones that offer it (`*`: all of the region), and the on-demand price in dollars per hour, after `~` when it is an estimate.
+//! A section of `ec2-regions.csv` begins with `region NAME ZONES SPOT DATE`: zone letters, spot
+//! price in thousandths of the on-demand price, date of the prices; `-` means unknown. The lines
+//! below are `type,zones,usd`: letters of the zones that offer the type (`*`: all), and the
+//! on-demand price in dollars per hour, prefixed with `~` when estimated.
 
 use engine::model::{CapacityType, Text};
 
 use super::super::exchange::CatalogueError;
 use super::super::price::parse_usd;
-use super::super::snapshot::{Quote, Region, Sale, TypeEntry};
+use super::super::snapshot::{Quote, Region, TypeEntry, ZoneOffering};
 
-/// Reads the regions, and adds to `types`, which are sorted by name, where each is sold.
+/// Reads the regions, and adds their offerings to `types`, which are sorted by name.
 pub(super) fn decode(text: &str, types: &mut [TypeEntry]) -> Result<Vec<Region>, CatalogueError> {
     let mut regions: Vec<Region> = Vec::new();
-    // Lines of a section are sorted as the types are: each search begins where the one before it ended.
+    // Lines of a section are sorted like the types: each search begins where the previous one
+    // ended.
     let mut next = 0;
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
         let damaged = CatalogueError::Damaged { file: "ec2-regions.csv", line: at + 1 };
@@ -43,7 +45,7 @@ fn known(word: &str) -> Option<&str> {
     (word != "-").then_some(word)
 }
 
-/// Adds one line to its type; tells how many of `types` are done with.
+/// Adds one line to its type; returns how many of `types` are finished.
 fn read_line(line: &str, index: usize, region: &Region, types: &mut [TypeEntry]) -> Option<usize> {
     let mut fields = line.split(',');
     let (name, letters, usd) = (fields.next()?, fields.next()?, fields.next()?);
@@ -61,14 +63,14 @@ fn read_line(line: &str, index: usize, region: &Region, types: &mut [TypeEntry])
     }
     let capacity_types =
         if entry.spot { &[CapacityType::OnDemand, CapacityType::Spot][..] } else { &[CapacityType::OnDemand] };
-    let sale = |zone: usize, capacity_type: &CapacityType| Sale {
+    let sale = |zone: usize, capacity_type: &CapacityType| ZoneOffering {
         region: index,
         zone,
         capacity_type: *capacity_type,
         price: None,
     };
     entry
-        .sales
+        .zone_offerings
         .extend(zones.iter().flat_map(|zone| capacity_types.iter().map(|capacity_type| sale(*zone, capacity_type))));
     Some(position + 1)
 }
@@ -80,13 +82,13 @@ mod tests {
     use super::super::super::columns::Columns;
     use super::*;
 
-    /// The types of the program before anything is known of where they are sold.
+    /// The embedded types without offerings.
     fn types() -> Vec<TypeEntry> {
         super::super::decode_types(super::super::TYPES, &mut Columns::default()).unwrap()
     }
 
     #[test]
-    fn a_line_says_where_a_type_is_sold_and_for_how_much() {
+    fn a_line_holds_the_zones_and_price_of_a_type() {
         let mut types = types();
         let text = "region rr-north-1 acd 280 2026-05-12\nm5.large,*,0.1\nu-6tb1.56xlarge,ad,~61.7945\nregion rr-gov-1 - - -\nm5.large,,0.2\n";
         let regions = decode(text, &mut types).unwrap();
@@ -98,11 +100,11 @@ mod tests {
         assert_eq!(plain.regional_price(0), Some(Quote { price: MicroUsd(100_000), estimated: false }));
         assert_eq!(plain.regional_price(1), Some(Quote { price: MicroUsd(200_000), estimated: false }));
         // Three zones, on demand and spot.
-        assert_eq!(plain.sales.len(), 6);
-        // It is not sold as spot.
+        assert_eq!(plain.zone_offerings.len(), 6);
+        // It has no spot offering.
         let large = find("u-6tb1.56xlarge");
         assert_eq!(large.regional_price(0), Some(Quote { price: MicroUsd(61_794_500), estimated: true }));
-        assert_eq!(large.sales.iter().map(|sale| sale.zone).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(large.zone_offerings.iter().map(|sale| sale.zone).collect::<Vec<_>>(), [0, 2]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A catalogue file as a snapshot. Nothing is guessed: what is misspelt, double or out of range is refused.
+//! Reads a catalogue file. Unknown fields, duplicates and values out of range are rejected.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,19 +12,19 @@ use engine::model::{CapacityType, MicroUsd, Resources, Text, quantity};
 use serde_json::{Map, Value};
 
 use super::super::columns::{Columns, Row};
-use super::super::price::{MOST_USD_PER_HOUR, parse_usd};
-use super::super::snapshot::{Machine, Quote, Region, Sale, Snapshot, TypeEntry};
+use super::super::price::{MAX_USD_PER_HOUR, parse_usd};
+use super::super::snapshot::{Hardware, Quote, Region, Snapshot, TypeEntry, ZoneOffering};
 use super::{API_VERSION, CatalogueError, KIND};
 
 type Read<T> = Result<T, CatalogueError>;
 
-/// Labels that come from offering, region, NodePool or NodeClass, never from the type.
+/// Labels of offering, region, NodePool or NodeClass, which a type must not set.
 const FOREIGN_LABELS: [&str; 9] =
     [ZONE, ZONE_ID, REGION, CAPACITY_TYPE, RESERVATION_ID, HOSTNAME, NODEPOOL, NODECLASS, WINDOWS_BUILD];
 
 pub(super) fn parse(bytes: &[u8]) -> Read<Snapshot> {
     let file: Value = serde_json::from_slice(bytes).map_err(|error| CatalogueError::NotJson(error.to_string()))?;
-    let root = At(None, Step::Root);
+    let root = FieldPath(None, Step::Root);
     let file = object(&file, &root, &["apiVersion", "kind", "regions", "types"])?;
     for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         let at = root.key(key);
@@ -41,7 +41,7 @@ pub(super) fn parse(bytes: &[u8]) -> Read<Snapshot> {
     Ok(Snapshot::new(regions, columns, types))
 }
 
-fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
+fn read_regions(list: &[Value], at: &FieldPath<'_>) -> Read<Vec<Region>> {
     if list.is_empty() {
         return Err(at.refuse(
             "no region".into(),
@@ -49,6 +49,7 @@ fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
         ));
     }
     let mut regions: Vec<Region> = Vec::with_capacity(list.len());
+    // Zone names are unique over all regions, because offerings name a zone without its region.
     let mut taken = BTreeSet::new();
     for (index, value) in list.iter().enumerate() {
         let at = at.index(index);
@@ -77,7 +78,7 @@ fn read_regions(list: &[Value], at: &At<'_>) -> Read<Vec<Region>> {
 }
 
 /// A share of the on-demand price, in thousandths.
-fn read_ratio(value: &Value, at: &At<'_>) -> Read<i64> {
+fn read_ratio(value: &Value, at: &FieldPath<'_>) -> Read<i64> {
     let ratio = value.as_f64().filter(|ratio| value.is_number() && (0.001..=1.0).contains(ratio));
     let refused = || {
         let found = if value.is_number() { value.to_string() } else { kind(value) };
@@ -86,12 +87,12 @@ fn read_ratio(value: &Value, at: &At<'_>) -> Read<i64> {
     ratio.map(|ratio| (ratio * 1000.0).round() as i64).ok_or_else(refused)
 }
 
-fn read_types(list: &[Value], at: &At<'_>, regions: &[Region], columns: &mut Columns) -> Read<Vec<TypeEntry>> {
+fn read_types(list: &[Value], at: &FieldPath<'_>, regions: &[Region], columns: &mut Columns) -> Read<Vec<TypeEntry>> {
     let mut names = BTreeSet::new();
     let mut types = Vec::with_capacity(list.len());
     for (index, value) in list.iter().enumerate() {
         let name = value.get("name").and_then(Value::as_str);
-        let at = At(Some(at), Step::Named(index, name));
+        let at = FieldPath(Some(at), Step::Named(index, name));
         let entry = read_type(value, &at, regions, columns)?;
         if !names.insert(entry.name.clone()) {
             return Err(at.key("name").refuse(format!("{:?} a second time", entry.name), "a name once".into()));
@@ -101,7 +102,7 @@ fn read_types(list: &[Value], at: &At<'_>, regions: &[Region], columns: &mut Col
     Ok(types)
 }
 
-fn read_type(value: &Value, at: &At<'_>, regions: &[Region], columns: &mut Columns) -> Read<TypeEntry> {
+fn read_type(value: &Value, at: &FieldPath<'_>, regions: &[Region], columns: &mut Columns) -> Read<TypeEntry> {
     const FIELDS: [&str; 6] = ["name", "labels", "capacity", "overhead", "onDemandUsdPerHour", "offerings"];
     let fields = object(value, at, &FIELDS)?;
     let name = name_of(required(fields, "name", &at.key("name"))?, &at.key("name"))?;
@@ -112,30 +113,30 @@ fn read_type(value: &Value, at: &At<'_>, regions: &[Region], columns: &mut Colum
     let capacity = read_capacity(required(fields, "capacity", &at.key("capacity"))?, &at.key("capacity"))?;
     let overhead =
         fields.get("overhead").map(|value| read_overhead(value, &at.key("overhead"), &capacity)).transpose()?;
-    let sales =
-        fields.get("offerings").map_or(Ok(Vec::new()), |value| read_sales(value, &at.key("offerings"), regions))?;
+    let zone_offerings =
+        fields.get("offerings").map_or(Ok(Vec::new()), |value| read_offerings(value, &at.key("offerings"), regions))?;
     let prices = fields.get("onDemandUsdPerHour");
     let stated = prices.map_or(Ok(Vec::new()), |value| read_prices(value, &at.key("onDemandUsdPerHour"), regions))?;
-    let regional = regional_prices(stated, &sales);
-    let spot = sales.iter().any(|sale| sale.capacity_type == CapacityType::Spot);
-    Ok(TypeEntry { name, labels, machine: Machine::Given { capacity, overhead }, spot, regional, sales })
+    let regional = regional_prices(stated, &zone_offerings);
+    let spot = zone_offerings.iter().any(|offering| offering.capacity_type == CapacityType::Spot);
+    Ok(TypeEntry { name, labels, hardware: Hardware::Explicit { capacity, overhead }, spot, regional, zone_offerings })
 }
 
-/// What a region's own on-demand offerings cost at least stands beside the prices that are stated.
-fn regional_prices(stated: Vec<(usize, MicroUsd)>, sales: &[Sale]) -> Vec<(usize, Quote)> {
+/// Adds the minimum price of a region's on-demand offerings to the stated prices.
+fn regional_prices(stated: Vec<(usize, MicroUsd)>, zone_offerings: &[ZoneOffering]) -> Vec<(usize, Quote)> {
     let exact = |(region, price)| (region, Quote { price, estimated: false });
     let mut regional: Vec<(usize, Quote)> = stated.into_iter().map(exact).collect();
-    for sale in sales.iter().filter(|sale| sale.capacity_type == CapacityType::OnDemand) {
-        let Some(quote @ Quote { estimated: false, .. }) = sale.price else { continue };
-        match regional.iter_mut().find(|(region, _)| *region == sale.region) {
+    for offering in zone_offerings.iter().filter(|offering| offering.capacity_type == CapacityType::OnDemand) {
+        let Some(quote @ Quote { estimated: false, .. }) = offering.price else { continue };
+        match regional.iter_mut().find(|(region, _)| *region == offering.region) {
             Some((_, least)) => least.price = quote.price.min(least.price),
-            None => regional.push((sale.region, quote)),
+            None => regional.push((offering.region, quote)),
         }
     }
     regional
 }
 
-fn read_labels(value: &Value, at: &At<'_>, name: &Text, columns: &mut Columns) -> Read<Row> {
+fn read_labels(value: &Value, at: &FieldPath<'_>, name: &Text, columns: &mut Columns) -> Read<Row> {
     let mut labels = Row::default();
     for (key, value) in map(value, at)? {
         let at = at.key(key);
@@ -158,7 +159,7 @@ fn read_labels(value: &Value, at: &At<'_>, name: &Text, columns: &mut Columns) -
     Ok(labels)
 }
 
-fn read_capacity(value: &Value, at: &At<'_>) -> Read<Resources> {
+fn read_capacity(value: &Value, at: &FieldPath<'_>) -> Read<Resources> {
     let capacity = read_amounts(value, at)?;
     for needed in [CPU, MEMORY] {
         if capacity.get(needed) == 0 {
@@ -169,7 +170,7 @@ fn read_capacity(value: &Value, at: &At<'_>) -> Read<Resources> {
     Ok(capacity)
 }
 
-fn read_overhead(value: &Value, at: &At<'_>, capacity: &Resources) -> Read<Resources> {
+fn read_overhead(value: &Value, at: &FieldPath<'_>, capacity: &Resources) -> Read<Resources> {
     let overhead = read_amounts(value, at)?;
     for (name, amount) in overhead.iter() {
         if capacity.contains(name) && amount > capacity.get(name) {
@@ -180,7 +181,7 @@ fn read_overhead(value: &Value, at: &At<'_>, capacity: &Resources) -> Read<Resou
     Ok(overhead)
 }
 
-fn read_amounts(value: &Value, at: &At<'_>) -> Read<Resources> {
+fn read_amounts(value: &Value, at: &FieldPath<'_>) -> Read<Resources> {
     let mut amounts = Resources::new();
     for (name, value) in map(value, at)? {
         let at = at.key(name);
@@ -199,7 +200,7 @@ fn read_amounts(value: &Value, at: &At<'_>) -> Read<Resources> {
     Ok(amounts)
 }
 
-fn read_prices(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<Vec<(usize, MicroUsd)>> {
+fn read_prices(value: &Value, at: &FieldPath<'_>, regions: &[Region]) -> Read<Vec<(usize, MicroUsd)>> {
     let mut prices = Vec::new();
     for (name, value) in map(value, at)? {
         let at = at.key(name);
@@ -211,24 +212,24 @@ fn read_prices(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<Vec<(usiz
     Ok(prices)
 }
 
-fn read_sales(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<Vec<Sale>> {
-    let mut sales: Vec<Sale> = Vec::new();
+fn read_offerings(value: &Value, at: &FieldPath<'_>, regions: &[Region]) -> Read<Vec<ZoneOffering>> {
+    let mut zone_offerings: Vec<ZoneOffering> = Vec::new();
     for (index, value) in array(value, at)?.iter().enumerate() {
         let at = at.index(index);
-        let sale = read_sale(value, &at, regions)?;
-        let same = |other: &&Sale| {
-            (other.region, other.zone, other.capacity_type) == (sale.region, sale.zone, sale.capacity_type)
+        let offering = read_offering(value, &at, regions)?;
+        let same = |other: &&ZoneOffering| {
+            (other.region, other.zone, other.capacity_type) == (offering.region, offering.zone, offering.capacity_type)
         };
-        if sales.iter().find(same).is_some() {
+        if zone_offerings.iter().find(same).is_some() {
             let found = "the same zone and capacity type a second time";
             return Err(at.refuse(found.into(), "each once".into()));
         }
-        sales.push(sale);
+        zone_offerings.push(offering);
     }
-    Ok(sales)
+    Ok(zone_offerings)
 }
 
-fn read_sale(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<Sale> {
+fn read_offering(value: &Value, at: &FieldPath<'_>, regions: &[Region]) -> Read<ZoneOffering> {
     let fields = object(value, at, &["zone", "capacityType", "priceUsdPerHour", "estimated"])?;
     let (region, zone) = {
         let at = at.key("zone");
@@ -256,7 +257,7 @@ fn read_sale(value: &Value, at: &At<'_>, regions: &[Region]) -> Read<Sale> {
         }
         Some(other) => return Err(at.key("estimated").refuse(kind(other), "true or false".into())),
     };
-    Ok(Sale { region, zone, capacity_type, price: price.map(|price| Quote { price, estimated }) })
+    Ok(ZoneOffering { region, zone, capacity_type, price: price.map(|price| Quote { price, estimated }) })
 }
 
 fn find_zone(regions: &[Region], name: &str) -> Option<(usize, usize)> {
@@ -265,12 +266,12 @@ fn find_zone(regions: &[Region], name: &str) -> Option<(usize, usize)> {
 }
 
 /// JSON numbers are doubles; their shortest decimal form is what was written.
-fn read_price(value: &Value, at: &At<'_>) -> Read<MicroUsd> {
+fn read_price(value: &Value, at: &FieldPath<'_>) -> Read<MicroUsd> {
     let number = value.as_f64().filter(|_| value.is_number());
     let price = number.and_then(|number| parse_usd(&format!("{number}")));
     price.ok_or_else(|| {
         let found = if value.is_number() { value.to_string() } else { kind(value) };
-        at.refuse(found, format!("a number of dollars per hour, from 0 to {MOST_USD_PER_HOUR}"))
+        at.refuse(found, format!("a number of dollars per hour, from 0 to {MAX_USD_PER_HOUR}"))
     })
 }
 
@@ -283,7 +284,7 @@ fn is_label_value(text: &str) -> bool {
     bytes.len() <= 63 && bytes.iter().all(inner) && ends(bytes.first()) && ends(bytes.last())
 }
 
-fn name_of(value: &Value, at: &At<'_>) -> Read<Text> {
+fn name_of(value: &Value, at: &FieldPath<'_>) -> Read<Text> {
     let name = text(value, at)?;
     if name.is_empty() || !is_label_value(name) {
         return Err(at.refuse(format!("{name:?}"), format!("a name: {LABEL_VALUE}")));
@@ -291,11 +292,11 @@ fn name_of(value: &Value, at: &At<'_>) -> Read<Text> {
     Ok(name.into())
 }
 
-fn required<'v>(fields: &'v Map<String, Value>, key: &str, at: &At<'_>) -> Read<&'v Value> {
+fn required<'v>(fields: &'v Map<String, Value>, key: &str, at: &FieldPath<'_>) -> Read<&'v Value> {
     fields.get(key).ok_or_else(|| at.refuse("nothing".into(), "this field must be there".into()))
 }
 
-fn object<'v>(value: &'v Value, at: &At<'_>, allowed: &[&str]) -> Read<&'v Map<String, Value>> {
+fn object<'v>(value: &'v Value, at: &FieldPath<'_>, allowed: &[&str]) -> Read<&'v Map<String, Value>> {
     let fields = map(value, at)?;
     match fields.keys().find(|key| !allowed.contains(&key.as_str())) {
         Some(unknown) => Err(at.refuse(format!("the field {unknown:?}"), allowed.join(", "))),
@@ -303,15 +304,15 @@ fn object<'v>(value: &'v Value, at: &At<'_>, allowed: &[&str]) -> Read<&'v Map<S
     }
 }
 
-fn map<'v>(value: &'v Value, at: &At<'_>) -> Read<&'v Map<String, Value>> {
+fn map<'v>(value: &'v Value, at: &FieldPath<'_>) -> Read<&'v Map<String, Value>> {
     value.as_object().ok_or_else(|| at.refuse(kind(value), "an object".into()))
 }
 
-fn array<'v>(value: &'v Value, at: &At<'_>) -> Read<&'v Vec<Value>> {
+fn array<'v>(value: &'v Value, at: &FieldPath<'_>) -> Read<&'v Vec<Value>> {
     value.as_array().ok_or_else(|| at.refuse(kind(value), "a list".into()))
 }
 
-fn text<'v>(value: &'v Value, at: &At<'_>) -> Read<&'v str> {
+fn text<'v>(value: &'v Value, at: &FieldPath<'_>) -> Read<&'v str> {
     value.as_str().ok_or_else(|| at.refuse(kind(value), "a text".into()))
 }
 
@@ -330,8 +331,8 @@ fn list<'t>(names: impl Iterator<Item = &'t Text>) -> String {
     names.map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
 }
 
-/// Where in the file we are: a step and what is above it.
-struct At<'p>(Option<&'p At<'p>>, Step<'p>);
+/// Path in the file: a step and its parent.
+struct FieldPath<'p>(Option<&'p FieldPath<'p>>, Step<'p>);
 
 enum Step<'p> {
     Root,
@@ -341,13 +342,13 @@ enum Step<'p> {
     Named(usize, Option<&'p str>),
 }
 
-impl<'p> At<'p> {
-    fn key(&'p self, key: &'p str) -> At<'p> {
-        At(Some(self), Step::Key(key))
+impl<'p> FieldPath<'p> {
+    fn key(&'p self, key: &'p str) -> FieldPath<'p> {
+        FieldPath(Some(self), Step::Key(key))
     }
 
-    fn index(&'p self, index: usize) -> At<'p> {
-        At(Some(self), Step::Index(index))
+    fn index(&'p self, index: usize) -> FieldPath<'p> {
+        FieldPath(Some(self), Step::Index(index))
     }
 
     fn refuse(&self, found: String, allowed: String) -> CatalogueError {
@@ -355,10 +356,10 @@ impl<'p> At<'p> {
     }
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for FieldPath<'_> {
     /// `types[3] (m5.large).capacity.cpu`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let top = matches!(self.0, Some(At(_, Step::Root)));
+        let top = matches!(self.0, Some(FieldPath(_, Step::Root)));
         if let Some(above) = self.0.filter(|_| !top) {
             write!(f, "{above}")?;
         }

@@ -1,4 +1,4 @@
-//! A snapshot as a catalogue file.
+//! Writes a catalogue file.
 
 use engine::model::labels::{INSTANCE_TYPE, OS};
 use engine::model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
@@ -7,18 +7,21 @@ use serde_json::{Map, Value, json};
 
 use super::super::offerings::OfferingBuilder;
 use super::super::price::as_number;
-use super::super::settings::{Market, NodeClassSettings};
-use super::super::snapshot::{Machine, Region, Snapshot, TypeEntry};
-use super::super::{Tally, capacity};
+use super::super::settings::{NodeClassSettings, RegionOptions};
+use super::super::snapshot::{Hardware, Region, Snapshot, TypeEntry};
+use super::super::{BuildNotes, capacity};
 use super::{API_VERSION, KIND};
 
 pub(super) fn export(snapshot: &Snapshot) -> Value {
     let settings = NodeClassSettings::default();
-    let markets: Vec<Market<'_>> = snapshot.regions.iter().map(|region| Market::new(&region.name)).collect();
-    let known = markets.iter().filter(|market| !snapshot.zones(market.region).is_empty());
-    let sellers: Vec<OfferingBuilder<'_>> =
-        known.map(|market| OfferingBuilder::new(snapshot, market, &settings, &mut Tally::default())).collect();
-    let types: Vec<Value> = snapshot.types.iter().map(|entry| write_type(snapshot, entry, &sellers)).collect();
+    let markets: Vec<RegionOptions<'_>> =
+        snapshot.regions.iter().map(|region| RegionOptions::new(&region.name)).collect();
+    let known = markets.iter().filter(|region_options| !snapshot.zones(region_options.region).is_empty());
+    let offering_builders: Vec<OfferingBuilder<'_>> = known
+        .map(|region_options| OfferingBuilder::new(snapshot, region_options, &settings, &mut BuildNotes::default()))
+        .collect();
+    let types: Vec<Value> =
+        snapshot.types.iter().map(|entry| write_type(snapshot, entry, &offering_builders)).collect();
     let regions: Vec<Value> = snapshot.regions.iter().map(write_region).collect();
     json!({"apiVersion": API_VERSION, "kind": KIND, "regions": regions, "types": types})
 }
@@ -36,17 +39,19 @@ fn write_region(region: &Region) -> Value {
     Value::Object(written)
 }
 
-fn write_type(snapshot: &Snapshot, entry: &TypeEntry, sellers: &[OfferingBuilder<'_>]) -> Value {
+fn write_type(snapshot: &Snapshot, entry: &TypeEntry, offering_builders: &[OfferingBuilder<'_>]) -> Value {
     let mut written = Map::new();
     written.insert("name".into(), json!(&*entry.name));
     written.insert("labels".into(), write_labels(snapshot, entry));
-    write_room(entry, &mut written);
+    write_capacity(entry, &mut written);
     let prices = hidden_prices(snapshot, entry);
     if !prices.is_empty() {
         written.insert("onDemandUsdPerHour".into(), Value::Object(prices));
     }
-    let sold = sellers.iter().flat_map(|seller| seller.offerings(entry, true, &mut Tally::default()));
-    written.insert("offerings".into(), sold.map(|offering| write_offering(&offering)).collect());
+    let offering_of = offering_builders
+        .iter()
+        .flat_map(|offering_builder| offering_builder.offerings(entry, true, &mut BuildNotes::default()));
+    written.insert("offerings".into(), offering_of.map(|offering| write_offering(&offering)).collect());
     Value::Object(written)
 }
 
@@ -58,17 +63,23 @@ fn write_labels(snapshot: &Snapshot, entry: &TypeEntry) -> Value {
     labels.iter().map(|(key, value)| (key.to_string(), json!(&**value))).collect::<Map<_, _>>().into()
 }
 
-/// EC2 machines are written as the default NodeClass has them.
-fn write_room(entry: &TypeEntry, written: &mut Map<String, Value>) {
-    let (capacity, overhead) = match &entry.machine {
-        Machine::Given { capacity, overhead } => (capacity.clone(), overhead.clone()),
-        Machine::Ec2(_) => {
-            let (market, settings) = (Market::new(""), NodeClassSettings::default());
-            let room = capacity::room(&entry.machine, &entry.name, &market, &settings, &mut Tally::default());
-            let kept = |name: &'static str| (name, room.capacity.get(name) - room.allocatable.get(name));
+/// EC2 types are written as the default NodeClass runs them.
+fn write_capacity(entry: &TypeEntry, written: &mut Map<String, Value>) {
+    let (capacity, overhead) = match &entry.hardware {
+        Hardware::Explicit { capacity, overhead } => (capacity.clone(), overhead.clone()),
+        Hardware::Ec2(_) => {
+            let (region_options, settings) = (RegionOptions::new(""), NodeClassSettings::default());
+            let allocatable = capacity::allocatable(
+                &entry.hardware,
+                &entry.name,
+                &region_options,
+                &settings,
+                &mut BuildNotes::default(),
+            );
+            let kept = |name: &'static str| (name, allocatable.capacity.get(name) - allocatable.allocatable.get(name));
             let overhead = [CPU, EPHEMERAL_STORAGE, MEMORY].map(kept).into_iter().collect();
-            let mut capacity = room.allocatable;
-            capacity.raise_to(&room.capacity);
+            let mut capacity = allocatable.allocatable;
+            capacity.raise_to(&allocatable.capacity);
             (capacity, Some(overhead))
         }
     };
@@ -83,9 +94,9 @@ fn amounts(resources: &Resources) -> Value {
     resources.iter().map(amount).collect::<Map<_, _>>().into()
 }
 
-/// Prices that no offering of the type shows.
+/// Regional prices without an offering.
 fn hidden_prices(snapshot: &Snapshot, entry: &TypeEntry) -> Map<String, Value> {
-    let shown = |region: usize| entry.sales.iter().any(|sale| sale.region == region);
+    let shown = |region: usize| entry.zone_offerings.iter().any(|sale| sale.region == region);
     let hidden = entry.regional.iter().filter(|(region, _)| !shown(*region));
     hidden.map(|(region, quote)| (snapshot.regions[*region].name.to_string(), json!(as_number(quote.price)))).collect()
 }

@@ -3,10 +3,10 @@
 use engine::model::resources::PODS;
 use serde_json::{Value, json};
 
-use super::super::{CatalogueError, KubeletSettings, Market, NodeClassSettings, Snapshot, build};
+use super::super::{CatalogueError, KubeletSettings, NodeClassSettings, RegionOptions, Snapshot, build};
 use super::{MIB, builtin, find, texts};
 
-/// The smallest file that says everything once.
+/// The smallest file with every field.
 fn small() -> Value {
     json!({
         "apiVersion": "fleetwright.dev/v1", "kind": "Catalogue",
@@ -40,14 +40,14 @@ fn refusal(pointer: &str, value: Value) -> String {
 }
 
 #[test]
-fn what_is_exported_reads_back_as_the_same_machines() {
+fn an_export_reads_back_as_the_same_catalogue() {
     let exported = builtin().export();
     let again = Snapshot::parse(&serde_json::to_vec(&exported).unwrap()).unwrap();
     let zones = texts(&["za", "zb"]);
     for region in ["us-east-1", "us-west-2", "eu-west-1", "us-gov-west-1", "ap-south-1"] {
-        let market = Market { extra_zones: &zones, ..Market::new(region) };
+        let region_options = RegionOptions { extra_zones: &zones, ..RegionOptions::new(region) };
         let settings = NodeClassSettings::default();
-        let (before, after) = (build(builtin(), &market, &settings), build(&again, &market, &settings));
+        let (before, after) = (build(builtin(), &region_options, &settings), build(&again, &region_options, &settings));
         for (one, other) in before.catalogue.types.iter().zip(&after.catalogue.types) {
             assert_eq!(one, other, "{region}");
         }
@@ -57,7 +57,7 @@ fn what_is_exported_reads_back_as_the_same_machines() {
 }
 
 #[test]
-fn an_export_is_written_as_people_write() {
+fn an_export_uses_readable_quantities() {
     let exported = builtin().export();
     let types = exported["types"].as_array().unwrap();
     let machine = types.iter().find(|machine| machine["name"] == "m5.large").unwrap();
@@ -84,12 +84,12 @@ fn capacity_and_overhead_are_taken_as_written() {
     let reserved = [("cpu", 1000)].into_iter().collect();
     let reserving = KubeletSettings { system_reserved: reserved, ..KubeletSettings::default() };
     let built = |kubelet| {
-        build(&snapshot, &Market::new("rack"), &NodeClassSettings { kubelet, ..NodeClassSettings::default() })
+        build(&snapshot, &RegionOptions::new("rack"), &NodeClassSettings { kubelet, ..NodeClassSettings::default() })
     };
     let machine = built(kubelet);
-    let room = &find(&machine, "box").allocatable;
-    assert_eq!((room.get("cpu"), room.get("memory"), room.get(PODS)), (7500, 30 << 30, 20));
-    assert_eq!(room.get("ephemeral-storage"), 100 << 30);
+    let allocatable = &find(&machine, "box").allocatable;
+    assert_eq!((allocatable.get("cpu"), allocatable.get("memory"), allocatable.get(PODS)), (7500, 30 << 30, 20));
+    assert_eq!(allocatable.get("ephemeral-storage"), 100 << 30);
     assert!(machine.notes.is_empty(), "{:?}", machine.notes);
     let ignored = built(reserving);
     assert_eq!(find(&ignored, "box").allocatable.get("cpu"), 7500);
@@ -102,12 +102,15 @@ fn without_an_overhead_the_kubelet_decides() {
     let machine = file["types"][0].as_object_mut().unwrap();
     machine.remove("overhead");
     machine.insert("capacity".into(), json!({"cpu": "8", "memory": "32Gi", "attachable-volumes-csi.example.com": 5}));
-    let built = build(&read(&file).unwrap(), &Market::new("rack"), &NodeClassSettings::default());
-    let room = &find(&built, "box").allocatable;
+    let built = build(&read(&file).unwrap(), &RegionOptions::new("rack"), &NodeClassSettings::default());
+    let allocatable = &find(&built, "box").allocatable;
     // 60 + 10 + 2 * 5 + 4 * 2.5 = 90 millicores; 11 * 110 + 255 + 100 = 1565 MiB; 20 GiB of disk less 1 and 2.
-    assert_eq!((room.get("cpu"), room.get("memory"), room.get(PODS)), (7910, (32 << 30) - 1565 * MIB, 110));
-    assert_eq!(room.get("ephemeral-storage"), 17 << 30);
-    assert_eq!(room.get("attachable-volumes-csi.example.com"), 5);
+    assert_eq!(
+        (allocatable.get("cpu"), allocatable.get("memory"), allocatable.get(PODS)),
+        (7910, (32 << 30) - 1565 * MIB, 110)
+    );
+    assert_eq!(allocatable.get("ephemeral-storage"), 17 << 30);
+    assert_eq!(allocatable.get("attachable-volumes-csi.example.com"), 5);
 }
 
 #[test]

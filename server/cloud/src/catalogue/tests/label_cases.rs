@@ -1,7 +1,7 @@
-//! Labels: what is known, what is known to be absent, and what nobody knows.
+//! Labels: defined, known to be absent, and undefined.
 
 use super::super::{AmiFamily, NodeClassSettings, Snapshot, unknown_label_keys};
-use super::{builtin, find, label, virginia};
+use super::{build_us_east_1, builtin, find, label};
 
 fn aws(key: &str) -> String {
     format!("karpenter.k8s.aws/{key}")
@@ -9,7 +9,7 @@ fn aws(key: &str) -> String {
 
 #[test]
 fn labels_follow_name_and_figures() {
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     for (name, key, expected) in [
         ("m5.large", "instance-category", "In [m]"),
         ("m5.large", "instance-generation", "In [5]"),
@@ -43,29 +43,29 @@ fn labels_follow_name_and_figures() {
 
 #[test]
 fn absent_devices_are_known_to_be_absent() {
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     let machine = find(&built, "m5.large");
     for key in ["instance-gpu-count", "instance-gpu-name", "instance-accelerator-count", "instance-local-nvme"] {
         assert_eq!(label(machine, &aws(key)).as_deref(), Some("DoesNotExist"), "{key}");
     }
-    // AWS promises t2 no bandwidth.
+    // AWS guarantees no bandwidth for t2.
     let burstable = find(&built, "t2.medium");
     assert_eq!(label(burstable, &aws("instance-network-bandwidth")).as_deref(), Some("DoesNotExist"));
 }
 
 #[test]
-fn what_the_data_lack_is_undefined_and_listed() {
+fn labels_missing_in_the_data_are_undefined_and_listed() {
     let unknown = unknown_label_keys(builtin());
     let expected = ["instance-ebs-bandwidth", "instance-encryption-in-transit-supported", "nitro-sandbox"];
     let groups = ["placement-group-id", "placement-group-partition"];
     assert_eq!(unknown, expected.iter().chain(&groups).map(|key| aws(key)).collect::<Vec<_>>());
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     assert!(unknown.iter().all(|key| find(&built, "m5.large").labels.get(key).is_none()));
 }
 
 #[test]
 fn keys_of_offerings_are_no_labels_of_types() {
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     let machine = find(&built, "m5.large");
     assert_eq!(label(machine, "topology.kubernetes.io/region").as_deref(), Some("In [us-east-1]"));
     let zonal = ["topology.kubernetes.io/zone", "karpenter.sh/capacity-type"].into_iter();
@@ -77,27 +77,27 @@ fn keys_of_offerings_are_no_labels_of_types() {
 #[test]
 fn windows_runs_on_amd64_only() {
     let settings = NodeClassSettings { ami_family: AmiFamily::Windows2022, ..NodeClassSettings::default() };
-    let built = virginia(&settings);
+    let built = build_us_east_1(&settings);
     let (intel, arm) = (find(&built, "m5.large"), find(&built, "m6g.large"));
     assert_eq!(label(intel, "kubernetes.io/os").as_deref(), Some("In [windows]"));
     assert_eq!(label(intel, "node.kubernetes.io/windows-build").as_deref(), Some("In [10.0.20348]"));
     assert!(!arm.labels.get("kubernetes.io/os").unwrap().is_satisfiable());
-    assert!(super::is_sold(intel) && !super::is_sold(arm));
+    assert!(super::is_available(intel) && !super::is_available(arm));
     assert_eq!(intel.capacity.get("vpc.amazonaws.com/PrivateIPv4Address"), 9); // 10 addresses, one is the interface's own
-    let linux = virginia(&NodeClassSettings::default());
+    let linux = build_us_east_1(&NodeClassSettings::default());
     assert_eq!(label(find(&linux, "m5.large"), "kubernetes.io/os").as_deref(), Some("In [linux]"));
     assert_eq!(label(find(&linux, "m5.large"), "node.kubernetes.io/windows-build").as_deref(), Some("DoesNotExist"));
 }
 
 #[test]
-fn a_users_types_have_defaults_and_learn_absences_from_each_other() {
+fn explicit_types_have_defaults_and_known_absences() {
     let file = br#"{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue","regions":[{"name":"rack","zones":["rack-1"]}],"types":[
       {"name":"big","labels":{"kubernetes.io/arch":"arm64","example.com/disk":"fast"},"capacity":{"cpu":"8","memory":"32Gi"},
        "offerings":[{"zone":"rack-1","capacityType":"on-demand","priceUsdPerHour":1}]},
       {"name":"box","capacity":{"cpu":4,"memory":"16Gi"},
        "offerings":[{"zone":"rack-1","capacityType":"on-demand","priceUsdPerHour":0.5}]}]}"#;
     let snapshot = Snapshot::parse(file).unwrap();
-    let built = super::build(&snapshot, &super::Market::new("rack"), &NodeClassSettings::default());
+    let built = super::build(&snapshot, &super::RegionOptions::new("rack"), &NodeClassSettings::default());
     let (big, plain) = (find(&built, "big"), find(&built, "box"));
     assert_eq!(label(big, "kubernetes.io/arch").as_deref(), Some("In [arm64]"));
     assert_eq!(label(plain, "kubernetes.io/arch").as_deref(), Some("In [amd64]"));

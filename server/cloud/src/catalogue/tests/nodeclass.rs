@@ -1,12 +1,12 @@
-//! What a NodeClass can launch, where, and from which reservations.
+//! Effects of a NodeClass: launchable types, zones, and reservations.
 
 use engine::model::{CapacityType, Requirement};
 
 use super::super::{AmiFamily, NetworkInterface, NodeClassSettings, ReservationEntry, SubnetZone};
-use super::{find, is_sold, requirements, sold, virginia};
+use super::{build_us_east_1, find, is_available, offering_of, requirements};
 
 #[test]
-fn machines_without_an_image_are_kept_but_not_sold() {
+fn types_without_an_image_are_listed_as_unavailable() {
     for (family, name, expected) in [
         (AmiFamily::Al2023, "m5.large", true),
         (AmiFamily::Al2023, "a1.medium", false),
@@ -17,28 +17,28 @@ fn machines_without_an_image_are_kept_but_not_sold() {
         (AmiFamily::Bottlerocket, "inf2.xlarge", true),
         (AmiFamily::Custom, "g5g.xlarge", true),
     ] {
-        let built = virginia(&NodeClassSettings { ami_family: family, ..NodeClassSettings::default() });
-        assert_eq!(is_sold(find(&built, name)), expected, "{family:?} {name}");
+        let built = build_us_east_1(&NodeClassSettings { ami_family: family, ..NodeClassSettings::default() });
+        assert_eq!(is_available(find(&built, name)), expected, "{family:?} {name}");
         assert!(!find(&built, name).offerings.is_empty());
     }
 }
 
 #[test]
-fn own_images_bar_what_they_do_not_suit() {
+fn custom_images_exclude_incompatible_types() {
     let arm = requirements([Requirement::equals("kubernetes.io/arch", "arm64")]);
-    let built = virginia(&NodeClassSettings { ami_requirements: vec![arm], ..NodeClassSettings::default() });
-    assert!(is_sold(find(&built, "m6g.large")) && !is_sold(find(&built, "m5.large")));
+    let built = build_us_east_1(&NodeClassSettings { ami_requirements: vec![arm], ..NodeClassSettings::default() });
+    assert!(is_available(find(&built, "m6g.large")) && !is_available(find(&built, "m5.large")));
 }
 
 #[test]
-fn special_demands_leave_only_machines_that_meet_them() {
+fn special_requirements_leave_only_matching_types() {
     let plain = NodeClassSettings::default;
-    let tracking = virginia(&NodeClassSettings { connection_tracking: true, ..plain() });
-    assert!(is_sold(find(&tracking, "m5.large")));
-    assert!(!is_sold(find(&tracking, "t2.medium")) && !is_sold(find(&tracking, "m5.metal")));
-    let nested = virginia(&NodeClassSettings { nested_virtualization: true, ..plain() });
-    assert!(is_sold(find(&nested, "m8i.large")) && is_sold(find(&nested, "c8i-flex.large")));
-    assert!(!is_sold(find(&nested, "m8i.metal-48xl")) && !is_sold(find(&nested, "m7i.large")));
+    let tracking = build_us_east_1(&NodeClassSettings { connection_tracking: true, ..plain() });
+    assert!(is_available(find(&tracking, "m5.large")));
+    assert!(!is_available(find(&tracking, "t2.medium")) && !is_available(find(&tracking, "m5.metal")));
+    let nested = build_us_east_1(&NodeClassSettings { nested_virtualization: true, ..plain() });
+    assert!(is_available(find(&nested, "m8i.large")) && is_available(find(&nested, "c8i-flex.large")));
+    assert!(!is_available(find(&nested, "m8i.metal-48xl")) && !is_available(find(&nested, "m7i.large")));
 }
 
 #[test]
@@ -49,27 +49,27 @@ fn interfaces_need_their_cards_devices_and_adapters() {
             device: *device,
             efa_only: *efa_only,
         };
-        virginia(&NodeClassSettings {
+        build_us_east_1(&NodeClassSettings {
             network_interfaces: interfaces.iter().map(interface).collect(),
             ..NodeClassSettings::default()
         })
     };
     let second_card = with(&[(0, 0, false), (1, 0, false)]);
-    assert!(is_sold(find(&second_card, "p4d.24xlarge")) && !is_sold(find(&second_card, "m5.large")));
+    assert!(is_available(find(&second_card, "p4d.24xlarge")) && !is_available(find(&second_card, "m5.large")));
     let fourth_device = with(&[(0, 0, false), (0, 3, false)]);
-    assert!(is_sold(find(&fourth_device, "m5.xlarge")) && !is_sold(find(&fourth_device, "m5.large"))); // 4 and 3 interfaces
+    assert!(is_available(find(&fourth_device, "m5.xlarge")) && !is_available(find(&fourth_device, "m5.large"))); // 4 and 3 interfaces
     let efa = with(&[(0, 0, false), (0, 1, true)]);
-    assert!(is_sold(find(&efa, "c6a.48xlarge")) && !is_sold(find(&efa, "m5.xlarge")));
+    assert!(is_available(find(&efa, "c6a.48xlarge")) && !is_available(find(&efa, "m5.xlarge")));
 }
 
 #[test]
-fn zones_without_a_subnet_are_not_sold_and_zone_ids_become_labels() {
+fn zones_without_a_subnet_are_unavailable_and_zone_ids_become_labels() {
     let subnet = |name: &str, id: Option<&str>| SubnetZone { name: name.into(), id: id.map(Into::into) };
     let zones = vec![subnet("us-east-1a", Some("use1-az4")), subnet("us-east-1-atl-1a", None)];
-    let built = virginia(&NodeClassSettings { zones: Some(zones), ..NodeClassSettings::default() });
+    let built = build_us_east_1(&NodeClassSettings { zones: Some(zones), ..NodeClassSettings::default() });
     let machine = find(&built, "m5.large");
-    let here = sold(machine, "us-east-1a", CapacityType::OnDemand);
-    assert!(here.available && !sold(machine, "us-east-1b", CapacityType::OnDemand).available);
+    let here = offering_of(machine, "us-east-1a", CapacityType::OnDemand);
+    assert!(here.available && !offering_of(machine, "us-east-1b", CapacityType::OnDemand).available);
     assert_eq!(here.labels.get("topology.k8s.aws/zone-id").map(AsRef::as_ref), Some("use1-az4"));
     assert!(built.notes.iter().any(|note| note.contains("us-east-1-atl-1a")), "{:?}", built.notes);
 }
@@ -93,7 +93,7 @@ fn reservations_are_offerings_that_cost_nothing() {
     let spent = ReservationEntry { count: Some(0), ..reservation("cr-spent", "us-east-1a") };
     let elsewhere = reservation("cr-far", "us-west-2a");
     let reservations = vec![reservation("cr-three", "us-east-1a"), one, expiring, spent, elsewhere];
-    let built = virginia(&NodeClassSettings { reservations, ..NodeClassSettings::default() });
+    let built = build_us_east_1(&NodeClassSettings { reservations, ..NodeClassSettings::default() });
     let reserved = |id: &str| {
         let of = |o: &&engine::model::Offering| o.reservation.as_ref().is_some_and(|r| r.id.as_ref() == id);
         find(&built, "m5.large").offerings.iter().find(of).unwrap()
@@ -109,6 +109,6 @@ fn reservations_are_offerings_that_cost_nothing() {
     }
     assert!(built.notes.iter().any(|note| note.contains("cr-one")));
     assert!(!built.notes.iter().any(|note| note.contains("cr-three")));
-    let on_demand = sold(find(&built, "m5.large"), "us-east-1a", CapacityType::OnDemand);
+    let on_demand = offering_of(find(&built, "m5.large"), "us-east-1a", CapacityType::OnDemand);
     assert!(!on_demand.labels.contains_key("karpenter.k8s.aws/capacity-reservation-id"));
 }

@@ -6,8 +6,8 @@ use engine::model::{
 };
 
 use super::super::overlay::preview_prices;
-use super::super::{Overlay, PriceChange, apply_overlays, settle_overlays};
-use super::{requirements, sold};
+use super::super::{Overlay, PriceChange, apply_overlays, resolve_overlays};
+use super::{offering_of, requirements};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const TYPE: &str = "node.kubernetes.io/instance-type";
@@ -63,7 +63,7 @@ fn gives(name: &str, resource: &'static str, amount: i64) -> Overlay {
 /// On-demand prices by type, in zones a and b.
 fn prices(overlays: &[Overlay]) -> Vec<(String, i64, i64)> {
     let changed = apply_overlays(&catalogue(), &pool(), overlays);
-    let price = |machine: &InstanceType, zone: &str| sold(machine, zone, CapacityType::OnDemand).price.0;
+    let price = |machine: &InstanceType, zone: &str| offering_of(machine, zone, CapacityType::OnDemand).price.0;
     changed.types.iter().map(|m| (m.name.to_string(), price(m, "a"), price(m, "b"))).collect()
 }
 
@@ -113,17 +113,17 @@ fn pool_and_type_together_must_meet_an_overlay() {
 }
 
 #[test]
-fn reserved_capacity_stays_paid_unless_it_is_named() {
+fn reserved_capacity_keeps_its_price_unless_named() {
     let reserved = |wanted: &[Requirement]| {
         let changed = apply_overlays(&catalogue(), &pool(), &[overlay("o", 0, wanted, set(7))]);
-        sold(&changed.types[0], "a", CapacityType::Reserved).price.0
+        offering_of(&changed.types[0], "a", CapacityType::Reserved).price.0
     };
     assert_eq!(reserved(&[]), 0);
     assert_eq!(reserved(&[Requirement::equals("karpenter.sh/capacity-type", "reserved")]), 7);
 }
 
 #[test]
-fn everything_that_is_not_named_stays() {
+fn everything_not_named_is_unchanged() {
     let before = catalogue();
     let changed = apply_overlays(&before, &pool(), &[overlay("o", 0, &[], set(7))]);
     for (old, new) in before.types.iter().zip(&changed.types) {
@@ -134,8 +134,8 @@ fn everything_that_is_not_named_stays() {
         }
     }
     assert!(
-        !sold(&changed.types[0], "a", CapacityType::OnDemand).estimated,
-        "a price that somebody sets is no estimate"
+        !offering_of(&changed.types[0], "a", CapacityType::OnDemand).estimated,
+        "a price set by an overlay is no estimate"
     );
     assert_eq!(apply_overlays(&before, &pool(), &[]), before);
 }
@@ -162,15 +162,15 @@ fn more_weight_wins_then_the_later_name() {
         overlay("alpha", 1, &[Requirement::equals(TYPE, "large")], set(3)),
     ];
     let (pool, catalogue) = (pool(), catalogue());
-    let settled = settle_overlays(&[(&pool, &catalogue)], &overlays);
-    let order: Vec<&str> = settled.overlays.iter().map(|o| o.name.as_ref()).collect();
+    let resolved = resolve_overlays(&[(&pool, &catalogue)], &overlays);
+    let order: Vec<&str> = resolved.overlays.iter().map(|o| o.name.as_ref()).collect();
     assert_eq!(order, ["heavy", "light", "alpha"]);
-    assert!(settled.notes.is_empty());
-    assert_eq!(prices(&settled.overlays), expect((2, 3), (2, 1)));
+    assert!(resolved.notes.is_empty());
+    assert_eq!(prices(&resolved.overlays), expect((2, 3), (2, 1)));
 }
 
 #[test]
-fn of_two_overlays_of_one_weight_the_later_in_order_is_left_out_for_all_pools() {
+fn of_two_conflicting_overlays_the_later_is_dropped_for_all_pools() {
     let red = pool();
     let blue = requirements([Requirement::equals("team", "blue")]);
     let catalogue = catalogue();
@@ -178,22 +178,22 @@ fn of_two_overlays_of_one_weight_the_later_in_order_is_left_out_for_all_pools() 
     let small_in_red =
         overlay("small-in-red", 1, &[Requirement::equals("team", "red"), Requirement::equals(TYPE, "small")], set(2));
     let both = [everywhere, small_in_red.clone()];
-    let settled = settle_overlays(&[(&red, &catalogue), (&blue, &catalogue)], &both);
-    assert_eq!(settled.overlays, [small_in_red]);
-    assert_eq!(settled.notes.len(), 1);
+    let resolved = resolve_overlays(&[(&red, &catalogue), (&blue, &catalogue)], &both);
+    assert_eq!(resolved.overlays, [small_in_red]);
+    assert_eq!(resolved.notes.len(), 1);
     assert!(
-        settled.notes[0].contains("everywhere is left out") && settled.notes[0].contains("small in a"),
+        resolved.notes[0].contains("everywhere is left out") && resolved.notes[0].contains("small in a"),
         "{:?}",
-        settled.notes
+        resolved.notes
     );
-    assert!(settle_overlays(&[(&blue, &catalogue)], &both).notes.is_empty(), "they meet in the red pool only");
+    assert!(resolve_overlays(&[(&blue, &catalogue)], &both).notes.is_empty(), "they conflict in the red pool only");
     let resources = [
         gives("one", "example.com/port", 1),
         gives("two", "example.com/port", 2),
         gives("three", "example.com/slot", 1),
     ];
-    let settled = settle_overlays(&[(&red, &catalogue)], &resources);
-    let names: Vec<&str> = settled.overlays.iter().map(|o| o.name.as_ref()).collect();
+    let resolved = resolve_overlays(&[(&red, &catalogue)], &resources);
+    let names: Vec<&str> = resolved.overlays.iter().map(|o| o.name.as_ref()).collect();
     assert_eq!(names, ["two", "three"]); // "two" is later in the alphabet than "three", and "three" than "one"
 }
 
@@ -202,6 +202,6 @@ fn overlays_that_name_only_types_price_previews() {
     let only = [Requirement::new(TYPE, Operator::In, [Text::from("x1"), Text::from("x2")])];
     let zoned = [Requirement::equals(TYPE, "x3"), Requirement::equals(ZONE, "a")];
     let overlays = [overlay("only", 1, &only, set(5)), overlay("zoned", 2, &zoned, set(6))];
-    let settled = settle_overlays(&[], &overlays);
-    assert_eq!(preview_prices(&settled), [("x1".into(), MicroUsd(5)), ("x2".into(), MicroUsd(5))].into());
+    let resolved = resolve_overlays(&[], &overlays);
+    assert_eq!(preview_prices(&resolved), [("x1".into(), MicroUsd(5)), ("x2".into(), MicroUsd(5))].into());
 }

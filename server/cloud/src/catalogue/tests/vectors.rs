@@ -2,10 +2,10 @@
 
 use engine::model::Resources;
 
-use super::super::{AmiFamily, KubeletSettings, Market, NetworkInterface, NodeClassSettings, Threshold, build};
-use super::{MIB, builtin, find, virginia};
+use super::super::{AmiFamily, KubeletSettings, NetworkInterface, NodeClassSettings, RegionOptions, Threshold, build};
+use super::{MIB, build_us_east_1, builtin, find};
 
-/// Type, pods, allocatable millicores and MiB: figures that Karpenter documents for AL2023 with all defaults.
+/// Type, pods, allocatable millicores and MiB, as Karpenter documents for AL2023 with defaults.
 const KNOWN: [(&str, i64, i64, i64); 16] = [
     ("t3.nano", 4, 1930, 74),
     ("t4g.nano", 4, 1930, 15),
@@ -26,20 +26,24 @@ const KNOWN: [(&str, i64, i64, i64); 16] = [
 ];
 
 #[test]
-fn documented_types_leave_pods_what_karpenter_says() {
-    let built = virginia(&NodeClassSettings::default());
+fn allocatable_resources_match_karpenters_documentation() {
+    let built = build_us_east_1(&NodeClassSettings::default());
     for (name, pods, cpu, memory) in KNOWN {
         let machine = find(&built, name);
-        let room = &machine.allocatable;
-        assert_eq!((room.get("pods"), room.get("cpu"), room.get("memory")), (pods, cpu, memory * MIB), "{name}");
+        let allocatable = &machine.allocatable;
+        assert_eq!(
+            (allocatable.get("pods"), allocatable.get("cpu"), allocatable.get("memory")),
+            (pods, cpu, memory * MIB),
+            "{name}"
+        );
         // 20 GiB of disk, less 1 GiB for the kubelet, less 10% (2 GiB) that stays free.
-        assert_eq!(room.get("ephemeral-storage"), 17 << 30, "{name}");
+        assert_eq!(allocatable.get("ephemeral-storage"), 17 << 30, "{name}");
     }
 }
 
 #[test]
 fn devices_are_counted() {
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     for (name, device, count) in [
         ("m5.large", "vpc.amazonaws.com/pod-eni", 9),
         ("c6a.48xlarge", "vpc.amazonaws.com/efa", 1),
@@ -57,7 +61,7 @@ fn devices_are_counted() {
 
 #[test]
 fn metal_and_accelerators_are_exotic() {
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     for (name, exotic) in [("m5.metal", true), ("c7i.metal-24xl", true), ("g4dn.xlarge", true), ("inf1.xlarge", true)] {
         assert_eq!(find(&built, name).exotic, exotic, "{name}");
     }
@@ -65,7 +69,7 @@ fn metal_and_accelerators_are_exotic() {
 }
 
 #[test]
-fn the_kubelet_settings_of_a_nodeclass_change_the_room() {
+fn the_kubelet_settings_of_a_nodeclass_change_allocatable_resources() {
     let kubelet = KubeletSettings {
         max_pods: Some(110),
         system_reserved: Resources::from_iter([("cpu", 100), ("memory", 200 * MIB)]),
@@ -77,7 +81,7 @@ fn the_kubelet_settings_of_a_nodeclass_change_the_room() {
         .into(),
         ..KubeletSettings::default()
     };
-    let built = virginia(&NodeClassSettings { kubelet, ..NodeClassSettings::default() });
+    let built = build_us_east_1(&NodeClassSettings { kubelet, ..NodeClassSettings::default() });
     let machine = find(&built, "m5.large");
     assert_eq!(machine.capacity.get("pods"), 110);
     assert_eq!(machine.allocatable.get("cpu"), 2000 - 50 - 100); // kubeReserved replaces the computed 70m
@@ -92,8 +96,8 @@ fn the_kubelet_settings_of_a_nodeclass_change_the_room() {
 fn pods_follow_cores_interfaces_and_family() {
     let pods = |family, kubelet: KubeletSettings, reserved_enis| {
         let settings = NodeClassSettings { ami_family: family, kubelet, ..NodeClassSettings::default() };
-        let market = Market { reserved_enis, ..Market::new("us-east-1") };
-        let built = build(builtin(), &market, &settings);
+        let region_options = RegionOptions { reserved_enis, ..RegionOptions::new("us-east-1") };
+        let built = build(builtin(), &region_options, &settings);
         let machine = find(&built, "m5.large");
         let memory = (machine.capacity.get("memory") - machine.allocatable.get("memory")) / MIB;
         (machine.capacity.get("pods"), memory)
@@ -113,7 +117,8 @@ fn pods_follow_cores_interfaces_and_family() {
 
 #[test]
 fn disks_come_from_the_nodeclass_or_the_machine() {
-    let disk = |settings: &NodeClassSettings, name| find(&virginia(settings), name).capacity.get("ephemeral-storage");
+    let disk =
+        |settings: &NodeClassSettings, name| find(&build_us_east_1(settings), name).capacity.get("ephemeral-storage");
     let plain = NodeClassSettings::default();
     let raid = NodeClassSettings { instance_store_raid0: true, ephemeral_storage: Some(100 << 30), ..plain.clone() };
     let windows = NodeClassSettings { ami_family: AmiFamily::Windows2019, ..plain.clone() };
@@ -130,7 +135,7 @@ fn interfaces_that_only_carry_efa_take_addresses_away() {
         network_interfaces: vec![interface(0, false), interface(1, true)],
         ..NodeClassSettings::default()
     };
-    let machine = virginia(&settings);
+    let machine = build_us_east_1(&settings);
     let machine = find(&machine, "c6a.48xlarge");
     assert_eq!(machine.capacity.get("vpc.amazonaws.com/efa"), 1);
     assert_eq!(machine.capacity.get("pods"), 14 * 49 + 2);
@@ -138,7 +143,7 @@ fn interfaces_that_only_carry_efa_take_addresses_away() {
 
 #[test]
 fn volume_limits_stay_below_what_aws_documents() {
-    let built = virginia(&NodeClassSettings::default());
+    let built = build_us_east_1(&NodeClassSettings::default());
     for (name, volumes) in [
         ("m5.large", 25),     // 28 shared slots, less two interfaces and the root volume
         ("c7i.large", 31),    // 32 of its own, less the root volume

@@ -1,4 +1,4 @@
-//! Which domain each host is in, per topology key.
+//! The domain of each host, per topology key.
 
 use rustc_hash::FxHashMap;
 
@@ -7,54 +7,54 @@ use crate::input::PlanningInput;
 use crate::model::labels::HOSTNAME;
 use crate::plan::Plan;
 
-/// Where a host stands as far as one topology key goes.
+/// The domain of a host for one topology key.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'d> {
-    /// It lacks the label, or nobody can tell its value.
-    Nowhere,
-    /// In this domain.
+pub(super) enum HostDomain<'d> {
+    /// The host lacks the label, or its value is unknown.
+    Absent,
+    /// The host is in this domain.
     One(u32),
-    /// In one of these; which one shows when it launches.
+    /// The host is in one of these domains, decided at launch.
     OneOf(&'d [u32]),
 }
 
-/// Domains of all hosts.
+/// The domains of all hosts, per topology key.
 pub(super) struct Domains<'a> {
-    keys: Vec<Survey<'a>>,
+    keys: Vec<KeyDomains<'a>>,
 }
 
-struct Survey<'a> {
+struct KeyDomains<'a> {
     key: &'a str,
-    of_host: Vec<Code>,
+    of_host: Vec<DomainCode>,
     numbers: FxHashMap<&'a str, u32>,
     several: Vec<Vec<u32>>,
     domains: u32,
 }
 
 #[derive(Clone, Copy)]
-enum Code {
-    Nowhere,
+enum DomainCode {
+    Absent,
     One(u32),
     OneOf(u32),
 }
 
 impl<'a> Domains<'a> {
-    /// Looks every host up under every key.
-    pub(super) fn survey(input: &'a PlanningInput, plan: &Plan, launches: &Launches<'a>, keys: &[&'a str]) -> Self {
-        Self { keys: keys.iter().map(|key| Survey::of(input, plan, launches, key)).collect() }
+    /// Collects the domain of every host for every key.
+    pub(super) fn collect(input: &'a PlanningInput, plan: &Plan, launches: &Launches<'a>, keys: &[&'a str]) -> Self {
+        Self { keys: keys.iter().map(|key| KeyDomains::of(input, plan, launches, key)).collect() }
     }
 
-    /// Where `host` stands under the key of that number.
-    pub(super) fn place(&self, key: u32, host: u32) -> Place<'_> {
-        let survey = &self.keys[key as usize];
-        match survey.of_host[host as usize] {
-            Code::Nowhere => Place::Nowhere,
-            Code::One(domain) => Place::One(domain),
-            Code::OneOf(several) => Place::OneOf(&survey.several[several as usize]),
+    /// The domain of `host` for the key with this number.
+    pub(super) fn of_host(&self, key: u32, host: u32) -> HostDomain<'_> {
+        let domains = &self.keys[key as usize];
+        match domains.of_host[host as usize] {
+            DomainCode::Absent => HostDomain::Absent,
+            DomainCode::One(domain) => HostDomain::One(domain),
+            DomainCode::OneOf(several) => HostDomain::OneOf(&domains.several[several as usize]),
         }
     }
 
-    /// The number of the domain of a key with this name.
+    /// The number of the domain with this name.
     pub(super) fn number(&self, key: u32, name: &str) -> Option<u32> {
         self.keys[key as usize].numbers.get(name).copied()
     }
@@ -75,33 +75,36 @@ impl<'a> Domains<'a> {
     }
 }
 
-impl<'a> Survey<'a> {
+impl<'a> KeyDomains<'a> {
     fn of(input: &'a PlanningInput, plan: &Plan, launches: &Launches<'a>, key: &'a str) -> Self {
-        let mut survey =
+        let mut domains =
             Self { key, of_host: Vec::new(), numbers: FxHashMap::default(), several: Vec::new(), domains: 0 };
         let mut values: FxHashMap<&'a str, u32> = FxHashMap::default();
         for node in &input.nodes {
-            let code = node.labels.get(key).map_or(Code::Nowhere, |value| Code::One(survey.domain(&mut values, value)));
-            survey.of_host.push(code);
+            let code = node
+                .labels
+                .get(key)
+                .map_or(DomainCode::Absent, |value| DomainCode::One(domains.domain(&mut values, value)));
+            domains.of_host.push(code);
         }
-        let of_launch: Vec<Code> = if key == HOSTNAME {
+        let of_launch: Vec<DomainCode> = if key == HOSTNAME {
             Vec::new()
         } else {
-            launches.list.iter().map(|launch| survey.launch(&mut values, launch)).collect()
+            launches.list.iter().map(|launch| domains.launch(&mut values, launch)).collect()
         };
         for launch in launches.of_node.iter().take(plan.nodes.len()) {
             let code = match launch {
-                None => Code::Nowhere,
+                None => DomainCode::Absent,
                 Some(_) if key == HOSTNAME => {
-                    survey.domains += 1;
-                    Code::One(survey.domains - 1)
+                    domains.domains += 1;
+                    DomainCode::One(domains.domains - 1)
                 }
                 Some(launch) => of_launch[*launch as usize],
             };
-            survey.of_host.push(code);
+            domains.of_host.push(code);
         }
-        survey.numbers = values;
-        survey
+        domains.numbers = values;
+        domains
     }
 
     fn domain(&mut self, values: &mut FxHashMap<&'a str, u32>, value: &'a str) -> u32 {
@@ -111,15 +114,15 @@ impl<'a> Survey<'a> {
         domain
     }
 
-    fn launch(&mut self, values: &mut FxHashMap<&'a str, u32>, launch: &Launch<'a>) -> Code {
+    fn launch(&mut self, values: &mut FxHashMap<&'a str, u32>, launch: &Launch<'a>) -> DomainCode {
         let known = launch.values(self.key);
         let domains: Vec<u32> = known.iter().flatten().map(|value| self.domain(values, value)).collect();
         match domains.as_slice() {
-            [] => Code::Nowhere,
-            [domain] if known.len() == 1 => Code::One(*domain),
+            [] => DomainCode::Absent,
+            [domain] if known.len() == 1 => DomainCode::One(*domain),
             _ => {
                 self.several.push(domains);
-                Code::OneOf(u32::try_from(self.several.len() - 1).unwrap_or(u32::MAX))
+                DomainCode::OneOf(u32::try_from(self.several.len() - 1).unwrap_or(u32::MAX))
             }
         }
     }

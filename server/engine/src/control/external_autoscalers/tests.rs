@@ -1,15 +1,15 @@
-use crate::cluster::testing::{claim, in_service, node, on, pod, pool, text};
+use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{
     AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord,
 };
-use crate::control::testing::Planned;
+use crate::control::testing::SynchronousController;
 use crate::control::{Effect, Event, Settings};
 use crate::input::PlanningInput;
 use crate::model::{NotReady, Timestamp};
 use crate::plan::{Plan, PlanReport};
 use crate::schedule::CompileCache;
 
-/// Places nothing, and says for which pods and pools it was asked: `a | p`, or `a | p (why not)`.
+/// Places nothing, and reports the pods and pools of its input: `a | p`, or `a | p (why not)`.
 fn asked(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let pods: Vec<&str> = input.pods.iter().map(|pod| pod.name.as_ref()).collect();
     let pool = |pool: &crate::model::NodePool| match &pool.not_ready {
@@ -20,22 +20,22 @@ fn asked(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanRepor
     Err(format!("{} | {}", pods.join(" "), pools.join(" ")))
 }
 
-fn controller(snapshot: ClusterSnapshot, settings: Settings) -> Planned {
-    let mut controller = Planned::new(settings, asked);
+fn controller(snapshot: ClusterSnapshot, settings: Settings) -> SynchronousController {
+    let mut controller = SynchronousController::new(settings, asked);
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
-    see(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
+    observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp(1_000));
     controller
 }
 
-fn see(controller: &mut Planned, at: i64, observation: Observation) -> Vec<Effect> {
+fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
 }
 
-/// What the planner was last asked for, after the time has come to `at`.
-fn at(controller: &mut Planned, at: i64) -> String {
+/// The planner's last input, after a tick at `at`.
+fn at(controller: &mut SynchronousController, at: i64) -> String {
     controller.handle(Event::Tick, Timestamp(at));
-    controller.view("c").and_then(|view| view.refused).unwrap_or_default()
+    controller.view("c").and_then(|view| view.last_error).unwrap_or_default()
 }
 
 fn pools(records: Vec<PoolRecord>) -> ClusterSnapshot {
@@ -43,15 +43,15 @@ fn pools(records: Vec<PoolRecord>) -> ClusterSnapshot {
 }
 
 fn bought_by_others(name: &str, when: i64) -> Observation {
-    let foreign = PodRecord { foreign_scale_up: Some(Timestamp(when)), ..pod(name, 100) };
+    let foreign = PodRecord { external_scale_up: Some(Timestamp(when)), ..pod(name, 100) };
     Observation::upsert(Object::Pod(foreign))
 }
 
 #[test]
-fn a_pod_that_cluster_autoscaler_buys_for_is_planned_when_its_time_is_over() {
+fn a_pod_held_for_cluster_autoscaler_is_planned_when_the_hold_ends() {
     let mut controller = controller(pools(vec![pool()]), Settings::default());
-    see(&mut controller, 2_000, bought_by_others("a", 1_500));
-    assert_eq!(at(&mut controller, 60_000), "", "nobody is planned for");
+    observe(&mut controller, 2_000, bought_by_others("a", 1_500));
+    assert_eq!(at(&mut controller, 60_000), "", "no pod is planned");
     // 1.5 s and the five minutes of the default.
     assert_eq!(controller.next_wakeup(), Some(Timestamp(301_500)));
     assert_eq!(at(&mut controller, 301_499), "");
@@ -60,18 +60,18 @@ fn a_pod_that_cluster_autoscaler_buys_for_is_planned_when_its_time_is_over() {
 }
 
 #[test]
-fn without_the_hold_both_would_buy_for_the_same_pod() {
-    let settings = Settings { hold_after_foreign_scale_up_ms: 0, ..Settings::default() };
+fn without_the_hold_both_autoscalers_would_launch_for_the_same_pod() {
+    let settings = Settings { hold_after_external_scale_up_ms: 0, ..Settings::default() };
     let mut controller = controller(pools(vec![pool()]), settings);
-    see(&mut controller, 2_000, bought_by_others("a", 1_500));
+    observe(&mut controller, 2_000, bought_by_others("a", 1_500));
     assert_eq!(at(&mut controller, 3_000), "a | p");
 }
 
 #[test]
-fn a_new_purchase_of_cluster_autoscaler_starts_the_wait_anew() {
+fn a_new_scale_up_of_cluster_autoscaler_restarts_the_hold() {
     let mut controller = controller(pools(vec![pool()]), Settings::default());
-    see(&mut controller, 2_000, bought_by_others("a", 1_500));
-    see(&mut controller, 200_000, bought_by_others("a", 200_000));
+    observe(&mut controller, 2_000, bought_by_others("a", 1_500));
+    observe(&mut controller, 200_000, bought_by_others("a", 200_000));
     assert_eq!(at(&mut controller, 400_000), "");
     at(&mut controller, 500_000);
     assert_eq!(at(&mut controller, 501_000), "a | p");
@@ -90,41 +90,41 @@ fn marked(name: &str, managed: Option<bool>) -> PoolRecord {
 }
 
 #[test]
-fn while_karpenter_lives_no_pool_is_used_and_each_says_why() {
+fn while_karpenter_is_active_no_pool_is_managed_and_each_has_a_reason() {
     let both = vec![marked("annotated", Some(true)), marked("plain", None)];
     let mut controller = controller(pools(both), Settings::default());
-    see(&mut controller, 2_000, Observation::upsert(Object::Pod(pod("a", 100))));
+    observe(&mut controller, 2_000, Observation::upsert(Object::Pod(pod("a", 100))));
     assert_eq!(at(&mut controller, 3_000), "a | annotated plain");
-    see(&mut controller, 4_000, karpenter(true));
+    observe(&mut controller, 4_000, karpenter(true));
     let why = |refused: &str| {
         format!(
-            "Karpenter is at work in this cluster (Deployment karpenter/karpenter has 2 replicas) and would buy a second machine \
-             for each NodeClaim: the NodePool is left to it{refused}. Scale Karpenter to 0, or set agent.karpenter-absent = true in \
-             the agent's configuration if none is there"
+            "Karpenter is active in this cluster (Deployment karpenter/karpenter has 2 replicas) and would launch a second \
+             instance for each NodeClaim: the NodePool is not managed{refused}. Scale Karpenter to 0, or set \
+             agent.karpenter-absent = true in the agent's configuration if it is not installed"
         )
     };
-    let annotated = why(", whatever its annotation fleetwright.dev/managed says");
+    let annotated = why(", regardless of its annotation fleetwright.dev/managed");
     assert_eq!(at(&mut controller, 5_000), format!("a | annotated ({annotated}) plain ({})", why("")));
-    let left = controller.view("c").map(|view| view.left_pools).unwrap_or_default();
+    let left = controller.view("c").map(|view| view.unmanaged_pools).unwrap_or_default();
     assert_eq!(left, [(text("annotated"), text(&annotated)), (text("plain"), text(&why("")))]);
-    see(&mut controller, 6_000, karpenter(false));
+    observe(&mut controller, 6_000, karpenter(false));
     assert_eq!(at(&mut controller, 7_000), "a | annotated plain");
 }
 
 #[test]
-fn in_shadow_mode_decisions_are_made_beside_a_live_karpenter() {
+fn in_shadow_mode_decisions_are_made_beside_an_active_karpenter() {
     let mut settings = Settings::default();
-    settings.rails.mode = crate::control::guardrails::Mode::Shadow;
+    settings.guardrails.mode = crate::control::guardrails::Mode::Shadow;
     let mut controller = controller(pools(vec![marked("plain", None)]), settings);
-    see(&mut controller, 2_000, karpenter(true));
-    see(&mut controller, 3_000, Observation::upsert(Object::Pod(pod("a", 100))));
+    observe(&mut controller, 2_000, karpenter(true));
+    observe(&mut controller, 3_000, Observation::upsert(Object::Pod(pod("a", 100))));
     assert_eq!(at(&mut controller, 4_000), "a | plain");
 }
 
 #[test]
-fn a_pool_that_refuses_us_is_left_alone_with_or_without_karpenter() {
+fn a_pool_annotated_as_unmanaged_is_not_used_with_or_without_karpenter() {
     let mut controller = controller(pools(vec![marked("p", Some(false))]), Settings::default());
-    see(&mut controller, 2_000, Observation::upsert(Object::Pod(pod("a", 100))));
+    observe(&mut controller, 2_000, Observation::upsert(Object::Pod(pod("a", 100))));
     assert_eq!(at(&mut controller, 3_000), "a | p (its annotation fleetwright.dev/managed is \"false\")");
 }
 
@@ -135,33 +135,33 @@ fn with_machine(change: impl FnOnce(&mut ClaimRecord, &mut NodeRecord, &mut Pool
     ClusterSnapshot { pools: vec![pool], nodes: vec![node], claims: vec![claim], ..ClusterSnapshot::default() }
 }
 
-/// Whether anything is done to a machine of this cluster within ten minutes.
+/// Whether a machine of this cluster is changed within ten minutes.
 fn touched(snapshot: ClusterSnapshot, other: Observation) -> bool {
     let mut controller = controller(snapshot, Settings::default());
-    let mut effects = see(&mut controller, 1_000, other);
+    let mut effects = observe(&mut controller, 1_000, other);
     for second in 2..600 {
         effects.extend(controller.handle(Event::Tick, Timestamp(second * 1_000)));
     }
-    let decided = effects.iter().any(|effect| matches!(effect, Effect::Record(_) | Effect::Terminate { .. }));
-    let told = |effect: &Effect| matches!(effect, Effect::Instruct { instruction, .. } if instruction.claim().is_some_and(|claim| claim.as_ref() == "m0"));
-    decided || effects.iter().any(told)
+    let decided = effects.iter().any(|effect| matches!(effect, Effect::RecordDecision(_) | Effect::Terminate { .. }));
+    let sent = |effect: &Effect| matches!(effect, Effect::Instruct { instruction, .. } if instruction.claim().is_some_and(|claim| claim.as_ref() == "m0"));
+    decided || effects.iter().any(sent)
 }
 
 #[test]
-fn an_empty_node_goes_only_when_claim_and_pool_are_ours() {
-    assert!(touched(with_machine(|_, _, _| {}), karpenter(false)), "ours goes after 30 s");
+fn an_empty_node_is_removed_only_if_claim_and_pool_are_managed() {
+    assert!(touched(with_machine(|_, _, _| {}), karpenter(false)), "a managed one is removed after 30 s");
     assert!(!touched(with_machine(|claim, _, _| claim.ours = false), karpenter(false)), "a NodeClaim of Karpenter's");
     assert!(
         !touched(with_machine(|claim, _, _| claim.provider_id = text("")), karpenter(false)),
         "a Node without NodeClaim"
     );
-    assert!(!touched(with_machine(|_, _, _| {}), karpenter(true)), "a pool that is left to Karpenter");
+    assert!(!touched(with_machine(|_, _, _| {}), karpenter(true)), "a pool managed by Karpenter");
     let annotated = with_machine(|_, _, pool| pool.meta.managed = Some(true));
     assert!(!touched(annotated, karpenter(true)), "an annotation does not keep Karpenter from draining it as well");
 }
 
 #[test]
-fn a_node_claim_of_others_is_not_touched_even_when_it_is_deleted() {
+fn a_node_claim_of_another_owner_is_not_changed_even_when_deleted() {
     let going = with_machine(|claim, node, _| {
         claim.ours = false;
         claim.deleting = true;
@@ -171,17 +171,17 @@ fn a_node_claim_of_others_is_not_touched_even_when_it_is_deleted() {
 }
 
 #[test]
-fn a_pod_that_others_nominated_takes_room_on_its_node_and_keeps_it() {
-    let mut state = in_service(pool(), &["m0"]);
+fn a_pod_nominated_by_others_uses_capacity_of_its_node_and_keeps_it() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
     let nominated = PodRecord { nominated: Some(text("n-m0")), ..pod("a", 100) };
-    crate::cluster::testing::see(&mut state, 0, [Object::Pod(nominated.clone())]);
+    crate::cluster::testing::observe(&mut state, 0, [Object::Pod(nominated.clone())]);
     let input = state.planning_input(&crate::input::Policy::default(), Timestamp(0));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (0, 1));
     let removals = crate::disrupt::empty_nodes(&state, &std::collections::BTreeSet::new(), Timestamp(60_000)).removals;
     assert!(removals.is_empty());
-    // The node that it was promised is gone: it is planned like any other.
+    // Its nominated node is deleted: it is planned like any other.
     let elsewhere = PodRecord { nominated: Some(text("n-m9")), ..nominated };
-    crate::cluster::testing::see(&mut state, 1, [Object::Pod(elsewhere), Object::Pod(on("m0", pod("b", 1)))]);
+    crate::cluster::testing::observe(&mut state, 1, [Object::Pod(elsewhere), Object::Pod(bound_to("m0", pod("b", 1)))]);
     let input = state.planning_input(&crate::input::Policy::default(), Timestamp(1));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (1, 1));
 }

@@ -1,18 +1,18 @@
-use super::super::testing::Planned;
+use super::super::testing::SynchronousController;
 use super::super::tests::one_machine;
-use super::super::view::Astray;
+use super::super::view::InstanceAnomalies;
 use super::super::{Event, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
 use super::*;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 
-/// One machine in service, `m0`, in a cluster that was taken over at 0 s; garbage is collected after 60 s.
-fn controller(collect: GarbageCollectionSettings, ready: bool) -> Planned {
+/// One initialized machine, `m0`, in a cluster that was taken over at 0 s; the collection period is 60 s.
+fn controller(collect: GarbageCollectionSettings, ready: bool) -> SynchronousController {
     controller_by(Settings { collect, ..Settings::default() }, ready)
 }
 
-fn controller_by(settings: Settings, ready: bool) -> Planned {
-    let mut controller = Planned::new(settings, one_machine);
+fn controller_by(settings: Settings, ready: bool) -> SynchronousController {
+    let mut controller = SynchronousController::new(settings, one_machine);
     let mut node = node("m0");
     node.ready = ready;
     let snapshot = ClusterSnapshot {
@@ -21,7 +21,7 @@ fn controller_by(settings: Settings, ready: bool) -> Planned {
         nodes: vec![node],
         ..ClusterSnapshot::default()
     };
-    let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
+    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp(0));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     let observation = Observation::Snapshot(Box::new(snapshot));
@@ -31,7 +31,7 @@ fn controller_by(settings: Settings, ready: bool) -> Planned {
 
 fn instance(claim: &str, uid: &str) -> ListedInstance {
     let provider_id = Text::from(format!("aws:///z/i-{claim}"));
-    ListedInstance { provider_id, cluster_uid: text(uid), claim: text(claim), ends: false }
+    ListedInstance { provider_id, cluster_uid: text(uid), claim: text(claim), terminating: false }
 }
 
 /// The machine of [`controller`].
@@ -39,9 +39,14 @@ fn known() -> ListedInstance {
     instance("m0", "uid-1")
 }
 
-fn listed(controller: &mut Planned, second: i64, complete: bool, instances: &[ListedInstance]) -> Vec<Effect> {
+fn listed(
+    controller: &mut SynchronousController,
+    second: i64,
+    complete: bool,
+    instances: &[ListedInstance],
+) -> Vec<Effect> {
     let asked = Timestamp(second * 1_000);
-    let listing = Box::new(Listing { asked, complete, instances: instances.to_vec() });
+    let listing = Box::new(Listing { requested_at: asked, complete, instances: instances.to_vec() });
     controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
 }
 
@@ -67,18 +72,18 @@ fn removed(effects: &[Effect]) -> Vec<&str> {
 }
 
 #[test]
-fn a_machine_that_nobody_has_goes_when_it_was_seen_for_long_enough() {
+fn an_orphaned_instance_is_terminated_after_the_collection_period() {
     let mut controller = controller(GarbageCollectionSettings::default(), true);
     let both = [known(), instance("lost", "uid-1")];
     assert!(ended(&listed(&mut controller, 10, true, &both)).is_empty());
-    // 59 s after it was first seen, and 60 s after.
+    // 59 s after it was first listed, and 60 s after.
     assert!(ended(&listed(&mut controller, 69, true, &both)).is_empty());
     assert_eq!(ended(&listed(&mut controller, 70, true, &both)), ["aws:///z/i-lost"]);
-    assert!(ended(&listed(&mut controller, 80, true, &both)).is_empty(), "it is being given back");
+    assert!(ended(&listed(&mut controller, 80, true, &both)).is_empty(), "its termination was requested");
 }
 
 #[test]
-fn a_machine_that_was_listed_by_mistake_in_between_begins_anew() {
+fn a_gap_in_the_listings_restarts_the_collection_period() {
     let mut controller = controller(GarbageCollectionSettings::default(), true);
     let both = [known(), instance("lost", "uid-1")];
     listed(&mut controller, 10, true, &both);
@@ -87,17 +92,17 @@ fn a_machine_that_was_listed_by_mistake_in_between_begins_anew() {
 }
 
 #[test]
-fn another_clusters_machine_is_reported_once_and_left_alone() {
+fn an_instance_of_another_cluster_is_reported_once_and_not_changed() {
     let mut controller = controller(GarbageCollectionSettings::default(), true);
     let both = [known(), instance("lost", "uid-2")];
     let effects = listed(&mut controller, 10, true, &both);
-    let told = effects.iter().filter(|effect| matches!(effect, Effect::Report { .. })).count();
-    assert_eq!(told, 1);
+    let sent = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding { .. })).count();
+    assert_eq!(sent, 1);
     let later = listed(&mut controller, 200, true, &both);
-    assert!(ended(&later).is_empty() && !later.iter().any(|effect| matches!(effect, Effect::Report { .. })));
+    assert!(ended(&later).is_empty() && !later.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
 }
 
-/// NodeClaims whose machines the cloud is asked about by id.
+/// NodeClaims whose instances are inspected.
 fn asked(effects: &[Effect]) -> Vec<&str> {
     let asked = effects.iter().filter_map(|effect| match effect {
         Effect::Inspect { claim, .. } => Some(claim.as_ref()),
@@ -107,13 +112,13 @@ fn asked(effects: &[Effect]) -> Vec<&str> {
 }
 
 /// The cloud answers about `m0`.
-fn answered(controller: &mut Planned, second: i64, found: Inspection) -> Vec<Effect> {
-    let told = Event::Inspected { cluster: text("c"), provider_id: known().provider_id, found };
-    controller.handle(told, Timestamp(second * 1_000))
+fn answered(controller: &mut SynchronousController, second: i64, found: Inspection) -> Vec<Effect> {
+    let sent = Event::Inspected { cluster: text("c"), provider_id: known().provider_id, found };
+    controller.handle(sent, Timestamp(second * 1_000))
 }
 
-/// Two listings lack `m0`, a minute apart, and the cloud answers this when it is asked by id.
-fn lacked(ready: bool, found: Inspection) -> (Planned, Vec<Effect>) {
+/// Two listings lack `m0`, a minute apart, and the cloud answers the inspection with this.
+fn lacked(ready: bool, found: Inspection) -> (SynchronousController, Vec<Effect>) {
     let mut controller = controller(GarbageCollectionSettings::default(), ready);
     assert!(asked(&listed(&mut controller, 100, true, &[])).is_empty(), "listings lag");
     let effects = listed(&mut controller, 160, true, &[]);
@@ -123,7 +128,7 @@ fn lacked(ready: bool, found: Inspection) -> (Planned, Vec<Effect>) {
 }
 
 #[test]
-fn a_claim_whose_machine_two_listings_lack_is_removed_when_the_cloud_says_so_of_its_id() {
+fn a_claim_whose_instance_two_listings_lack_is_deleted_when_an_inspection_confirms_it() {
     assert_eq!(removed(&lacked(false, Inspection::Ended).1), ["m0"]);
     assert_eq!(removed(&lacked(false, Inspection::Unknown).1), ["m0"], "its Node is not ready");
     assert!(removed(&lacked(false, Inspection::Runs).1).is_empty());
@@ -131,12 +136,12 @@ fn a_claim_whose_machine_two_listings_lack_is_removed_when_the_cloud_says_so_of_
 }
 
 #[test]
-fn a_node_that_reports_ready_is_not_gone_until_it_does_not_any_more() {
+fn a_ready_node_is_not_deleted_until_it_is_not_ready() {
     let (mut controller, effects) = lacked(true, Inspection::Unknown);
     assert!(removed(&effects).is_empty());
-    let held = controller.view("c").unwrap().rails.waiting;
+    let held = controller.view("c").unwrap().guardrails.waiting_removals;
     assert_eq!(held.len(), 1);
-    assert!(held[0].reason.contains("its Node is ready: look whether they are of the right account"), "{held:?}");
+    assert!(held[0].reason.contains("its Node is ready: check that they belong to the right account"), "{held:?}");
     let lost = NodeRecord { ready: false, ..node("m0") };
     let seen = Observation::upsert(Object::Node(lost));
     controller.handle(Event::Observed { cluster: text("c"), observation: seen }, Timestamp(170_000));
@@ -145,24 +150,28 @@ fn a_node_that_reports_ready_is_not_gone_until_it_does_not_any_more() {
 }
 
 #[test]
-fn a_machine_whose_tags_were_taken_off_is_counted_and_stays() {
+fn an_instance_without_tags_is_counted_and_kept() {
     let (mut controller, _) = lacked(true, Inspection::Foreign);
     let view = controller.view("c").unwrap();
-    assert_eq!(view.astray, Astray { orphaned: 0, foreign: 1, refused: 0 });
-    assert!(view.rails.waiting[0].release.contains("fleetwright.dev/cluster=c"), "{:?}", view.rails.waiting);
-    // Somebody puts them on again.
+    assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 0 });
+    assert!(
+        view.guardrails.waiting_removals[0].release.contains("fleetwright.dev/cluster=c"),
+        "{:?}",
+        view.guardrails.waiting_removals
+    );
+    // The tags are restored.
     listed(&mut controller, 220, true, &[known()]);
     let view = controller.view("c").unwrap();
-    assert_eq!((view.astray, view.rails.waiting.len()), (Astray::default(), 0));
+    assert_eq!((view.anomalies, view.guardrails.waiting_removals.len()), (InstanceAnomalies::default(), 0));
 }
 
 #[test]
-fn a_machine_that_the_cloud_will_not_give_back_keeps_its_claim_and_is_tried_again() {
+fn a_refused_termination_keeps_the_claim_and_is_retried() {
     let mut controller = controller(GarbageCollectionSettings::default(), true);
     // It has been empty for 30 s.
     let mut effects = controller.handle(Event::Tick, Timestamp(40_000));
     while let Some((event, at)) = effects.iter().find_map(|effect| match effect {
-        Effect::Record(decision) => Some((Event::Recorded { decision: decision.id }, 41_000)),
+        Effect::RecordDecision(decision) => Some((Event::Recorded { decision: decision.id }, 41_000)),
         Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
             Some((Event::InstructionAcked { cluster: text("c"), instruction: *id }, 42_000))
         }
@@ -174,38 +183,38 @@ fn a_machine_that_the_cloud_will_not_give_back_keeps_its_claim_and_is_tried_agai
     let refused = Event::TerminateRefused { cluster: text("c"), claim: text("m0"), provider_id: known().provider_id };
     let effects = controller.handle(refused, Timestamp(43_000));
     assert!(removed(&effects).is_empty());
-    let told = effects.iter().any(|effect| match effect {
+    let sent = effects.iter().any(|effect| match effect {
         Effect::Instruct { instruction, .. } => match instruction.as_ref() {
             Instruction::RecordEvent(event) => event.reason == "ForeignInstance" && event.warning,
             _ => false,
         },
         _ => false,
     });
-    assert!(told, "an Event says so: {effects:?}");
+    assert!(sent, "an Event is recorded: {effects:?}");
     let view = controller.view("c").unwrap();
-    assert_eq!(view.astray, Astray { orphaned: 0, foreign: 1, refused: 1 });
+    assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 1 });
     assert!(ended(&controller.handle(Event::Tick, Timestamp(342_999))).is_empty());
     assert_eq!(ended(&controller.handle(Event::Tick, Timestamp(343_000))), ["aws:///z/i-m0"]);
 }
 
 #[test]
-fn a_listing_that_is_not_complete_changes_nothing() {
+fn an_incomplete_listing_changes_nothing() {
     let mut guarded = controller(GarbageCollectionSettings::default(), false);
     for second in [100, 160, 600] {
         let effects = listed(&mut guarded, second, false, &[]);
         assert!(removed(&effects).is_empty() && asked(&effects).is_empty());
     }
-    // Sabotage: half a listing is taken for a whole one, nobody is asked, and a machine that lives is taken for gone.
-    let collect = GarbageCollectionSettings { believe_partial: true, ..GarbageCollectionSettings::default() };
+    // Sabotage: an incomplete listing counts as complete, nothing is inspected, and a running instance counts as gone.
+    let collect = GarbageCollectionSettings { accept_partial: true, ..GarbageCollectionSettings::default() };
     let mut settings = Settings { collect, ..Settings::default() };
-    settings.rails.removal.second_witness = false;
+    settings.guardrails.removal.second_source = false;
     let mut sabotaged = controller_by(settings, false);
     listed(&mut sabotaged, 100, false, &[]);
     assert_eq!(removed(&listed(&mut sabotaged, 160, false, &[])), ["m0"]);
 }
 
 #[test]
-fn switched_off_nothing_is_collected() {
+fn disabled_garbage_collection_collects_nothing() {
     let mut controller =
         controller(GarbageCollectionSettings { after_ms: None, ..GarbageCollectionSettings::default() }, true);
     let both = [known(), instance("lost", "uid-1")];
@@ -216,21 +225,21 @@ fn switched_off_nothing_is_collected() {
 
 /// The claims whose machines the cloud is asked about when so many of three launches are listed again and again after the
 /// cluster was taken over with none of their NodeClaims. No row is closed: an agent that shows nothing may have them all.
-fn taken_up(listed_ones: &[&str], complete: bool) -> Vec<Text> {
+fn recovered(listed_ones: &[&str], complete: bool) -> Vec<Text> {
     let launches = ["a", "b", "c"].map(|name| OpenLaunch {
         claim: text(name),
         attempt: 1,
         state: LaunchState::Launched { provider_id: instance(name, "uid-1").provider_id },
         planned: None,
     });
-    let mut controller = Planned::new(Settings::default(), one_machine);
-    let adopted = Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: launches.into() };
+    let mut controller = SynchronousController::new(Settings::default(), one_machine);
+    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: launches.into() };
     controller.handle(adopted, Timestamp(0));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], nodes: vec![node("a")], ..ClusterSnapshot::default() };
     let vouched = Observation::Snapshot(Box::new(snapshot));
     controller.handle(Event::Observed { cluster: text("c"), observation: vouched.clone() }, Timestamp(0));
-    // The picture is held for a minute, and believed when it comes again.
+    // The snapshot is quarantined for a minute, and accepted when it is repeated.
     controller.handle(Event::Observed { cluster: text("c"), observation: vouched }, Timestamp(61_000));
     let instances: Vec<ListedInstance> = listed_ones.iter().map(|name| instance(name, "uid-1")).collect();
     let mut asked = Vec::new();
@@ -238,7 +247,7 @@ fn taken_up(listed_ones: &[&str], complete: bool) -> Vec<Text> {
         for effect in listed(&mut controller, second, complete, &instances) {
             match effect {
                 Effect::Describe { claim, .. } => asked.push(claim),
-                Effect::Close { claim, .. } => panic!("{claim} is closed"),
+                Effect::CloseLaunch { claim, .. } => panic!("{claim} is closed"),
                 _ => {}
             }
         }
@@ -249,9 +258,9 @@ fn taken_up(listed_ones: &[&str], complete: bool) -> Vec<Text> {
 }
 
 #[test]
-fn a_claim_that_is_gone_with_its_machine_is_no_reason_to_doubt_that_others_are_gone() {
+fn a_claim_deleted_with_its_instance_does_not_make_the_snapshot_suspicious() {
     let none = Vec::<Text>::new;
-    assert_eq!(taken_up(&["a", "b", "c"], true), none(), "three of three: somebody has to say so");
-    assert_eq!(taken_up(&["a", "b"], true), ["a", "b", "c"].map(text), "two of two");
-    assert_eq!(taken_up(&["a", "b"], false), none(), "the listing broke off");
+    assert_eq!(recovered(&["a", "b", "c"], true), none(), "three of three: an operator has to confirm it");
+    assert_eq!(recovered(&["a", "b"], true), ["a", "b", "c"].map(text), "two of two");
+    assert_eq!(recovered(&["a", "b"], false), none(), "the listing is incomplete");
 }

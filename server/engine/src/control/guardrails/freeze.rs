@@ -1,5 +1,5 @@
-//! What people have stopped. A freeze stops launches and voluntary removals; what was begun is completed, and machines that
-//! the cloud takes back or that people delete are followed.
+//! Freezes set by operators. A freeze stops launches and voluntary removals; work that has begun is
+//! completed, and interruptions and manual deletions are followed.
 
 use crate::control::ClusterId;
 use crate::model::{Text, Timestamp};
@@ -7,37 +7,37 @@ use crate::model::{Text, Timestamp};
 /// A freeze in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freeze {
-    /// The number that thaws it.
+    /// Id under which the freeze is removed.
     pub id: i64,
     /// The cluster; `None` freezes the fleet.
     pub cluster: Option<ClusterId>,
     /// The NodePool; `None` freezes all of them.
     pub pool: Option<Text>,
-    /// Who wants it.
+    /// Operator who set it.
     pub by: Text,
-    /// Why.
+    /// Reason given by the operator.
     pub reason: Text,
-    /// Since when.
+    /// Start of the freeze.
     pub since: Timestamp,
-    /// When it ends by itself; `None` for never.
+    /// End of the freeze; `None` without end.
     pub until: Option<Timestamp>,
 }
 
 impl Freeze {
-    /// Whether it holds for `pool` of `cluster`; without a pool, for all of the cluster.
+    /// Whether it covers `pool` of `cluster`; without a pool, whether it covers the whole cluster.
     #[must_use]
     pub fn covers(&self, cluster: &ClusterId, pool: Option<&Text>) -> bool {
         let here = self.cluster.as_ref().is_none_or(|frozen| frozen == cluster);
         here && (self.pool.is_none() || self.pool.as_ref() == pool)
     }
 
-    /// Whether it concerns `cluster` at all.
+    /// Whether it concerns any part of `cluster`.
     #[must_use]
-    pub fn touches(&self, cluster: &ClusterId) -> bool {
+    pub fn concerns(&self, cluster: &ClusterId) -> bool {
         self.cluster.as_ref().is_none_or(|frozen| frozen == cluster)
     }
 
-    /// Who froze what, and why.
+    /// Sentence: what is frozen, by which operator, and why.
     #[must_use]
     pub fn sentence(&self) -> Text {
         let what = match (&self.cluster, &self.pool) {
@@ -57,34 +57,34 @@ pub struct Freezes {
 }
 
 impl Freezes {
-    /// These are in force and no others; says whether that is a change.
+    /// Replaces all freezes; returns whether anything changed.
     pub fn replace(&mut self, freezes: Vec<Freeze>, now: Timestamp) -> bool {
         let freezes: Vec<Freeze> = freezes.into_iter().filter(|freeze| !is_over(freeze, now)).collect();
         std::mem::replace(&mut self.all, freezes) != self.all
     }
 
-    /// Ends those that are over by `now`; says whether there were any.
-    pub fn end_past(&mut self, now: Timestamp) -> bool {
+    /// Removes freezes that have ended by `now`; returns whether there were any.
+    pub fn expire(&mut self, now: Timestamp) -> bool {
         let before = self.all.len();
         self.all.retain(|freeze| !is_over(freeze, now));
         self.all.len() < before
     }
 
-    /// When the next one ends by itself.
+    /// When the next freeze ends.
     #[must_use]
     pub fn next_end(&self) -> Option<Timestamp> {
         self.all.iter().filter_map(|freeze| freeze.until).min()
     }
 
-    /// What freezes `pool` of `cluster`.
+    /// The freeze that covers `pool` of `cluster`.
     #[must_use]
-    pub fn of(&self, cluster: &ClusterId, pool: &Text) -> Option<&Freeze> {
+    pub fn for_pool(&self, cluster: &ClusterId, pool: &Text) -> Option<&Freeze> {
         self.all.iter().find(|freeze| freeze.covers(cluster, Some(pool)))
     }
 
-    /// Those that concern `cluster`.
-    pub fn touching(&self, cluster: &ClusterId) -> impl Iterator<Item = &Freeze> {
-        self.all.iter().filter(move |freeze| freeze.touches(cluster))
+    /// Freezes that concern `cluster`.
+    pub fn for_cluster(&self, cluster: &ClusterId) -> impl Iterator<Item = &Freeze> {
+        self.all.iter().filter(move |freeze| freeze.concerns(cluster))
     }
 }
 

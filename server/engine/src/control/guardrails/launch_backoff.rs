@@ -1,73 +1,74 @@
-//! How many machines were launched for a pod that was bound to none of them. A taint or label that appears only after the
-//! launch makes every machine look right when it is planned and wrong when it has come; without a bound such a pod buys
-//! machines for ever. So does a pod that cannot be evicted from a node that has to go: its replacement waits for it, is
-//! empty, goes, and is launched again.
+//! Launch backoff per pod: limits machines launched for a pod that is bound to none of them. A
+//! taint or label that appears only after the launch makes every machine fit at planning time and
+//! not fit once it has joined; without a limit such a pod launches machines for ever. So does a pod
+//! that cannot be evicted from a terminating node: its replacement stays empty, is removed, and is
+//! launched again.
 
 use std::collections::BTreeMap;
 
-use super::Held;
+use super::Hold;
 use super::settings::LaunchBackoffRule;
 use crate::cluster::PodKey;
 use crate::model::{Text, Timestamp};
 
-/// Launches for one pod.
+/// Launch attempts for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Tried {
-    /// Identity of the pod: another of the same name begins anew.
+struct PodAttempts {
+    /// UID of the pod: a new pod of the same name starts from zero.
     uid: Text,
     launches: u32,
-    /// Nothing is launched for it before this.
+    /// Earliest time of the next launch for the pod.
     not_before: Timestamp,
     wait_ms: i64,
 }
 
-/// Launches for pods that are not bound.
+/// Launch attempts for pods that are not bound.
 #[derive(Debug, Clone, Default)]
 pub struct LaunchBackoff {
-    by_pod: BTreeMap<PodKey, Tried>,
+    by_pod: BTreeMap<PodKey, PodAttempts>,
 }
 
 impl LaunchBackoff {
-    /// A machine was launched for the pod.
-    pub fn note(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
-        let fresh = || Tried { uid: uid.clone(), launches: 0, not_before: now, wait_ms: 0 };
-        let tried = self.by_pod.entry(pod.clone()).or_insert_with(fresh);
-        if tried.uid != *uid {
-            *tried = fresh();
+    /// Records that a machine was launched for the pod.
+    pub fn record(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
+        let fresh = || PodAttempts { uid: uid.clone(), launches: 0, not_before: now, wait_ms: 0 };
+        let attempts = self.by_pod.entry(pod.clone()).or_insert_with(fresh);
+        if attempts.uid != *uid {
+            *attempts = fresh();
         }
-        tried.launches += 1;
-        if rule.launches > 0 && tried.launches >= rule.launches {
-            let doublings = (tried.launches - rule.launches).min(30);
-            tried.wait_ms = rule.first_wait_ms.saturating_mul(1 << doublings).min(rule.most_wait_ms);
-            tried.not_before = Timestamp(now.0.saturating_add(tried.wait_ms));
+        attempts.launches += 1;
+        if rule.launches > 0 && attempts.launches >= rule.launches {
+            let doublings = (attempts.launches - rule.launches).min(30);
+            attempts.wait_ms = rule.first_wait_ms.saturating_mul(1 << doublings).min(rule.most_wait_ms);
+            attempts.not_before = Timestamp(now.0.saturating_add(attempts.wait_ms));
         }
     }
 
-    /// Forgets the pods for which `waits` (name, identity) does not hold: they were bound, or are gone.
-    pub fn keep(&mut self, waits: impl Fn(&PodKey, &Text) -> bool) {
-        self.by_pod.retain(|pod, tried| waits(pod, &tried.uid));
+    /// Drops the pods for which `waits` (name, UID) is false: they were bound, or are gone.
+    pub fn retain(&mut self, waits: impl Fn(&PodKey, &Text) -> bool) {
+        self.by_pod.retain(|pod, attempts| waits(pod, &attempts.uid));
     }
 
-    /// Why nothing is launched for the pod at `now`.
+    /// Why no machine is launched for the pod at `now`.
     #[must_use]
-    pub fn held(&self, pod: &PodKey, now: Timestamp) -> Option<Held> {
-        let tried = self.by_pod.get(pod).filter(|tried| tried.not_before > now)?;
+    pub fn hold(&self, pod: &PodKey, now: Timestamp) -> Option<Hold> {
+        let attempts = self.by_pod.get(pod).filter(|attempts| attempts.not_before > now)?;
         let reason = format!(
             "{} machines were launched for it and kube-scheduler bound it to none; the next launch waits {} min. Look at \
              the pod's events for what keeps it off, such as a taint or label that appears after the launch",
-            tried.launches,
-            tried.wait_ms.div_euclid(60_000).max(1)
+            attempts.launches,
+            attempts.wait_ms.div_euclid(60_000).max(1)
         );
-        Some(Held { reason: Text::from(reason), until: Some(tried.not_before) })
+        Some(Hold { reason: Text::from(reason), until: Some(attempts.not_before) })
     }
 
-    /// How many pods wait at `now`.
+    /// How many pods are in backoff at `now`.
     #[must_use]
     pub fn waiting(&self, now: Timestamp) -> usize {
-        self.by_pod.values().filter(|tried| tried.not_before > now).count()
+        self.by_pod.values().filter(|attempts| attempts.not_before > now).count()
     }
 
-    /// Whether nothing was launched for any pod that is not bound.
+    /// Whether no launches for unbound pods are recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_pod.is_empty()

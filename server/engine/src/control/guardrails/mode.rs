@@ -1,17 +1,17 @@
-//! Whether decisions are carried out.
+//! Mode of a cluster: whether decisions take effect.
 
-/// What becomes of decisions.
+/// What happens to decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// They are carried out.
     #[default]
     Act,
-    /// They are made and written down, and nothing is done.
+    /// Decisions are recorded and nothing else happens.
     Shadow,
 }
 
 impl Mode {
-    /// The mode in a word.
+    /// Lower-case name, as in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,31 +1,37 @@
-//! What an agent tells that lost too much. An agent whose watch has broken, that may not list what it listed before, or that
-//! speaks for the wrong cluster, shows a cluster with little or nothing in it; believing it would drain what runs or buy what
-//! is there.
+//! Quarantine of an agent that reports too large a loss. An agent whose watch is broken, whose list
+//! permission was revoked, or that is connected to the wrong cluster reports little or nothing;
+//! accepting that would drain running nodes or launch capacity that exists.
 //!
 //! # The rule
 //!
-//! A loss is **doubted** when more than [`percent`](QuarantineRule::percent) of the bound pods, Nodes, NodeClaims or NodePools of a
-//! cluster, or of its machines that run, are gone at once, and more of them than may always be missing. "At once" is from one
-//! snapshot to the next (the first one after a restart is compared with what was written down, [`extents`](super::extents)), or
-//! within [`window_ms`](QuarantineRule::window_ms) one by one, if nothing announced it ([`losses`](super::losses)). A snapshot
-//! without a single pod is doubted as well while it has ready Nodes and DaemonSets.
+//! A loss is suspicious when more than [`percent`](QuarantineRule::percent) of a cluster's bound
+//! pods, Nodes, NodeClaims, NodePools or running machines disappear at once, and more than may
+//! always be missing. "At once" means from one snapshot to the next (the first one after a restart
+//! is compared with the [`persisted_counts`](super::persisted_counts)), or one by one within
+//! [`window_ms`](QuarantineRule::window_ms) without announcement
+//! ([`unannounced_deletions`](super::unannounced_deletions)). A snapshot without any pod is also
+//! suspicious while it has ready Nodes and DaemonSets.
 //!
-//! What is doubted is kept beside what is believed, with everything that is told after it, and nothing is decided in the
-//! cluster. A snapshot is asked for. One that lacks nothing ends the quarantine. One that lacks the same is believed when
+//! A rejected snapshot and all later observations are kept apart from the accepted state, no
+//! decision is made in the cluster, and another snapshot is requested. A snapshot without the loss
+//! ends the quarantine. A snapshot with the same loss is accepted as follows:
 //!
-//! | lost of any kind | it is believed after | and a second witness |
+//! | largest loss of a kind | accepted after | and second source |
 //! |---|---|---|
-//! | up to [`hold_percent`](QuarantineRule::hold_percent) | [`confirm_ms`](QuarantineRule::confirm_ms) | agrees |
-//! | more | [`hold_ms`](QuarantineRule::hold_ms); 0: a person's word alone | |
+//! | up to [`hold_percent`](QuarantineRule::hold_percent) | [`confirm_ms`](QuarantineRule::confirm_ms) | confirms it |
+//! | more | [`hold_ms`](QuarantineRule::hold_ms); 0: operator only | |
 //!
-//! The agent cannot be its own witness. The second one is, for Nodes, NodeClaims and machines, a complete listing of the cloud,
-//! asked for since: none of the machines that the snapshot lacks runs. For pods it is DaemonSets: a list of pods that is whole
-//! has their pods on the ready Nodes. That does not show a list that is confined to some namespaces; so pods are held as if
-//! more were lost when a namespace that is there has lost all of its own, or when it is not known which pods there were: a
-//! former process wrote down no more than how many. For NodePools it is the NodeClaims of those that are missing: each is
-//! being deleted, as garbage collection does when a person deletes a NodePool; this holds for any share.
+//! The second source must be independent of the agent. For Nodes, NodeClaims and machines it is a
+//! complete cloud listing, requested since the quarantine began, in which none of the missing
+//! machines runs. For pods it is DaemonSets: a complete pod list contains their pods on the ready
+//! Nodes. That does not detect a list restricted to some namespaces. So a loss of pods is treated
+//! like a loss above the threshold when an existing namespace has lost all its pods, or when the
+//! previous pods are not known individually because the previous process persisted only their
+//! number. For NodePools it is the NodeClaims of the missing ones, each of which has a deletion
+//! timestamp, as garbage collection sets it when a NodePool is deleted; this holds for any
+//! percentage.
 //!
-//! A person releases a quarantine with `fleetwright quarantine release CLUSTER`, whatever is lacking.
+//! The operator releases any quarantine with `fleetwright quarantine release CLUSTER`.
 
 use std::collections::BTreeSet;
 
@@ -34,45 +40,46 @@ use crate::cluster::{ClusterSnapshot, ClusterState, Observation};
 use crate::control::ClusterId;
 use crate::model::{Text, Timestamp};
 
-/// For so long a person's word holds, in milliseconds: two listings of the cloud, which show what nobody has, are less than
-/// that apart.
-pub const VOUCHED_MS: i64 = 10 * 60_000;
-/// A cluster that shows for long what is not believed is asked for snapshots at most this far apart, in milliseconds.
-const SELDOM_MS: i64 = 10 * 60_000;
-/// What seems to be whole again is confirmed by a snapshot after so long, in milliseconds.
-const SOON_MS: i64 = 1_000;
+/// How long an operator's confirmation is valid, in milliseconds. Two cloud listings, which detect
+/// orphaned machines, are less than that apart.
+pub const CONFIRMATION_MS: i64 = 10 * 60_000;
+/// Longest interval between requested snapshots during a long quarantine, in milliseconds.
+const MAX_RESYNC_INTERVAL_MS: i64 = 10 * 60_000;
+/// Delay before a snapshot is requested to confirm an apparent recovery, in milliseconds.
+const RECOVERY_CHECK_MS: i64 = 1_000;
 
-/// How much there is in a cluster.
+/// Number of objects in a cluster, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Extent {
-    /// Nodes.
+pub struct ObjectCounts {
+    /// Number of Nodes.
     pub nodes: usize,
-    /// NodeClaims.
+    /// Number of NodeClaims.
     pub claims: usize,
-    /// NodePools.
+    /// Number of NodePools.
     pub pools: usize,
-    /// Pods that have a Node, have not ended and are not terminating, and are no DaemonSet's and not static. A list that is
-    /// confined to namespaces loses all of them and, where Nodes have many DaemonSets, less than half of all pods.
+    /// Pods that have a Node, are neither terminal nor terminating, and belong to no DaemonSet and
+    /// are not static. A list restricted to namespaces loses all of them and, where Nodes have many
+    /// DaemonSets, less than half of all pods.
     pub pods: usize,
-    /// Such pods without a Node. They can hide no loss of those that have one, but stand for them as far as they are more than
-    /// before: a Deployment of the strategy `Recreate` has its new pods there first.
+    /// Such pods without a Node. An increase offsets a loss of bound pods: a Deployment with
+    /// strategy `Recreate` creates its new pods first.
     pub pending: usize,
-    /// Machines of ours that run: of a snapshot, those that it shows.
+    /// Managed machines that run; for a snapshot, those whose NodeClaim it contains.
     pub machines: usize,
 }
 
-impl Extent {
-    /// Of what is believed, with `machines` known to run.
+impl ObjectCounts {
+    /// Counts of the accepted state, with `machines` known to run.
     #[must_use]
-    pub fn believed(state: &ClusterState, machines: usize) -> Self {
+    pub fn of_state(state: &ClusterState, machines: usize) -> Self {
         let (nodes, claims, pools) = state.counts();
         let (pods, pending) = state.workload_pods();
         Self { nodes, claims, pools, pods, pending, machines }
     }
 
-    /// Of a snapshot that shows `machines` of those known to run.
+    /// Counts of a snapshot that contains `machines` of those known to run.
     #[must_use]
-    pub fn shown(snapshot: &ClusterSnapshot, machines: usize) -> Self {
+    pub fn of_snapshot(snapshot: &ClusterSnapshot, machines: usize) -> Self {
         Self {
             nodes: snapshot.nodes.len(),
             claims: snapshot.claims.len(),
@@ -83,25 +90,25 @@ impl Extent {
         }
     }
 
-    /// The larger of the two, kind by kind.
+    /// The larger count of each kind.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        self.each(other, usize::max)
+        self.combine(other, usize::max)
     }
 
-    /// Both together.
+    /// The sum for each kind.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        self.each(other, usize::saturating_add)
+        self.combine(other, usize::saturating_add)
     }
 
-    /// What is left without `other`.
+    /// The difference for each kind, at least zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        self.each(other, usize::saturating_sub)
+        self.combine(other, usize::saturating_sub)
     }
 
-    fn each(self, other: Self, join: impl Fn(usize, usize) -> usize) -> Self {
+    fn combine(self, other: Self, join: impl Fn(usize, usize) -> usize) -> Self {
         Self {
             nodes: join(self.nodes, other.nodes),
             claims: join(self.claims, other.claims),
@@ -113,43 +120,45 @@ impl Extent {
     }
 }
 
-/// A loss that is doubted.
+/// A loss that is not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
-    /// What is lost, as `lacks 30 of 30 bound pods`.
+pub struct SuspectedLoss {
+    /// Description, as `lacks 30 of 30 bound pods`.
     pub what: String,
-    /// The largest share that is lost of a kind, NodePools apart, in percent, rounded down.
+    /// The largest lost percentage of a kind other than NodePools, rounded down.
     pub percent: usize,
-    /// Machines, Nodes or NodeClaims are among it.
+    /// Whether machines, Nodes or NodeClaims are lost.
     pub machines: bool,
-    /// Pods are among it.
+    /// Whether pods are lost.
     pub pods: bool,
-    /// NodePools are among it.
+    /// Whether NodePools are lost.
     pub pools: bool,
-    /// Whether no witness will do: what was there before is not known well enough, or a whole namespace is empty.
-    pub lasting: bool,
+    /// Whether no second source suffices: the previous pods are not known individually, or a whole
+    /// namespace is empty.
+    pub unverifiable: bool,
 }
 
-/// What `shown` lacks of `believed` that it should not.
+/// The suspicious loss from `observed` to `shown`, if there is one.
 #[must_use]
-pub fn suspicion(rule: &QuarantineRule, believed: Extent, shown: Extent) -> Option<Doubt> {
+pub fn detect_loss(rule: &QuarantineRule, observed: ObjectCounts, shown: ObjectCounts) -> Option<SuspectedLoss> {
     if rule.percent == 0 {
         return None;
     }
+    // Ordered by weight: the first suspicious kind is named in the reason.
     let kinds = [
-        ("machines that run", believed.machines, shown.machines, rule.free_machines),
-        ("nodes", believed.nodes, shown.nodes, rule.free_machines),
-        ("NodeClaims", believed.claims, shown.claims, rule.free_machines),
-        ("NodePools", believed.pools, shown.pools, 1),
-        ("bound pods", believed.pods, shown.pods + shown.pending.saturating_sub(believed.pending), rule.free_pods),
+        ("machines that run", observed.machines, shown.machines, rule.free_machines),
+        ("nodes", observed.nodes, shown.nodes, rule.free_machines),
+        ("NodeClaims", observed.claims, shown.claims, rule.free_machines),
+        ("NodePools", observed.pools, shown.pools, 1),
+        ("bound pods", observed.pods, shown.pods + shown.pending.saturating_sub(observed.pending), rule.free_pods),
     ];
     let lacks = kinds.map(|(kind, had, has, free)| {
         let lost = had.saturating_sub(has);
         (lost > free && lost * 100 > rule.percent * had).then(|| (format!("lacks {lost} of {had} {kind}"), lost, had))
     });
-    let empty = |e: Extent| e.nodes == 0 && e.pods + e.pending == 0;
-    let emptied = empty(shown) && !empty(believed);
-    let bare = shown.pools == 0 && believed.pools > 0;
+    let empty = |e: ObjectCounts| e.nodes == 0 && e.pods + e.pending == 0;
+    let emptied = empty(shown) && !empty(observed);
+    let bare = shown.pools == 0 && observed.pools > 0;
     let [machines, nodes, claims, pools, pods] = &lacks;
     let first = lacks.iter().flatten().map(|(what, ..)| what.clone()).next();
     let what = first
@@ -158,184 +167,203 @@ pub fn suspicion(rule: &QuarantineRule, believed: Extent, shown: Extent) -> Opti
     let share = |lack: &Option<(String, usize, usize)>| lack.as_ref().map_or(0, |(_, lost, had)| lost * 100 / had);
     let shares = [machines, nodes, claims, pods].map(share);
     let percent = if emptied { 100 } else { shares.into_iter().max().unwrap_or(0) };
-    Some(Doubt {
+    Some(SuspectedLoss {
         what,
         percent,
         machines: emptied || [machines, nodes, claims].into_iter().any(Option::is_some),
         pods: emptied || pods.is_some(),
         pools: bare || pools.is_some(),
-        lasting: false,
+        unverifiable: false,
     })
 }
 
-/// A snapshot with ready Nodes and DaemonSets, and without a single pod, is doubted whatever was there before.
+/// A suspicious loss in a snapshot with ready Nodes and DaemonSets but no pods, whatever the
+/// previous state.
 #[must_use]
-pub fn podless(rule: &QuarantineRule, snapshot: &ClusterSnapshot) -> Option<Doubt> {
+pub fn detect_missing_pods(rule: &QuarantineRule, snapshot: &ClusterSnapshot) -> Option<SuspectedLoss> {
     let ready = snapshot.nodes.iter().filter(|node| node.is_initialized() && node.ready).count();
     let odd = rule.percent > 0 && ready > 0 && !snapshot.daemons.is_empty() && snapshot.pods.is_empty();
-    odd.then(|| Doubt {
+    odd.then(|| SuspectedLoss {
         what: format!("shows {ready} ready nodes and DaemonSets, and not one pod"),
         percent: 100,
         machines: false,
         pods: true,
         pools: false,
-        lasting: false,
+        unverifiable: false,
     })
 }
 
-impl Doubt {
-    /// Why the cluster is in quarantine, what ends it, and how a person does.
+impl SuspectedLoss {
+    /// Sentence: why the cluster is in quarantine, what ends it, and the operator's command.
     #[must_use]
-    pub fn sentence(&self, rule: &QuarantineRule, cluster: &ClusterId, told: &str) -> Text {
-        let ends = match (self.is_held(rule), rule.hold_ms) {
-            (true, 0) => "until a person releases it".to_owned(),
-            (true, hold) => format!("for {} min, or until a person releases it", hold / 60_000),
+    pub fn quarantine_reason(&self, rule: &QuarantineRule, cluster: &ClusterId, source: &str) -> Text {
+        let ends = match (self.needs_operator(rule), rule.hold_ms) {
+            (true, 0) => "until an operator releases it".to_owned(),
+            (true, hold) => format!("for {} min, or until an operator releases it", hold / 60_000),
             (false, _) => format!(
-                "until another snapshot agrees after {} s and {} does, or a person releases it",
+                "until another snapshot matches after {} s and {} confirms it, or an operator releases it",
                 rule.confirm_ms / 1_000,
-                self.witness()
+                self.second_source()
             ),
         };
         let what = &self.what;
-        Text::from(format!("{told} {what}: nothing is decided {ends} (fleetwright quarantine release {cluster})"))
+        Text::from(format!("{source} {what}: no decisions are made {ends} (fleetwright quarantine release {cluster})"))
     }
 
-    /// Whether time or a person alone ends it.
-    fn is_held(&self, rule: &QuarantineRule) -> bool {
-        self.percent > rule.hold_percent || (self.lasting && rule.second_witness)
+    /// Whether only time or the operator ends the quarantine.
+    fn needs_operator(&self, rule: &QuarantineRule) -> bool {
+        self.percent > rule.hold_percent || (self.unverifiable && rule.second_source)
     }
 
-    fn witness(&self) -> &'static str {
+    fn second_source(&self) -> &'static str {
         match (self.machines, self.pods) {
             (true, _) => "the cloud's listing",
-            (false, true) => "what it shows of DaemonSets",
+            (false, true) => "its list of DaemonSet pods",
             (false, false) => "the deletion of their NodeClaims",
         }
     }
 }
 
-/// A cluster whose agent is not believed.
+/// A cluster in quarantine.
 #[derive(Debug)]
 pub struct Quarantine {
-    /// Since when it has been telling this.
+    /// Start of the quarantine.
     pub since: Timestamp,
-    /// Why.
+    /// Sentence for operators.
     pub reason: Text,
-    /// When the next snapshot is asked for.
-    pub ask_at: Timestamp,
-    /// What is lost.
-    pub doubt: Doubt,
-    /// Snapshots that were asked for.
-    asked: u32,
-    /// How much is shown.
-    shown: Extent,
-    /// What the agent tells, not believed.
-    hearsay: Box<ClusterState>,
-    /// Machines that run by the first complete listing since; by provider id.
-    listed: Option<BTreeSet<Text>>,
+    /// When the next snapshot is requested.
+    pub resync_at: Timestamp,
+    /// The loss that caused it.
+    pub loss: SuspectedLoss,
+    /// Number of snapshots requested so far.
+    resyncs: u32,
+    /// Object counts of the rejected snapshot.
+    reported_counts: ObjectCounts,
+    /// State that the agent reports, not accepted.
+    reported: Box<ClusterState>,
+    /// Running machines in the first complete cloud listing since the start, by provider id.
+    running_instances: Option<BTreeSet<Text>>,
 }
 
 impl Quarantine {
-    /// Begins with what the agent tells. The next snapshot is asked for at `ask_at`.
+    /// Starts a quarantine with the rejected state. The next snapshot is requested at `resync_at`.
     #[must_use]
     pub fn begin(
-        doubt: Doubt,
+        loss: SuspectedLoss,
         reason: Text,
-        (hearsay, shown): (Box<ClusterState>, Extent),
-        ask_at: Timestamp,
+        (reported, shown): (Box<ClusterState>, ObjectCounts),
+        resync_at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        Self { since: now, reason, ask_at, doubt, asked: 0, shown, hearsay, listed: None }
-    }
-
-    /// What one snapshot tells.
-    #[must_use]
-    pub fn hearsay_of(snapshot: Box<ClusterSnapshot>, now: Timestamp) -> Box<ClusterState> {
-        let mut hearsay = Box::new(ClusterState::default());
-        hearsay.apply(Observation::Snapshot(snapshot), now);
-        hearsay
-    }
-
-    /// Goes on from an earlier one that told the same.
-    #[must_use]
-    pub fn after(self, first: Self, now: Timestamp) -> Self {
-        let Self { since, asked, listed, .. } = first;
-        Self { since, asked, listed, ask_at: first.ask_at.max(now), ..self }
-    }
-
-    /// Takes in what is told after the snapshot. When nothing is lacking any more of what is `believed`, a snapshot is due soon.
-    pub fn hear(&mut self, rule: &QuarantineRule, observation: Observation, believed: Extent, now: Timestamp) {
-        self.hearsay.apply(observation, now);
-        let told = Extent::believed(&self.hearsay, believed.machines);
-        if suspicion(rule, believed, told).is_none() {
-            self.ask_at = self.ask_at.min(Timestamp(now.0.saturating_add(SOON_MS)));
+        Self {
+            since: now,
+            reason,
+            resync_at,
+            loss,
+            resyncs: 0,
+            reported_counts: shown,
+            reported,
+            running_instances: None,
         }
     }
 
-    /// A complete listing of the cloud that was asked for at `asked` shows that these machines run.
-    pub fn hear_listing(&mut self, asked: Timestamp, running: BTreeSet<Text>) {
-        if asked >= self.since && self.listed.is_none() {
-            self.listed = Some(running);
+    /// Cluster state built from one snapshot.
+    #[must_use]
+    pub fn state_of_snapshot(snapshot: Box<ClusterSnapshot>, now: Timestamp) -> Box<ClusterState> {
+        let mut reported = Box::new(ClusterState::default());
+        reported.apply(Observation::Snapshot(snapshot), now);
+        reported
+    }
+
+    /// Continues the earlier quarantine `first` of the same loss.
+    #[must_use]
+    pub fn continue_from(self, first: Self, now: Timestamp) -> Self {
+        let Self { since, resyncs, running_instances, .. } = first;
+        Self { since, resyncs, running_instances, resync_at: first.resync_at.max(now), ..self }
+    }
+
+    /// Applies an observation to the reported state. Once nothing of `observed` is missing any
+    /// more, a snapshot is requested soon.
+    pub fn apply_observation(
+        &mut self,
+        rule: &QuarantineRule,
+        observation: Observation,
+        observed: ObjectCounts,
+        now: Timestamp,
+    ) {
+        self.reported.apply(observation, now);
+        let counts = ObjectCounts::of_state(&self.reported, observed.machines);
+        if detect_loss(rule, observed, counts).is_none() {
+            self.resync_at = self.resync_at.min(Timestamp(now.0.saturating_add(RECOVERY_CHECK_MS)));
         }
     }
 
-    /// A snapshot is asked for; the next one is due later each time.
-    pub fn ask(&mut self, rule: &QuarantineRule, now: Timestamp) {
+    /// Records a complete cloud listing that was requested at `requested_at`.
+    pub fn record_listing(&mut self, requested_at: Timestamp, running: BTreeSet<Text>) {
+        if requested_at >= self.since && self.running_instances.is_none() {
+            self.running_instances = Some(running);
+        }
+    }
+
+    /// Records a requested snapshot and schedules the next one with a longer interval.
+    pub fn schedule_resync(&mut self, rule: &QuarantineRule, now: Timestamp) {
         let first = rule.confirm_ms.max(1_000);
-        // The second is the one that may confirm the first.
-        let doublings = self.asked.saturating_sub(1).min(16);
-        let wait = first.saturating_mul(1 << doublings).min(SELDOM_MS.max(first));
-        self.asked = self.asked.saturating_add(1);
-        self.ask_at = Timestamp(now.0.saturating_add(wait));
+        // The second request keeps the first interval, because its snapshot may confirm the first
+        // one.
+        let doublings = self.resyncs.saturating_sub(1).min(16);
+        let wait = first.saturating_mul(1 << doublings).min(MAX_RESYNC_INTERVAL_MS.max(first));
+        self.resyncs = self.resyncs.saturating_add(1);
+        self.resync_at = Timestamp(now.0.saturating_add(wait));
     }
 
-    /// Whether a further snapshot tells the same.
+    /// Whether another snapshot reports the same loss.
     #[must_use]
-    pub fn agrees(&self, rule: &QuarantineRule, shown: Extent) -> bool {
-        suspicion(rule, self.shown, shown).is_none() && suspicion(rule, shown, self.shown).is_none()
+    pub fn matches_counts(&self, rule: &QuarantineRule, shown: ObjectCounts) -> bool {
+        detect_loss(rule, self.reported_counts, shown).is_none()
+            && detect_loss(rule, shown, self.reported_counts).is_none()
     }
 
-    /// Whether a snapshot that tells the same may be believed by now. `known` are machines of ours that ran: provider id, and
-    /// whether its Node was there.
+    /// Whether a snapshot with the same loss may be accepted now. `known` are the managed machines
+    /// that ran: provider id, and whether the machine had a Node.
     #[must_use]
-    pub fn may_end(&self, rule: &QuarantineRule, known: &[(Text, bool)], now: Timestamp) -> bool {
+    pub fn can_accept(&self, rule: &QuarantineRule, known: &[(Text, bool)], now: Timestamp) -> bool {
         let waited = now.millis_since(self.since);
-        if self.doubt.is_held(rule) {
+        if self.loss.needs_operator(rule) {
             return rule.hold_ms > 0 && waited >= rule.hold_ms;
         }
-        waited >= rule.confirm_ms && (!rule.second_witness || self.is_witnessed(rule, known))
+        waited >= rule.confirm_ms && (!rule.second_source || self.is_corroborated(rule, known))
     }
 
-    fn is_witnessed(&self, rule: &QuarantineRule, known: &[(Text, bool)]) -> bool {
-        (!self.doubt.machines || self.are_machines_gone(known))
-            && (!self.doubt.pods || self.hearsay.shows_daemon_pods(rule.percent))
-            && (!self.doubt.pools || self.are_pools_deleted())
+    fn is_corroborated(&self, rule: &QuarantineRule, known: &[(Text, bool)]) -> bool {
+        (!self.loss.machines || self.are_machines_gone(known))
+            && (!self.loss.pods || self.reported.shows_daemon_pods(rule.percent))
+            && (!self.loss.pools || self.are_pools_deleted())
     }
 
-    /// The cloud lists none of the machines that lack their NodeClaim, or the Node that they had.
+    /// Whether the cloud lists none of the machines that lost their NodeClaim or Node.
     fn are_machines_gone(&self, known: &[(Text, bool)]) -> bool {
-        let Some(listed) = &self.listed else { return false };
+        let Some(listed) = &self.running_instances else { return false };
         let shown = |id: &Text, had_node: bool| {
-            let claim = self.hearsay.claims().any(|claim| claim.provider_id == *id);
-            claim && (!had_node || self.hearsay.node_of_machine(id).is_some())
+            let claim = self.reported.claims().any(|claim| claim.provider_id == *id);
+            claim && (!had_node || self.reported.node_of_machine(id).is_some())
         };
         known.iter().all(|(id, had_node)| !listed.contains(id) || shown(id, *had_node))
     }
 
-    /// NodeClaims of NodePools that are not shown are all being deleted.
+    /// Whether every NodeClaim of a missing NodePool has a deletion timestamp.
     fn are_pools_deleted(&self) -> bool {
-        self.hearsay.claims().all(|claim| claim.deleting || self.hearsay.pool(&claim.pool).is_some())
+        self.reported.claims().all(|claim| claim.deleting || self.reported.pool(&claim.pool).is_some())
     }
 
-    /// What the agent tells.
+    /// The reported state.
     #[must_use]
-    pub fn hearsay(&self) -> &ClusterState {
-        &self.hearsay
+    pub fn reported(&self) -> &ClusterState {
+        &self.reported
     }
 
-    /// What the agent tells, as a snapshot.
+    /// The reported state as a snapshot.
     #[must_use]
     pub fn into_snapshot(self) -> ClusterSnapshot {
-        self.hearsay.to_snapshot()
+        self.reported.to_snapshot()
     }
 }

@@ -1,143 +1,144 @@
-//! Blast radius: how many machines may come or go within a while, in a cluster and in the fleet, whichever replicas decide for
-//! its clusters.
+//! Rate limits: how many machines may be launched or removed within a window, per cluster and in
+//! the fleet across all replicas.
 //!
-//! Everything that is decided is noted; what is not carried out after all is forgotten again. What has no room waits, and
-//! goes on by itself as the window moves.
+//! Every decision is recorded; a decision that is not carried out is removed again. Work above the
+//! limit waits and continues as the window moves.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Held;
-use super::fleet_counters::Machines;
+use super::Hold;
+use super::fleet_counters::MachineTotals;
 use super::settings::{Bound, RateLimitRule};
-use super::tally::Tally;
+use super::sliding_window::SlidingWindow;
 use crate::control::ClusterId;
 use crate::model::{MicroUsd, Text, Timestamp};
 
-/// How reasons name the fleet.
+/// Name of the fleet scope in reasons.
 const FLEET: &str = "the fleet";
 
-/// What is counted: words for reasons.
+/// The kind of event that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// Machines are launched.
+pub enum RateLimitKind {
+    /// Launches of machines.
     Launches,
-    /// Machines are removed although nothing forces it.
+    /// Voluntary removals of machines.
     Removals,
 }
 
-/// Who is counted.
+/// The machines that percentages refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct Population<'c> {
-    /// The cluster.
+    /// Cluster of the request.
     pub cluster: &'c ClusterId,
-    /// Its machines.
+    /// Machines of that cluster.
     pub machines: usize,
-    /// The machines of all clusters, whoever decides for them.
+    /// Machines of all clusters of all replicas.
     pub fleet: usize,
-    /// How many clusters this process decides for.
+    /// Number of clusters of this process.
     pub clusters: usize,
 }
 
-/// Of the fleet's number of machines so much is kept for clusters that have used less than their share, in percent: a few clusters
-/// at their own bound do not use it up for all others.
-const KEPT_PERCENT: usize = 25;
+/// Percentage of the fleet limit that is reserved for clusters below their fair share, so that a
+/// few clusters at their own limit do not exhaust it.
+const RESERVED_PERCENT: usize = 25;
 
-/// What happened lately, in each cluster and in all of them.
+/// Recent launches or removals, per cluster and in the fleet.
 #[derive(Debug, Clone, Default)]
 pub struct RateLimits {
-    clusters: BTreeMap<ClusterId, Tally>,
-    /// What this process decided, in all clusters.
-    own: Tally,
-    /// What other processes decided, oldest first.
-    elsewhere: VecDeque<(Timestamp, Machines)>,
-    /// When the oldest of what `clusters` has happened.
+    clusters: BTreeMap<ClusterId, SlidingWindow>,
+    /// Events of this process, in all clusters.
+    local: SlidingWindow,
+    /// Events of other processes, oldest first.
+    remote: VecDeque<(Timestamp, MachineTotals)>,
+    /// Time of the oldest event in `clusters`.
     oldest: Option<Timestamp>,
 }
 
-/// What counts against a bound.
+/// Usage of a limit.
 #[derive(Debug, Clone, Copy, Default)]
-struct Used {
+struct Usage {
     machines: usize,
     cost: i64,
     oldest: Option<Timestamp>,
 }
 
-impl From<&Tally> for Used {
-    fn from(tally: &Tally) -> Self {
-        Self { machines: tally.len(), cost: tally.cost().0, oldest: tally.oldest() }
+impl From<&SlidingWindow> for Usage {
+    fn from(window: &SlidingWindow) -> Self {
+        Self { machines: window.len(), cost: window.cost().0, oldest: window.oldest() }
     }
 }
 
 impl RateLimits {
-    /// This process has decided that a machine, named by its NodeClaim, comes or goes.
-    pub fn note(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
-        self.recall(cluster, claim, price, at);
-        self.own.note(fleet_key(cluster, claim), price, at);
+    /// Records that this process decided to launch or remove the machine of `claim`.
+    pub fn record(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+        self.restore(cluster, claim, price, at);
+        self.local.record(fleet_key(cluster, claim), price, at);
     }
 
-    /// Another process had decided so, and has told it as its share of the fleet's.
-    pub fn recall(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
-        self.clusters.entry(cluster.clone()).or_default().note(claim.clone(), price, at);
+    /// Records an event of another process for the cluster's limit only; its fleet counters contain
+    /// it already.
+    pub fn restore(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+        self.clusters.entry(cluster.clone()).or_default().record(claim.clone(), price, at);
         self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
     }
 
-    /// What other processes decided, in place of what they told before; oldest first.
-    pub fn hear(&mut self, told: impl Iterator<Item = (Timestamp, Machines)>) {
-        self.elsewhere = told.filter(|(_, machines)| machines.count > 0).collect();
+    /// Replaces the events of other processes; oldest first.
+    pub fn merge_remote(&mut self, counters: impl Iterator<Item = (Timestamp, MachineTotals)>) {
+        self.remote = counters.filter(|(_, machines)| machines.count > 0).collect();
     }
 
-    /// What this process decided itself: when, and what the machine costs per hour.
-    pub fn own(&self) -> impl Iterator<Item = (Timestamp, MicroUsd)> {
-        self.own.each()
+    /// Events of this process: time and price per hour of the machine.
+    pub fn local(&self) -> impl Iterator<Item = (Timestamp, MicroUsd)> {
+        self.local.iter()
     }
 
-    /// Whether it is noted that the machine of `claim` comes or goes.
+    /// Whether an event of the machine of `claim` is recorded.
     #[must_use]
-    pub fn has(&self, cluster: &ClusterId, claim: &Text) -> bool {
-        self.clusters.get(cluster).is_some_and(|tally| tally.has(claim))
+    pub fn contains(&self, cluster: &ClusterId, claim: &Text) -> bool {
+        self.clusters.get(cluster).is_some_and(|window| window.contains(claim))
     }
 
-    /// It does not after all.
-    pub fn forget(&mut self, cluster: &ClusterId, claim: &Text) {
-        if let Some(tally) = self.clusters.get_mut(cluster) {
-            tally.forget(claim);
+    /// Removes the event: it is not carried out.
+    pub fn remove(&mut self, cluster: &ClusterId, claim: &Text) {
+        if let Some(window) = self.clusters.get_mut(cluster) {
+            window.remove(claim);
         }
-        self.own.forget(&fleet_key(cluster, claim));
+        self.local.remove(&fleet_key(cluster, claim));
     }
 
-    /// Forgets what has left the window.
-    pub fn forget_past(&mut self, window_ms: i64, now: Timestamp) {
+    /// Drops events that have left the window.
+    pub fn expire(&mut self, window_ms: i64, now: Timestamp) {
         let is_past = |at: Timestamp| now.millis_since(at) >= window_ms;
-        self.own.forget_past(window_ms, now);
-        while self.elsewhere.front().is_some_and(|(at, _)| is_past(*at)) {
-            self.elsewhere.pop_front();
+        self.local.expire(window_ms, now);
+        while self.remote.front().is_some_and(|(at, _)| is_past(*at)) {
+            self.remote.pop_front();
         }
         if !self.oldest.is_some_and(is_past) {
             return;
         }
-        self.clusters.retain(|_, tally| {
-            tally.forget_past(window_ms, now);
-            !tally.is_empty()
+        self.clusters.retain(|_, window| {
+            window.expire(window_ms, now);
+            !window.is_empty()
         });
-        self.oldest = self.clusters.values().filter_map(Tally::oldest).min();
+        self.oldest = self.clusters.values().filter_map(SlidingWindow::oldest).min();
     }
 
-    /// How many there were in the fleet within the window.
+    /// Number of events in the fleet within the window.
     #[must_use]
-    pub fn in_fleet(&self) -> usize {
-        self.fleet().machines
+    pub fn fleet_count(&self) -> usize {
+        self.fleet_usage().machines
     }
 
-    /// How many there were in the cluster within the window.
+    /// Number of events in the cluster within the window.
     #[must_use]
-    pub fn in_cluster(&self, cluster: &ClusterId) -> usize {
-        self.clusters.get(cluster).map_or(0, Tally::len)
+    pub fn cluster_count(&self, cluster: &ClusterId) -> usize {
+        self.clusters.get(cluster).map_or(0, SlidingWindow::len)
     }
 
-    /// What all processes decided.
-    fn fleet(&self) -> Used {
-        let mut used = Used::from(&self.own);
-        for (at, machines) in &self.elsewhere {
+    /// Usage by all processes.
+    fn fleet_usage(&self) -> Usage {
+        let mut used = Usage::from(&self.local);
+        for (at, machines) in &self.remote {
             used.machines += machines.count;
             used.cost = used.cost.saturating_add(machines.cost.0);
             used.oldest = Some(used.oldest.map_or(*at, |oldest| oldest.min(*at)));
@@ -145,44 +146,48 @@ impl RateLimits {
         used
     }
 
-    /// How many of the machines with these `prices`, in this order, there is room for, and why not for more.
+    /// How many machines with these `prices`, in this order, the limits admit, and why not more.
     #[must_use]
-    pub fn room(
+    pub fn admit(
         &self,
         rule: &RateLimitRule,
-        counted: Counted,
-        crowd: Population<'_>,
+        counted: RateLimitKind,
+        population: Population<'_>,
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
-    ) -> (usize, Option<Held>) {
-        let own = self.clusters.get(crowd.cluster).map(Used::from).unwrap_or_default();
-        let cluster_name = format!("cluster {}", crowd.cluster);
+    ) -> (usize, Option<Hold>) {
+        let cluster_usage = self.clusters.get(population.cluster).map(Usage::from).unwrap_or_default();
+        let cluster_name = format!("cluster {}", population.cluster);
         let scopes = [
-            (cluster_name.as_str(), own, rule.cluster, crowd.machines),
-            (FLEET, self.fleet(), rule.fleet, crowd.fleet),
+            (cluster_name.as_str(), cluster_usage, rule.cluster, population.machines),
+            (FLEET, self.fleet_usage(), rule.fleet, population.fleet),
         ];
-        let (mut taken, mut cost) = (0, 0_i64);
+        let (mut admitted, mut cost) = (0, 0_i64);
         for price in prices {
             cost = cost.saturating_add(price.0);
             for (name, used, bound, machines) in scopes {
-                let bound = if name == FLEET { fair(bound, own.machines + taken + 1, crowd.clusters) } else { bound };
-                if let Some(limit) = exceeded(bound, used, machines, taken + 1, MicroUsd(cost)) {
-                    let reason = sentence(counted, name, &limit, rule.window_ms);
+                let bound = if name == FLEET {
+                    fair_share(bound, cluster_usage.machines + admitted + 1, population.clusters)
+                } else {
+                    bound
+                };
+                if let Some(limit) = exceeded_limit(bound, used, machines, admitted + 1, MicroUsd(cost)) {
+                    let reason = limit_message(counted, name, &limit, rule.window_ms);
                     let oldest = used.oldest.unwrap_or(now);
                     let until = Some(Timestamp(oldest.0.saturating_add(rule.window_ms)));
-                    return (taken, Some(Held { reason: Text::from(reason), until }));
+                    return (admitted, Some(Hold { reason: Text::from(reason), until }));
                 }
             }
-            taken += 1;
+            admitted += 1;
         }
-        (taken, None)
+        (admitted, None)
     }
 }
 
-/// The fleet's bound for a cluster that has used so many machines of it, with the next one.
-fn fair(bound: Bound, used: usize, clusters: usize) -> Bound {
+/// The fleet limit for a cluster that would have used `used` machines of it.
+fn fair_share(bound: Bound, used: usize, clusters: usize) -> Bound {
     let share = bound.machines.div_ceil(clusters.max(1));
-    let kept = if used > share { bound.machines * KEPT_PERCENT / 100 } else { 0 };
+    let kept = if used > share { bound.machines * RESERVED_PERCENT / 100 } else { 0 };
     Bound { machines: bound.machines - kept, ..bound }
 }
 
@@ -190,9 +195,9 @@ fn fleet_key(cluster: &ClusterId, claim: &Text) -> Text {
     Text::from(format!("{cluster}/{claim}"))
 }
 
-/// The limit that `more` machines at `cost` together would exceed. A share is one of all machines that were there when the
-/// window began: those that are there and those that went.
-fn exceeded(bound: Bound, used: Used, machines: usize, more: usize, cost: MicroUsd) -> Option<String> {
+/// The limit that `more` machines at `cost` together would exceed. Percentages refer to the
+/// machines at the start of the window: those present and those removed since.
+fn exceeded_limit(bound: Bound, used: Usage, machines: usize, more: usize, cost: MicroUsd) -> Option<String> {
     let count = used.machines + more;
     let before = machines + used.machines;
     let share = (bound.percent * before).div_ceil(100).max(bound.free);
@@ -202,17 +207,17 @@ fn exceeded(bound: Bound, used: Used, machines: usize, more: usize, cost: MicroU
     if bound.percent > 0 && count > share {
         return Some(format!("{} % of its machines ({} at least)", bound.percent, bound.free));
     }
-    let dear = used.cost.saturating_add(cost.0) > bound.usd_per_hour.0;
-    (bound.usd_per_hour.0 > 0 && dear).then(|| format!("${} an hour of machines", bound.usd_per_hour))
+    let over_cost = used.cost.saturating_add(cost.0) > bound.usd_per_hour.0;
+    (bound.usd_per_hour.0 > 0 && over_cost).then(|| format!("${} an hour of machines", bound.usd_per_hour))
 }
 
-fn sentence(counted: Counted, scope: &str, limit: &str, window_ms: i64) -> String {
+fn limit_message(counted: RateLimitKind, scope: &str, limit: &str, window_ms: i64) -> String {
     let minutes = window_ms / 60_000;
     match counted {
-        Counted::Launches => format!(
+        RateLimitKind::Launches => format!(
             "{scope} may launch no more than {limit} within {minutes} min; the rest waits until the window moves on"
         ),
-        Counted::Removals => format!(
+        RateLimitKind::Removals => format!(
             "{scope} may lose no more than {limit} within {minutes} min; the rest stays until the window moves on"
         ),
     }

@@ -1,90 +1,96 @@
-//! The gate for removals: every machine that goes, whatever asked for it, is judged here by the evidence for its removal.
+//! Removal gate: evaluates the evidence for every removal, whatever requested it.
 //!
-//! | evidence | goes | waits |
+//! | evidence | proceeds | waits |
 //! |---|---|---|
-//! | a durable decision about an empty node | at once: caps, brake, freezes and budgets were asked when it was made | its Node vanished under pods |
-//! | an announced interruption | at once, also under a freeze and past caps | – |
-//! | deleted by hand, or with its NodePool | at once, up to a share of the cluster in a window | beyond it: a freeze, the caps, the NodePool's budget |
-//! | the cloud states that it has ended | at once | – |
-//! | the same, asked by id because a listing lacks it | when its Node is not ready, or holds no pods | a ready Node with pods |
-//! | the cloud does not know its id | when its Node is not ready, caps and freezes allow it, and listings are trusted | otherwise |
-//! | a listing lacks it | never: the cloud is asked by id | always |
+//! | durable decision about an empty node | at once: limits were checked before | its Node vanished under pods |
+//! | announced interruption | at once, also under a freeze and above rate limits | – |
+//! | deleted by hand, or with its NodePool | at once, up to a percentage per window | above: freeze, limits, budget |
+//! | the cloud reports that it has ended | at once | – |
+//! | the same, by id after a listing lacked it | Node not ready, or no pods | a ready Node with pods |
+//! | the cloud does not know its id | Node not ready, rate limits and freezes pass, listings trusted | otherwise |
+//! | a listing lacks it | never: the cloud is queried by id | always |
 //!
-//! [`judge`] is pure: facts in, a verdict out. What has to wait is kept in [`Waiting`] with its reason and with what releases
-//! it, until the reason is gone or a person confirms ([`Event::RemovalsConfirmed`](crate::control::Event)).
+//! [`evaluate_removal`] is pure. A removal that waits is kept in [`HeldRemovals`] with its reason
+//! and release condition until the cause ends or the operator confirms it
+//! ([`Event::RemovalsConfirmed`](crate::control::Event)).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Held;
+use super::Hold;
 use crate::model::{Text, Timestamp};
 
-/// What speaks for removing a machine.
+/// Evidence for removing a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// It has to leave for a reason of its own, and its pods are gone or never were: only its Node may speak against it.
-    Leaving,
+    /// The machine has a termination reason and no pods; only the state of its Node can hold the
+    /// removal.
+    Terminating,
     /// Its NodeClaim or Node was deleted in the cluster, alone or with its NodePool.
     ByHand,
-    /// A listing lacked it, and the cloud, asked by its id, states that it has ended.
+    /// A listing lacked the machine, and the cloud, queried by id, reports that it has ended.
     Ended,
-    /// The cloud, asked by its id, knows no such machine: it ended long ago, or the credentials are of another account.
+    /// The cloud, queried by id, knows no such machine: it ended long ago, or the credentials are
+    /// of another account.
     Unknown,
 }
 
-/// The Node of a machine, as far as the cluster shows it.
+/// State of a machine's Node in the cluster state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeState {
-    /// There never was one.
+    /// No Node ever joined.
     Never,
-    /// There was one, and it is not shown any more.
+    /// A Node existed and is no longer reported.
     Vanished {
-        /// So did most others.
+        /// Most other Nodes vanished too.
         with_most: bool,
     },
-    /// Its kubelet does not report, or reports trouble.
+    /// The kubelet does not report, or reports a failing condition.
     NotReady,
-    /// Its kubelet reports that all is well.
+    /// The kubelet reports `Ready`.
     Ready,
 }
 
-/// What is known of one machine.
+/// Known facts about one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
-    /// Its Node.
+pub struct MachineFacts {
+    /// State of its Node.
     pub node: NodeState,
-    /// Pods bound to it, those of DaemonSets apart, as last known.
+    /// Last known number of bound pods, without DaemonSet pods.
     pub pods: usize,
-    /// A person has confirmed its removal.
+    /// The operator has confirmed the removal.
     pub confirmed: bool,
 }
 
-/// What else holds at the moment.
+/// Limits that apply to a removal at the moment.
 #[derive(Debug, Clone, Default)]
-pub struct Circumstances {
-    /// Why the agent's picture, or the cloud's listing, is not believed as a whole.
-    pub doubted: Option<Text>,
-    /// The freeze that holds for the machine's NodePool.
+pub struct RemovalConstraints {
+    /// Why the agent's snapshot, or the cloud's listing, is not trusted as a whole.
+    pub distrusted: Option<Text>,
+    /// The freeze that covers the machine's NodePool.
     pub frozen: Option<Text>,
-    /// Why the bounds on removals leave no room.
-    pub capped: Option<Held>,
-    /// More machines were deleted by hand than may go at once: the sentence that says how many.
+    /// Why the rate limits on removals admit none.
+    pub capped: Option<Hold>,
+    /// Sentence with the counts, when more machines were deleted by hand than may be removed at
+    /// once.
     pub bulk: Option<Text>,
-    /// Machines of the NodePool that may begin to leave at this moment.
+    /// Machines of the NodePool that its budgets allow to start terminating now.
     pub allowance: usize,
 }
 
-/// Which guards are asked. All of them are, but in tests that show what follows without one.
+/// Which checks are active. All are, except in tests that show the effect of a missing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalRule {
-    /// LocalCounters of a cluster's machines that go at once when they are deleted by hand, in percent, rounded up; 0 lets all go.
+    /// Percentage of a cluster's machines, rounded up, that are removed at once when deleted by
+    /// hand; 0 removes all at once.
     pub by_hand_percent: usize,
-    /// The share never holds back fewer machines than these.
+    /// Lower bound of that percentage, in machines.
     pub by_hand_least: usize,
     /// Length of the sliding window for both, in milliseconds.
     pub by_hand_window_ms: i64,
-    /// Whether a listing that lacks too much is doubted as a whole, and a machine that it lacks is asked for by id.
-    pub second_witness: bool,
-    /// Whether a machine waits whose Node vanished under pods.
+    /// Whether an implausible listing is distrusted as a whole, and a machine missing from a
+    /// listing is queried by id.
+    pub second_source: bool,
+    /// Whether a removal is held when the machine's Node vanished under pods.
     pub keep_vanished: bool,
 }
 
@@ -94,14 +100,14 @@ impl Default for RemovalRule {
             by_hand_percent: 10,
             by_hand_least: 3,
             by_hand_window_ms: 600_000,
-            second_witness: true,
+            second_source: true,
             keep_vanished: true,
         }
     }
 }
 
 impl RemovalRule {
-    /// How many of `machines` go at once within the window when they are deleted by hand.
+    /// How many of `machines` may be removed at once within the window when deleted by hand.
     #[must_use]
     pub fn by_hand(&self, machines: usize) -> usize {
         if self.by_hand_percent == 0 {
@@ -111,150 +117,160 @@ impl RemovalRule {
     }
 }
 
-/// Why a removal waits.
+/// Why a removal is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// More machines were deleted by hand than may go at once.
+pub enum HoldCause {
+    /// More machines were deleted by hand than may be removed at once.
     ByHand,
     /// Its Node vanished under its pods.
     NodeVanished,
-    /// Only missing evidence speaks for it.
+    /// The only evidence is absence.
     Missing,
-    /// The cloud says that the machine is not this cluster's.
+    /// The cloud reports that the instance belongs to another owner.
     Foreign,
 }
 
 /// Whether a removal may begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It may.
+pub enum GateDecision {
+    /// The removal may begin.
     Proceed,
-    /// It waits.
+    /// The removal is held.
     Hold {
-        /// Why, in a sentence.
+        /// Sentence for operators.
         reason: Text,
-        /// What ends the waiting besides a person's word.
+        /// What ends the hold besides an operator's confirmation.
         release: &'static str,
-        /// When to look again, if nothing else happens.
+        /// When to evaluate again, if no event comes first.
         until: Option<Timestamp>,
-        /// Whether a person can end it.
-        by_person: bool,
+        /// Whether an operator's confirmation ends the hold.
+        by_operator: bool,
     },
 }
 
-/// Judges one removal.
+/// Evaluates one removal.
 #[must_use]
-pub fn judge(rule: &RemovalRule, evidence: Evidence, facts: Facts, around: &Circumstances) -> Verdict {
+pub fn evaluate_removal(
+    rule: &RemovalRule,
+    evidence: Evidence,
+    facts: MachineFacts,
+    constraints: &RemovalConstraints,
+) -> GateDecision {
     match evidence {
-        Evidence::Leaving => judge_vanished(rule, facts),
-        Evidence::ByHand => judge_by_hand(facts, around),
+        Evidence::Terminating => evaluate_vanished(rule, facts),
+        Evidence::ByHand => evaluate_by_hand(facts, constraints),
         Evidence::Ended if facts.node == NodeState::Ready && facts.pods > 0 => hold(
             format!(
-                "the cloud states that the machine has ended, while its Node is ready and holds {} pods",
+                "the cloud reports that the machine has ended, while its Node is ready and holds {} pods",
                 facts.pods
             ),
             "its Node is not ready, or holds no pods",
         ),
-        Evidence::Ended => Verdict::Proceed,
-        Evidence::Unknown => judge_unknown(facts, around),
+        Evidence::Ended => GateDecision::Proceed,
+        Evidence::Unknown => evaluate_unknown(facts, constraints),
     }
 }
 
-fn judge_vanished(rule: &RemovalRule, facts: Facts) -> Verdict {
-    let NodeState::Vanished { with_most } = facts.node else { return Verdict::Proceed };
+fn evaluate_vanished(rule: &RemovalRule, facts: MachineFacts) -> GateDecision {
+    let NodeState::Vanished { with_most } = facts.node else { return GateDecision::Proceed };
     if !rule.keep_vanished || facts.confirmed || (facts.pods == 0 && !with_most) {
-        return Verdict::Proceed;
+        return GateDecision::Proceed;
     }
     let what = if with_most {
-        "its Node is not shown any more, and neither are most others".to_owned()
+        "its Node is not reported any more, and neither are most others".to_owned()
     } else {
-        format!("its Node is not shown any more, and {} pods are bound to it", facts.pods)
+        format!("its Node is not reported any more, and {} pods are bound to it", facts.pods)
     };
-    released_by_person(what, "its Node is shown again, or the cloud states that the machine has ended")
+    hold_for_operator(what, "its Node is reported again, or the cloud reports that the machine has ended")
 }
 
-fn judge_by_hand(facts: Facts, around: &Circumstances) -> Verdict {
-    let Some(bulk) = &around.bulk else { return Verdict::Proceed };
+fn evaluate_by_hand(facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
+    let Some(bulk) = &constraints.bulk else { return GateDecision::Proceed };
     if !facts.confirmed {
-        if let Some(frozen) = &around.frozen {
-            return released_by_person(format!("{bulk}, and {frozen}"), "the freeze ends");
+        if let Some(frozen) = &constraints.frozen {
+            return hold_for_operator(format!("{bulk}, and {frozen}"), "the freeze ends");
         }
-        if let Some(capped) = &around.capped {
-            let held = released_by_person(format!("{bulk}, and {}", capped.reason), "the window moves on");
+        if let Some(capped) = &constraints.capped {
+            let held = hold_for_operator(format!("{bulk}, and {}", capped.reason), "the window moves on");
             return until(held, capped.until);
         }
     }
-    if around.allowance == 0 {
-        return released_by_person(format!("{bulk}: the others leave at its NodePool's budget"), "others have left");
+    if constraints.allowance == 0 {
+        return hold_for_operator(
+            format!("{bulk}: the others are removed within its NodePool's budget"),
+            "others are removed",
+        );
     }
-    Verdict::Proceed
+    GateDecision::Proceed
 }
 
-fn judge_unknown(facts: Facts, around: &Circumstances) -> Verdict {
+fn evaluate_unknown(facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
     const UNKNOWN: &str = "the cloud knows no machine of this id with these credentials";
     if facts.node == NodeState::Ready {
         return hold(
-            format!("{UNKNOWN}, while its Node is ready: look whether they are of the right account and region"),
+            format!("{UNKNOWN}, while its Node is ready: check that they belong to the right account and region"),
             "its Node is not ready",
         );
     }
     if facts.confirmed {
-        return Verdict::Proceed;
+        return GateDecision::Proceed;
     }
-    if let Some(doubted) = &around.doubted {
-        return released_by_person(format!("{UNKNOWN}, and {doubted}"), "that is over");
+    if let Some(distrusted) = &constraints.distrusted {
+        return hold_for_operator(format!("{UNKNOWN}, and {distrusted}"), "that is over");
     }
-    if let Some(frozen) = &around.frozen {
-        return released_by_person(format!("{UNKNOWN}, and {frozen}"), "the freeze ends");
+    if let Some(frozen) = &constraints.frozen {
+        return hold_for_operator(format!("{UNKNOWN}, and {frozen}"), "the freeze ends");
     }
-    if let Some(capped) = &around.capped {
-        let held = released_by_person(format!("{UNKNOWN}, and {}", capped.reason), "the window moves on");
+    if let Some(capped) = &constraints.capped {
+        let held = hold_for_operator(format!("{UNKNOWN}, and {}", capped.reason), "the window moves on");
         return until(held, capped.until);
     }
-    Verdict::Proceed
+    GateDecision::Proceed
 }
 
-fn hold(reason: String, release: &'static str) -> Verdict {
-    Verdict::Hold { reason: Text::from(reason), release, until: None, by_person: false }
+fn hold(reason: String, release: &'static str) -> GateDecision {
+    GateDecision::Hold { reason: Text::from(reason), release, until: None, by_operator: false }
 }
 
-fn released_by_person(reason: String, release: &'static str) -> Verdict {
-    Verdict::Hold { reason: Text::from(reason), release, until: None, by_person: true }
+fn hold_for_operator(reason: String, release: &'static str) -> GateDecision {
+    GateDecision::Hold { reason: Text::from(reason), release, until: None, by_operator: true }
 }
 
-fn until(verdict: Verdict, at: Option<Timestamp>) -> Verdict {
+fn until(verdict: GateDecision, at: Option<Timestamp>) -> GateDecision {
     match verdict {
-        Verdict::Hold { reason, release, by_person, .. } => Verdict::Hold { reason, release, until: at, by_person },
-        Verdict::Proceed => Verdict::Proceed,
+        GateDecision::Hold { reason, release, by_operator, .. } => {
+            GateDecision::Hold { reason, release, until: at, by_operator }
+        }
+        GateDecision::Proceed => GateDecision::Proceed,
     }
 }
 
-/// A removal that waits.
+/// A removal that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldRemoval {
-    /// Since when.
+    /// Time of the first evaluation that held it.
     pub since: Timestamp,
-    /// Why, in a sentence.
+    /// Sentence for operators.
     pub reason: Text,
-    /// What ends the waiting.
+    /// What ends the hold.
     pub release: Text,
 }
 
-/// The removals of one cluster that wait, and those by hand that were let go lately.
+/// Held removals of one cluster, and recent removals of machines deleted by hand.
 #[derive(Debug, Default)]
-pub(in crate::control) struct Waiting {
-    held: BTreeMap<(Cause, Text), HeldRemoval>,
-    /// Changes whenever `held` does.
+pub(in crate::control) struct HeldRemovals {
+    held: BTreeMap<(HoldCause, Text), HeldRemoval>,
+    /// Incremented whenever `held` changes.
     version: u64,
-    /// Removals by hand that were let go within the window, oldest first.
-    by_hand: VecDeque<(Timestamp, Text)>,
-    /// When removals by hand are looked at again.
-    pub again: Option<Timestamp>,
+    /// Removals of machines deleted by hand within the window, oldest first.
+    manual: VecDeque<(Timestamp, Text)>,
+    /// When held manual removals are evaluated again.
+    pub recheck_at: Option<Timestamp>,
 }
 
-impl Waiting {
-    /// The removal of the machine of `claim` waits.
-    pub fn hold(&mut self, cause: Cause, claim: &Text, reason: Text, release: Text, now: Timestamp) {
+impl HeldRemovals {
+    /// Holds the removal of the machine of `claim`.
+    pub fn hold(&mut self, cause: HoldCause, claim: &Text, reason: Text, release: Text, now: Timestamp) {
         let key = (cause, claim.clone());
         let since = self.held.get(&key).map_or(now, |held| held.since);
         let held = HeldRemoval { since, reason, release };
@@ -264,40 +280,40 @@ impl Waiting {
         }
     }
 
-    /// It does not wait any more.
-    pub fn release(&mut self, cause: Cause, claim: &Text) {
+    /// Releases a hold.
+    pub fn release(&mut self, cause: HoldCause, claim: &Text) {
         let known = !self.held.is_empty() && self.held.remove(&(cause, claim.clone())).is_some();
         self.version += u64::from(known);
     }
 
-    /// Only those of which `keep` holds go on waiting for this cause.
-    pub fn retain(&mut self, cause: Cause, keep: impl Fn(&Text) -> bool) {
+    /// Releases the holds of `cause` for which `keep` is false.
+    pub fn retain(&mut self, cause: HoldCause, keep: impl Fn(&Text) -> bool) {
         let before = self.held.len();
         self.held.retain(|(of, claim), _| *of != cause || keep(claim));
         self.version += u64::from(self.held.len() != before);
     }
 
-    /// All that wait, with the reason for it and the NodeClaim, by reason and name.
-    pub fn all(&self) -> impl Iterator<Item = (Cause, &Text, &HeldRemoval)> {
+    /// All holds with cause and NodeClaim, ordered by both.
+    pub fn all(&self) -> impl Iterator<Item = (HoldCause, &Text, &HeldRemoval)> {
         self.held.iter().map(|((cause, claim), held)| (*cause, claim, held))
     }
 
-    /// Changes whenever what waits does.
+    /// Incremented whenever the holds change.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// A removal by hand was let go.
-    pub fn let_go(&mut self, claim: &Text, now: Timestamp) {
-        self.by_hand.push_back((now, claim.clone()));
+    /// Records that a machine deleted by hand started terminating.
+    pub fn record_manual(&mut self, claim: &Text, now: Timestamp) {
+        self.manual.push_back((now, claim.clone()));
     }
 
-    /// NodeClaims of removals by hand that were let go within the window.
-    pub fn lately(&mut self, window_ms: i64, now: Timestamp) -> impl Iterator<Item = &Text> {
-        while self.by_hand.front().is_some_and(|(at, _)| now.millis_since(*at) >= window_ms) {
-            self.by_hand.pop_front();
+    /// NodeClaims of the manual removals within the window.
+    pub fn recent_manual(&mut self, window_ms: i64, now: Timestamp) -> impl Iterator<Item = &Text> {
+        while self.manual.front().is_some_and(|(at, _)| now.millis_since(*at) >= window_ms) {
+            self.manual.pop_front();
         }
-        self.by_hand.iter().map(|(_, claim)| claim)
+        self.manual.iter().map(|(_, claim)| claim)
     }
 }
 

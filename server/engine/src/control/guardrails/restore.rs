@@ -1,81 +1,97 @@
-//! What the rails remember of the time before this process, from the launches that were written down. A process that begins
-//! with empty windows would let as much come and go after every restart as the windows allow in all of their length.
+//! Restores the guardrail windows of a cluster from its launch rows. A process that starts with
+//! empty windows would permit a full window of launches and removals after every restart.
 //!
-//! | rail | what counts |
-//! |---|---|
-//! | launches in the cluster | attempts that were begun within the window |
-//! | removals in the cluster | machines that were there and whose launch was closed within it: they went, whoever wanted it |
-//! | attempts for a pod | machines that were launched for it, if it still has no node when the cluster shows itself |
+//! - Launches in the cluster: attempts begun within the window.
+//! - Removals in the cluster: machines that existed and whose launch row was closed within the
+//!   window, whatever removed them.
+//! - Launches per pod: machines launched for a pod that still has no node in the first accepted
+//!   snapshot.
 //!
-//! What counts for the whole fleet is not recalled but heard of ([`share`](super::share)): whoever saw it has told it.
+//! Fleet-wide counters are not restored here: the process that counted an event has published it
+//! ([`fleet_counters`](super::fleet_counters)).
 
 use super::Guardrails;
-use super::guard::lacks_node;
+use super::enforcement::lacks_node;
 use super::settings::GuardrailSettings;
 use crate::cluster::PodKey;
 use crate::control::ClusterId;
 use crate::control::cluster_controller::{ClusterController, Context};
 use crate::model::{MicroUsd, Text, Timestamp};
 
-/// How far back launches are read, in milliseconds: as long as the longest wait of a pod that machines were launched for in
-/// vain. The other windows are shorter.
-pub const RECALLED_MS: i64 = 3_600_000;
+/// How far back launch rows are read, in milliseconds: the longest launch backoff. The other
+/// windows are shorter.
+pub const RESTORE_WINDOW_MS: i64 = 3_600_000;
 
-/// An attempt of a launch that somebody began lately.
+/// A recent launch attempt of any process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentLaunch {
-    /// NodeClaim.
+    /// NodeClaim of the attempt.
     pub claim: Text,
-    /// Pods that it was for, as `namespace/name`.
+    /// Pods that the machine was launched for, as `namespace/name`.
     pub pods: Vec<Text>,
-    /// When it was begun.
+    /// Start of the attempt.
     pub begun: Timestamp,
-    /// Whether a machine came of it; `None` as long as nobody knows.
+    /// Whether an instance was launched; `None` while the outcome is unknown.
     pub launched: Option<bool>,
-    /// When it was closed: neither machine nor NodeClaim is there.
+    /// When the row was closed: neither instance nor NodeClaim exists.
     pub closed: Option<Timestamp>,
 }
 
 impl Guardrails {
-    /// Takes in what was launched in `cluster` lately.
-    fn recall(&mut self, cluster: &ClusterId, past: &[RecentLaunch], settings: &GuardrailSettings, now: Timestamp) {
+    /// Restores the rate limits of `cluster` from its recent launches.
+    fn restore_rate_limits(
+        &mut self,
+        cluster: &ClusterId,
+        past: &[RecentLaunch],
+        settings: &GuardrailSettings,
+        now: Timestamp,
+    ) {
         let within = |at: Timestamp, window_ms: i64| now.millis_since(at) < window_ms;
         for launch in past {
             let (claim, free) = (&launch.claim, MicroUsd(0));
-            if within(launch.begun, settings.launches.window_ms) && !self.launches.has(cluster, claim) {
-                self.launches.recall(cluster, claim, free, launch.begun);
+            if within(launch.begun, settings.launches.window_ms) && !self.launches.contains(cluster, claim) {
+                self.launches.restore(cluster, claim, free, launch.begun);
             }
             let went = launch.closed.filter(|_| launch.launched == Some(true));
             if let Some(at) = went.filter(|at| within(*at, settings.removals.window_ms))
-                && !self.removals.has(cluster, claim)
+                && !self.removals.contains(cluster, claim)
             {
-                self.removals.recall(cluster, claim, free, at);
+                self.removals.restore(cluster, claim, free, at);
             }
         }
     }
 }
 
 impl ClusterController {
-    /// What was launched here before the cluster came into this process's care. CounterSnapshot before it is taken over.
-    pub fn recall(&mut self, mut past: Vec<RecentLaunch>, desk: &mut Context<'_>) {
+    /// Restores the guardrails from launches before the takeover; called before the cluster is
+    /// adopted.
+    pub fn restore_guardrails(&mut self, mut past: Vec<RecentLaunch>, ctx: &mut Context<'_>) {
         past.sort_by_key(|launch| launch.begun);
-        desk.rails.recall(&self.cluster, &past, &desk.settings.rails, desk.now);
-        // Whoever knows of machines here has counted the launches for each pod.
+        ctx.guardrails.restore_rate_limits(&self.cluster, &past, &ctx.settings.guardrails, ctx.now);
+        // A controller that has machines has counted the launches for each pod itself.
         if self.machines.is_empty() {
-            self.rails.past = past;
+            self.guardrails.recent_launches = past;
         }
     }
 
-    /// The cluster has shown itself: pods that still wait are those that machines were launched for in vain.
-    pub fn recall_attempts(&mut self, desk: &Context<'_>) {
-        for launch in std::mem::take(&mut self.rails.past).iter().filter(|launch| launch.launched == Some(true)) {
+    /// Restores the launch backoff after the first accepted snapshot: pods that still wait were
+    /// bound to none of the launched machines.
+    pub fn restore_launch_backoff(&mut self, ctx: &Context<'_>) {
+        for launch in
+            std::mem::take(&mut self.guardrails.recent_launches).iter().filter(|launch| launch.launched == Some(true))
+        {
             for name in &launch.pods {
                 let Some((namespace, name)) = name.split_once('/') else { continue };
                 let key = PodKey { namespace: Text::from(namespace), name: Text::from(name) };
                 let was_there = |created: Option<Timestamp>| created.is_none_or(|created| created <= launch.begun);
                 let waits = |pod: &&crate::cluster::PodRecord| lacks_node(&self.state, pod) && was_there(pod.created);
                 if let Some(pod) = self.state.pod(&key).filter(waits) {
-                    self.rails.attempts.note(&desk.settings.rails.attempts, &key, &pod.uid, launch.begun);
+                    self.guardrails.launch_backoff.record(
+                        &ctx.settings.guardrails.launch_backoff,
+                        &key,
+                        &pod.uid,
+                        launch.begun,
+                    );
                 }
             }
         }

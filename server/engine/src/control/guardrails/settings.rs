@@ -1,5 +1,5 @@
-//! What the rails go by. The defaults are wide enough for the bursts of a large cluster and narrow enough that a fault
-//! costs minutes of one cluster, not a fleet.
+//! Guardrail settings. The defaults are wide enough for the bursts of a large cluster and narrow
+//! enough that a fault costs minutes of one cluster, not a fleet.
 
 use std::collections::BTreeSet;
 
@@ -8,33 +8,34 @@ use super::removal::RemovalRule;
 use crate::control::ClusterId;
 use crate::model::MicroUsd;
 
-/// Everything that can be set about the rails. Durations are in milliseconds.
+/// All guardrail settings. Durations are in milliseconds.
 #[derive(Debug, Clone)]
 pub struct GuardrailSettings {
-    /// Whether anything is done in the fleet.
+    /// Mode of the fleet.
     pub mode: Mode,
-    /// Clusters in which nothing is done, whatever `mode` says.
+    /// Clusters in shadow mode, whatever `mode` is.
     pub shadow: BTreeSet<ClusterId>,
-    /// Which snapshots are believed.
+    /// Which snapshots are accepted.
     pub quarantine: QuarantineRule,
-    /// Bounds on launches.
+    /// Rate limits on launches.
     pub launches: RateLimitRule,
-    /// Bounds on voluntary removals.
+    /// Rate limits on voluntary removals.
     pub removals: RateLimitRule,
-    /// Launches for one pod.
-    pub attempts: LaunchBackoffRule,
-    /// When voluntary removals stop in the whole fleet.
-    pub brake: CircuitBreakerRule,
-    /// What has to speak for a removal.
+    /// Backoff of launches for one pod.
+    pub launch_backoff: LaunchBackoffRule,
+    /// When voluntary removals stop.
+    pub circuit_breaker: CircuitBreakerRule,
+    /// Checks of the removal gate.
     pub removal: RemovalRule,
-    /// How long a drain waits at most for the plan that gives its pods room; 0 drains at once.
+    /// How long a drain waits at most for a plan that places its pods; 0 drains at once.
     pub replacement_wait_ms: i64,
-    /// Whether the room of its pods is kept for as long as a drain takes. Off for tests that show what follows.
+    /// Whether planned replacement capacity is reserved until the drain has ended. Off only in
+    /// tests.
     pub keep_replacements: bool,
 }
 
 impl GuardrailSettings {
-    /// Whether anything is done in `cluster`.
+    /// Mode that applies to `cluster`.
     #[must_use]
     pub fn mode_of(&self, cluster: &ClusterId) -> Mode {
         if self.shadow.contains(cluster) { Mode::Shadow } else { self.mode }
@@ -57,8 +58,8 @@ impl Default for GuardrailSettings {
                 cluster: Bound { machines: 200, usd_per_hour: MicroUsd(0), percent: 50, free: 10 },
                 fleet: Bound { machines: 1_000, usd_per_hour: MicroUsd(0), percent: 25, free: 50 },
             },
-            attempts: LaunchBackoffRule::default(),
-            brake: CircuitBreakerRule::default(),
+            launch_backoff: LaunchBackoffRule::default(),
+            circuit_breaker: CircuitBreakerRule::default(),
             removal: RemovalRule::default(),
             replacement_wait_ms: 15_000,
             keep_replacements: true,
@@ -72,26 +73,26 @@ const fn dollars(amount: i64) -> MicroUsd {
     MicroUsd(amount * 1_000_000)
 }
 
-/// Which losses are not believed at once ([`quarantine`](super::quarantine)).
+/// Which losses are not accepted at once ([`quarantine`](super::quarantine)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuarantineRule {
-    /// What lacks more than this share of what was there is doubted, in percent; 0 believes everything.
+    /// Loss above this percentage of the previous count is suspicious; 0 accepts every snapshot.
     pub percent: usize,
-    /// A second snapshot is asked for after this long; when it agrees with the first, and a second witness does, it is
-    /// believed.
+    /// Delay before a second snapshot is requested. The loss is accepted when that snapshot matches
+    /// the first and a second source confirms it.
     pub confirm_ms: i64,
-    /// So many nodes, NodeClaims or running machines may always be missing.
+    /// Nodes, NodeClaims or running machines that may always be missing.
     pub free_machines: usize,
-    /// So many pods may always be missing.
+    /// Pods that may always be missing.
     pub free_pods: usize,
-    /// Objects that are taken back one by one within this window are counted together; 0 believes each.
+    /// Objects deleted one by one within this window are counted together; 0 accepts each deletion.
     pub window_ms: i64,
-    /// What lacks more than this share of a kind is not believed because a second witness agrees, in percent.
+    /// Above this percentage of a kind, a second source does not suffice to accept the loss.
     pub hold_percent: usize,
-    /// It is believed after this long; 0 waits for a person.
+    /// Such a loss is accepted after this delay; 0 waits for the operator.
     pub hold_ms: i64,
-    /// Whether a second witness is asked for. Off for tests that show what follows.
-    pub second_witness: bool,
+    /// Whether a second source is required. Off only in tests.
+    pub second_source: bool,
 }
 
 impl Default for QuarantineRule {
@@ -104,43 +105,43 @@ impl Default for QuarantineRule {
             window_ms: 60_000,
             hold_percent: 90,
             hold_ms: 0,
-            second_witness: true,
+            second_source: true,
         }
     }
 }
 
-/// Bounds within a sliding window.
+/// Limits within a sliding window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitRule {
-    /// Length of the window.
+    /// Length of the window, in milliseconds.
     pub window_ms: i64,
-    /// For each cluster.
+    /// Limit of each cluster.
     pub cluster: Bound,
-    /// For all clusters together.
+    /// Limit of all clusters together.
     pub fleet: Bound,
 }
 
-/// How much may happen within a window. Zero is no bound.
+/// Limit within a window. Zero means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Machines.
+    /// Number of machines.
     pub machines: usize,
-    /// What they cost per hour, together.
+    /// Sum of their prices per hour.
     pub usd_per_hour: MicroUsd,
-    /// LocalCounters of the machines that were there, in percent, rounded up.
+    /// Percentage of the machines at the start of the window, rounded up.
     pub percent: usize,
-    /// The share never holds back fewer machines than these.
+    /// Lower bound of that percentage, in machines.
     pub free: usize,
 }
 
-/// How often machines are launched for a pod that is never bound.
+/// Backoff of launches for a pod that is never bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchBackoffRule {
-    /// Machines after which the pod waits; 0 lets it never wait.
+    /// Launches after which the pod waits; 0 disables the backoff.
     pub launches: u32,
-    /// The first wait; each further machine doubles it.
+    /// First delay; each further launch doubles it.
     pub first_wait_ms: i64,
-    /// The longest wait.
+    /// Longest delay.
     pub most_wait_ms: i64,
 }
 
@@ -150,16 +151,16 @@ impl Default for LaunchBackoffRule {
     }
 }
 
-/// When launches fail so often that nothing is removed.
+/// Thresholds of the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitBreakerRule {
-    /// How far back outcomes are looked at.
+    /// Window in which outcomes count.
     pub window_ms: i64,
-    /// Fewer outcomes than these say nothing.
+    /// Minimum number of outcomes for a decision.
     pub least: usize,
-    /// Voluntary removals stop at this share of failures, in percent; 0 never stops them.
+    /// Percentage of failures at which the breaker engages; 0 disables it.
     pub engage_percent: usize,
-    /// They go on at this share.
+    /// Percentage of failures at which the breaker releases.
     pub release_percent: usize,
 }
 

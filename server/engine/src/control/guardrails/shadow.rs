@@ -1,7 +1,8 @@
-//! Shadow mode: what would have been done, written down once.
+//! Shadow mode: records decisions without carrying them out.
 //!
-//! Such a decision carries no machines and no removals, only sentences, so that nobody who reads it later can carry it
-//! out. It is written again only when it says something else: pods that wait are planned over and over.
+//! A shadow decision carries no machines and no removals, only sentences, so that no reader of the
+//! log can carry it out. It is recorded again only when its content changes, because pending pods
+//! are planned repeatedly.
 
 use std::sync::Arc;
 
@@ -12,28 +13,28 @@ use crate::input::PlanningInput;
 use crate::model::{MicroUsd, Text};
 use crate::plan::{Plan, PlanReport, PlannedNode};
 
-/// Pods that a sentence names.
+/// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
 
 impl ClusterController {
-    /// Whether decisions are only written down here.
-    pub fn is_shadow(&self, desk: &Context<'_>) -> bool {
-        desk.settings.rails.mode_of(&self.cluster) == Mode::Shadow
+    /// Whether decisions for this cluster are only recorded.
+    pub fn is_shadow(&self, ctx: &Context<'_>) -> bool {
+        ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow
     }
 
-    /// Nothing waits any more; whatever comes is said again.
-    pub fn forget_said(&mut self) {
-        self.rails.shadow_said[0].clear();
+    /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
+    pub fn clear_shadow_plan(&mut self) {
+        self.guardrails.last_shadow_decisions[0].clear();
     }
 
-    /// Writes down what the plan would have launched.
-    pub fn say_plan(
+    /// Records what the plan would have launched.
+    pub fn record_shadow_plan(
         &mut self,
         basis: DecisionInput,
         plan: &Plan,
         report: PlanReport,
         unplaced: Vec<UnplacedPod>,
-        desk: &mut Context<'_>,
+        ctx: &mut Context<'_>,
     ) {
         let input = &basis.input;
         let nodes = plan.nodes.iter().chain(&plan.static_nodes);
@@ -44,36 +45,36 @@ impl ClusterController {
             .collect();
         let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
         let decision =
-            Decision { placed, unplaced, new_cost: cost, notes, ..self.shadow_decision(DecisionKind::Provision, desk) };
+            Decision { placed, unplaced, new_cost: cost, notes, ..self.shadow_decision(DecisionKind::Provision, ctx) };
         let basis = Some(Arc::new(basis));
-        self.say(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, desk);
+        self.record_if_changed(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
-    /// Writes down what would have been removed.
-    pub fn say_removals(&mut self, kind: DecisionKind, removals: &[Removal], desk: &mut Context<'_>) {
+    /// Records what would have been removed.
+    pub fn record_shadow_removals(&mut self, kind: DecisionKind, removals: &[Removal], ctx: &mut Context<'_>) {
         let would =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let notes = removals.iter().map(would).collect();
-        let decision = Decision { notes, ..self.shadow_decision(kind, desk) };
-        self.say(1, decision, desk);
+        let decision = Decision { notes, ..self.shadow_decision(kind, ctx) };
+        self.record_if_changed(1, decision, ctx);
     }
 
-    fn say(&mut self, about: usize, decision: Decision, desk: &mut Context<'_>) {
-        let said = format!("{:?}{:?}{:?}", decision.notes, decision.placed, decision.unplaced);
+    fn record_if_changed(&mut self, about: usize, decision: Decision, ctx: &mut Context<'_>) {
+        let content = format!("{:?}{:?}{:?}", decision.notes, decision.placed, decision.unplaced);
         let silent = decision.notes.is_empty() && decision.placed.is_empty() && decision.unplaced.is_empty();
-        if silent || self.rails.shadow_said[about] == said {
+        if silent || self.guardrails.last_shadow_decisions[about] == content {
             return;
         }
-        self.rails.shadow_said[about] = said;
-        self.record(decision, desk);
+        self.guardrails.last_shadow_decisions[about] = content;
+        self.record_decision(decision, ctx);
     }
 
-    fn shadow_decision(&self, kind: DecisionKind, desk: &mut Context<'_>) -> Decision {
+    fn shadow_decision(&self, kind: DecisionKind, ctx: &mut Context<'_>) -> Decision {
         Decision {
-            id: DecisionId(desk.number()),
+            id: DecisionId(ctx.next_id()),
             cluster: self.cluster.clone(),
-            at: desk.now,
-            due: desk.now,
+            at: ctx.now,
+            due: ctx.now,
             kind,
             shadow: true,
             state_version: self.state.version(),

@@ -1,6 +1,6 @@
-//! Each rail with its sabotage: the same run with the rail's setting off breaks the property that the test is about.
+//! Each guardrail with its sabotage: the same run with the guardrail's setting off breaks the
+//! property under test.
 
-mod belief;
 mod drains;
 mod fleet_counters;
 mod freezes;
@@ -9,4 +9,5 @@ mod pure;
 mod removals;
 mod restore;
 mod runs;
+mod snapshot_acceptance;
 mod world;

@@ -1,96 +1,100 @@
-//! What people see of the rails in one cluster.
+//! Guardrail state of one cluster, as shown to operators.
 
-use super::removal::{Cause, HeldRemoval};
+use super::removal::{HeldRemoval, HoldCause};
 use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
 use crate::control::ClusterId;
 use crate::model::{Text, Timestamp};
 
-/// What the rails hold back in a cluster, and why.
+/// What the guardrails hold in a cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuardrailsView {
-    /// Whether decisions are carried out.
+    /// Whether decisions take effect.
     pub mode: Mode,
-    /// Why the agent's snapshot is not believed, and since when.
+    /// Why the agent's snapshot is not accepted, and since when.
     pub quarantine: Option<(Text, Timestamp)>,
-    /// Freezes that concern the cluster, in sentences.
+    /// Freezes that concern the cluster, as sentences.
     pub freezes: Vec<Text>,
-    /// The freeze that holds for all of the cluster, if one does.
+    /// The freeze that covers the whole cluster, if there is one.
     pub frozen: Option<Text>,
-    /// Why nothing is removed here, or in the whole fleet.
-    pub brake: Option<Text>,
-    /// Why machines were not launched when last looked at.
+    /// Why the circuit breaker stops removals here, or in the whole fleet.
+    pub circuit_breaker: Option<Text>,
+    /// Why launches were held at the last check.
     pub held_launches: Option<Text>,
-    /// Why machines were not removed when last looked at.
+    /// Why removals were held at the last check.
     pub held_removals: Option<Text>,
-    /// Pods that machines were launched for in vain and that wait.
+    /// Pods in launch backoff.
     pub pods_waiting: usize,
     /// Machines launched within the window.
     pub launched: usize,
     /// Machines removed voluntarily within the window.
     pub removed: usize,
-    /// Machines that joined within the window of the brake, as far as this process saw.
+    /// Machines that joined within the circuit breaker's window, as counted by this replica.
     pub joined: usize,
-    /// Launches that failed, and machines that did not join in time, within it. That an offering is not to be had is no failure.
+    /// Launches that failed, and machines that did not join in time, within that window.
+    /// Insufficient capacity is no failure.
     pub failed: usize,
-    /// Removals that wait, by reason and NodeClaim.
-    pub waiting: Vec<WaitingRemoval>,
-    /// Why the cloud's listings are not believed, and since when.
-    pub listing_doubted: Option<(Text, Timestamp)>,
+    /// Held removals, ordered by cause and NodeClaim.
+    pub waiting_removals: Vec<WaitingRemoval>,
+    /// Why the cloud's listings are not trusted, and since when.
+    pub untrusted_listing: Option<(Text, Timestamp)>,
 }
 
-/// A removal that the gate holds.
+/// A removal that the removal gate holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingRemoval {
-    /// NodeClaim.
+    /// NodeClaim of the machine.
     pub claim: Text,
-    /// Since when.
+    /// Start of the hold.
     pub since: Timestamp,
-    /// Why, in a sentence.
+    /// Sentence for operators.
     pub reason: Text,
-    /// What ends the waiting, in words that go on from the reason.
+    /// What ends the hold; a phrase that continues the reason.
     pub release: Text,
 }
 
 impl GuardrailsView {
     pub(in crate::control) fn of(
-        rails: &Guardrails,
-        ward: &ClusterGuardrails,
+        guardrails: &Guardrails,
+        cluster_guardrails: &ClusterGuardrails,
         settings: &GuardrailSettings,
         cluster: &ClusterId,
     ) -> Self {
-        let reason = |held: &Option<super::Held>| held.as_ref().map(|held| held.reason.clone());
-        let (joined, failed) = rails.brake.in_cluster(cluster);
-        let whole = rails.freezes.touching(cluster).find(|freeze| freeze.covers(cluster, None));
+        let reason = |held: &Option<super::Hold>| held.as_ref().map(|held| held.reason.clone());
+        let (joined, failed) = guardrails.circuit_breaker.cluster_outcomes(cluster);
+        let whole = guardrails.freezes.for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
         Self {
             mode: settings.mode_of(cluster),
-            quarantine: ward.quarantine.as_ref().map(|quarantine| (quarantine.reason.clone(), quarantine.since)),
-            freezes: rails.freezes.touching(cluster).map(super::Freeze::sentence).collect(),
+            quarantine: cluster_guardrails
+                .quarantine
+                .as_ref()
+                .map(|quarantine| (quarantine.reason.clone(), quarantine.since)),
+            freezes: guardrails.freezes.for_cluster(cluster).map(super::Freeze::sentence).collect(),
             frozen: whole.map(super::Freeze::sentence),
-            brake: rails.brake.reason(&settings.brake, cluster),
-            held_launches: reason(&ward.held_launches),
-            held_removals: reason(&ward.held_removals),
-            pods_waiting: ward.attempts.waiting(rails.now),
-            launched: rails.launches.in_cluster(cluster),
-            removed: rails.removals.in_cluster(cluster),
+            circuit_breaker: guardrails.circuit_breaker.reason(&settings.circuit_breaker, cluster),
+            held_launches: reason(&cluster_guardrails.held_launches),
+            held_removals: reason(&cluster_guardrails.held_removals),
+            pods_waiting: cluster_guardrails.launch_backoff.waiting(guardrails.now),
+            launched: guardrails.launches.cluster_count(cluster),
+            removed: guardrails.removals.cluster_count(cluster),
             joined,
             failed,
-            waiting: ward.waiting.all().map(waiting).collect(),
-            listing_doubted: None,
+            waiting_removals: cluster_guardrails.waiting_removals.all().map(waiting).collect(),
+            untrusted_listing: None,
         }
     }
 
-    /// Why removals wait, in a sentence about the first of them.
+    /// Sentence about the first held removal and the number of others.
     #[must_use]
     pub fn waiting_because(&self) -> Option<Text> {
-        let WaitingRemoval { claim, reason, release, .. } = self.waiting.first()?;
-        let others = match self.waiting.len() - 1 {
+        let WaitingRemoval { claim, reason, release, .. } = self.waiting_removals.first()?;
+        let others = match self.waiting_removals.len() - 1 {
             0 => String::new(),
             others => format!(" (and {others} other removals wait)"),
         };
         Some(Text::from(format!("the removal of {claim} waits {release}: {reason}{others}")))
     }
 
-    /// Why nothing, or not everything, is done here at the moment, the weightiest reason first.
+    /// Why nothing, or not everything, happens here at the moment; the most important reason.
     #[must_use]
     pub fn held_because(&self) -> Option<Text> {
         let quarantine = self.quarantine.as_ref().map(|(reason, _)| reason.clone());
@@ -98,7 +102,7 @@ impl GuardrailsView {
         quarantine
             .or_else(|| self.frozen.clone())
             .or_else(|| (self.mode == Mode::Shadow).then(shadow))
-            .or_else(|| self.listing_doubted.as_ref().map(|(reason, _)| reason.clone()))
+            .or_else(|| self.untrusted_listing.as_ref().map(|(reason, _)| reason.clone()))
             .or_else(|| self.held_launches.clone())
             .or_else(|| self.held_removals.clone())
             .or_else(|| self.waiting_because())
@@ -106,7 +110,7 @@ impl GuardrailsView {
     }
 }
 
-fn waiting((_, claim, held): (Cause, &Text, &HeldRemoval)) -> WaitingRemoval {
+fn waiting((_, claim, held): (HoldCause, &Text, &HeldRemoval)) -> WaitingRemoval {
     let HeldRemoval { since, reason, release } = held.clone();
     WaitingRemoval { claim: claim.clone(), since, reason, release }
 }

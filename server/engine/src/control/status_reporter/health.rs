@@ -1,4 +1,4 @@
-//! Whether the machines of a NodePool join (Karpenter: NodeRegistrationHealthy).
+//! Whether machines of a NodePool register in time (Karpenter: NodeRegistrationHealthy).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,15 +6,16 @@ use crate::cluster::PoolRecord;
 use crate::control::status::{Condition, ConditionStatus};
 use crate::model::Text;
 
-/// Outcomes that are remembered for each pool.
-const REMEMBERED: usize = 4;
-/// Failures among them from which on a pool is unhealthy: half of what is remembered, however few there have been.
-const UNHEALTHY: usize = REMEMBERED / 2;
+/// Number of outcomes kept per NodePool.
+const RECORDED_OUTCOMES: usize = 4;
+/// Failures from which on a NodePool is unhealthy: half of the kept outcomes, however few there
+/// have been.
+const UNHEALTHY_FAILURES: usize = RECORDED_OUTCOMES / 2;
 const KIND: &str = "NodeRegistrationHealthy";
 
-/// The last outcomes of each pool: whether a machine joined.
+/// The last registration outcomes of each NodePool.
 #[derive(Debug, Default)]
-pub(in crate::control) struct Health {
+pub(in crate::control) struct RegistrationHealth {
     pools: BTreeMap<Text, Record>,
 }
 
@@ -24,22 +25,22 @@ struct Record {
     joined: VecDeque<bool>,
 }
 
-impl Health {
-    /// A machine of `pool` joined, or did not in time.
-    pub(in crate::control) fn note(&mut self, pool: &PoolRecord, joined: bool) {
+impl RegistrationHealth {
+    /// Records whether a machine of `pool` registered in time.
+    pub(in crate::control) fn record_outcome(&mut self, pool: &PoolRecord, joined: bool) {
         let record = self.record(pool);
         record.joined.push_back(joined);
-        if record.joined.len() > REMEMBERED {
+        if record.joined.len() > RECORDED_OUTCOMES {
             record.joined.pop_front();
         }
     }
 
-    /// The record of `pool`; a pool that asks for something else than before begins anew. What an earlier process has written
-    /// stands for what it saw.
+    /// The record of `pool`. A changed revision starts a new record. An unhealthy condition written
+    /// by a previous process counts as its failures.
     fn record(&mut self, pool: &PoolRecord) -> &mut Record {
         let record = self.pools.entry(pool.pool.name.clone()).or_insert_with(|| Record {
             revision: pool.revision.clone(),
-            joined: if pool.pool.unhealthy { VecDeque::from([false; UNHEALTHY]) } else { VecDeque::new() },
+            joined: if pool.pool.unhealthy { VecDeque::from([false; UNHEALTHY_FAILURES]) } else { VecDeque::new() },
         });
         if record.revision != pool.revision {
             *record = Record { revision: pool.revision.clone(), joined: VecDeque::new() };
@@ -47,24 +48,25 @@ impl Health {
         record
     }
 
-    /// The condition of `pool`.
+    /// The condition `NodeRegistrationHealthy` of `pool`.
     pub(in crate::control) fn condition(&mut self, pool: &PoolRecord) -> Condition {
         let generation = pool.meta.generation;
         let record = self.record(pool);
         let failures = record.joined.iter().filter(|joined| !**joined).count();
-        match (record.joined.is_empty(), failures >= UNHEALTHY) {
-            (true, _) => Condition::lacks(
+        match (record.joined.is_empty(), failures >= UNHEALTHY_FAILURES) {
+            (true, _) => Condition::unmet(
                 KIND,
                 ConditionStatus::Unknown,
                 "AwaitingReconciliation",
-                "no machine was due yet",
+                "no registration was due yet",
                 generation,
             ),
             (_, true) => {
-                let message = format!("{failures} of the last {} machines did not join in time", record.joined.len());
-                Condition::lacks(KIND, ConditionStatus::False, "RegistrationFailed", message, generation)
+                let message =
+                    format!("{failures} of the last {} machines did not register in time", record.joined.len());
+                Condition::unmet(KIND, ConditionStatus::False, "RegistrationFailed", message, generation)
             }
-            (_, false) => Condition::holds(KIND, generation),
+            (_, false) => Condition::met(KIND, generation),
         }
     }
 }
@@ -75,12 +77,12 @@ mod tests {
     use crate::cluster::testing::{pool, text};
 
     #[test]
-    fn two_failures_among_the_last_four_are_unhealthy_and_a_change_begins_anew() {
-        let mut health = Health::default();
+    fn two_failures_among_the_last_four_are_unhealthy_and_a_new_revision_starts_over() {
+        let mut health = RegistrationHealth::default();
         let pool = pool();
         let mut after = |joined: bool| {
-            health.note(&pool, joined);
-            health.condition(&pool).verdict
+            health.record_outcome(&pool, joined);
+            health.condition(&pool).status
         };
         // f; f,t; f,t,f: two of three; t,f,t,t after two more: one of four.
         assert_eq!(
@@ -89,13 +91,13 @@ mod tests {
         );
         assert_eq!([after(true), after(true)], [ConditionStatus::False, ConditionStatus::True]);
         let changed = PoolRecord { revision: text("2"), ..pool.clone() };
-        assert_eq!(health.condition(&changed).verdict, ConditionStatus::Unknown);
+        assert_eq!(health.condition(&changed).status, ConditionStatus::Unknown);
     }
 
     #[test]
-    fn what_an_earlier_process_wrote_is_believed() {
+    fn an_unhealthy_condition_of_a_previous_process_counts() {
         let mut unhealthy = pool();
         unhealthy.pool.unhealthy = true;
-        assert_eq!(Health::default().condition(&unhealthy).verdict, ConditionStatus::False);
+        assert_eq!(RegistrationHealth::default().condition(&unhealthy).status, ConditionStatus::False);
     }
 }

@@ -1,5 +1,5 @@
-//! Zones in which the machines of a NodePool can be bought. A catalogue has thousands of offerings in a handful of zones, and
-//! is the same from pass to pass: it is read once.
+//! Zones in which machines of a NodePool can be launched, cached per catalogue: a catalogue has
+//! thousands of offerings in few zones and rarely changes between passes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use crate::cluster::PoolRecord;
 use crate::model::Text;
 use crate::model::offering::{Catalogue, SharedCatalogue};
 
-/// The zones of every catalogue that some pool uses. Each catalogue is held, so that its address stays its own.
+/// Zones by catalogue. Each entry holds its catalogue, so that the pointer comparison stays valid.
 #[derive(Debug, Default)]
-pub(super) struct Zones(Vec<(SharedCatalogue, BTreeSet<Text>)>);
+pub(super) struct ZoneCache(Vec<(SharedCatalogue, BTreeSet<Text>)>);
 
-impl Zones {
-    /// Reads the catalogues that were not there before, and lets go of those that `pools` do not use.
-    pub(super) fn follow(&mut self, pools: &[PoolRecord]) {
+impl ZoneCache {
+    /// Reads new catalogues, and drops those that `pools` do not use.
+    pub(super) fn update(&mut self, pools: &[PoolRecord]) {
         self.0.retain(|(known, _)| pools.iter().any(|pool| Arc::ptr_eq(known, &pool.pool.catalogue)));
         for catalogue in pools.iter().map(|pool| &pool.pool.catalogue) {
             if self.known(catalogue).is_none() {
@@ -23,13 +23,13 @@ impl Zones {
         }
     }
 
-    /// Zones in which machines of these pools can be bought, by name.
-    pub(super) fn of(&self, pools: &[&PoolRecord]) -> Vec<Text> {
+    /// Zones in which machines of these NodePools can be launched, by name.
+    pub(super) fn for_pools(&self, pools: &[&PoolRecord]) -> Vec<Text> {
         let mut all = BTreeSet::new();
         for pool in pools {
             match self.known(&pool.pool.catalogue) {
                 Some(zones) => all.extend(zones.iter().cloned()),
-                // A pool that is left to others is not followed.
+                // The catalogue of an unmanaged NodePool is not cached.
                 None => all.extend(read(&pool.pool.catalogue)),
             }
         }
@@ -44,7 +44,7 @@ impl Zones {
 fn read(catalogue: &Catalogue) -> BTreeSet<Text> {
     let mut zones: Vec<&Text> = Vec::new();
     for offering in catalogue.types.iter().flat_map(|kind| &kind.offerings) {
-        // Offerings of one zone share its text as a rule: no letter is compared then.
+        // Offerings of one zone usually share one allocation, so pointers are compared first.
         if !zones.iter().any(|known| Arc::ptr_eq(known, &offering.zone)) && !zones.contains(&&offering.zone) {
             zones.push(&offering.zone);
         }

@@ -1,4 +1,5 @@
-//! Machines that a pod without a place may be tried on: those of the plan with fewer launch options, and further ones.
+//! Machines for trials of an unschedulable pod: those of the plan with fewer launch options, and
+//! new ones.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -12,34 +13,35 @@ use crate::model::labels::{
     ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE,
 };
 use crate::model::resources::{CPU, NODES};
-use crate::model::taints::first_barring;
+use crate::model::taints::first_untolerated;
 use crate::model::{
     CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, NodeSelectorTerm, NodeStage, Offering, PodShape,
     Requirement, Requirements, Resources, Text,
 };
 use crate::plan::{Plan, PlannedNode};
 
-/// Launch options that a machine may have at most.
-const MOST_OPTIONS: usize = 60;
-/// Options of a machine beyond which not each number of them is tried, but half, a quarter, and so on.
+/// Maximum number of launch options of a machine.
+const MAX_OPTIONS: usize = 60;
+/// Up to this number of options each smaller number is tried; beyond it half, a quarter, and so on.
 const FEW_OPTIONS: usize = 16;
 
-/// What pools can buy, as far as trials need to know.
-pub(super) struct Machines<'i> {
+/// What the trials need of each pool's offerings.
+pub(super) struct MachineTrials<'i> {
     input: &'i PlanningInput,
-    /// For each pool, the most of each resource that any type has.
+    /// For each pool, the maximum of each resource over its types.
     largest: Vec<Resources>,
-    /// For each pool, whether its types have as many different values as its `minValues` want.
-    varied: Vec<bool>,
-    /// For each pool, the zones in which its types are sold; looked up when asked for.
+    /// For each pool, whether its types meet its `minValues`.
+    min_values_met: Vec<bool>,
+    /// For each pool, the zones in which its types are offered; computed on demand.
     zones: Vec<OnceCell<BTreeSet<Text>>>,
     /// Whether some DaemonSet may run on some launch options only.
     daemons_vary: bool,
 }
 
-impl<'i> Machines<'i> {
+impl<'i> MachineTrials<'i> {
     pub(super) fn new(input: &'i PlanningInput) -> Self {
-        // Pools that sell one catalogue share what is found; the input keeps it, so its address names it.
+        // Pools with one catalogue share the result; the input keeps the catalogue alive, so its
+        // address identifies it.
         let mut known: FxHashMap<*const Catalogue, Resources> = FxHashMap::default();
         let largest = |pool: &NodePool| {
             let found = known.entry(Arc::as_ptr(&pool.catalogue)).or_insert_with(|| {
@@ -54,13 +56,17 @@ impl<'i> Machines<'i> {
         Self {
             input,
             largest: input.pools.iter().map(largest).collect(),
-            varied: input.pools.iter().map(|pool| is_varied(input, pool, || pool.catalogue.types.iter())).collect(),
+            min_values_met: input
+                .pools
+                .iter()
+                .map(|pool| meets_min_values(input, pool, || pool.catalogue.types.iter()))
+                .collect(),
             zones: input.pools.iter().map(|_| OnceCell::new()).collect(),
             daemons_vary,
         }
     }
 
-    /// The zones in which types of pool `at` are sold.
+    /// The zones in which types of pool `at` are offered.
     pub(super) fn zones_of(&self, at: u32) -> impl Iterator<Item = &Text> {
         let pool = &self.input.pools[at as usize];
         let allowed = |zone: &&Text| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
@@ -72,26 +78,28 @@ impl<'i> Machines<'i> {
         self.zones[at as usize].get_or_init(zones).iter()
     }
 
-    /// Options and zones that `node` may be narrowed to so that each option is large enough for its pods: all of them, and those
-    /// of each zone; or else, `narrow`, the cheapest few of each zone, and each one alone. Widest first.
-    pub(super) fn ways(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Text>)> {
+    /// Options and zones that `node` may be narrowed to, each option large enough for its pods: all
+    /// of them, and those of each zone; or, with `narrow`, the cheapest few of each zone, and each
+    /// one alone. Widest first.
+    pub(super) fn narrowings(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Text>)> {
         let pool = &self.input.pools[node.pool as usize];
-        let asked = self.asked(node);
+        let requested = self.requests_of(node);
         let holds =
-            |kind: &u32| pool.catalogue.types.get(*kind as usize).is_some_and(|kind| asked.fits(&kind.allocatable));
+            |kind: &u32| pool.catalogue.types.get(*kind as usize).is_some_and(|kind| requested.fits(&kind.allocatable));
         let roomy: Vec<u32> = node.types.iter().copied().filter(holds).collect();
         if roomy.is_empty() {
             return Vec::new();
         }
-        let sold_in = |zone: &Text| -> Vec<u32> {
-            let sold = |kind: &u32| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some();
-            let sold = roomy.iter().copied().filter(sold).collect();
-            ordinary(pool, self.with_room_for_daemons(node, &asked, zone, sold))
+        let offered_in = |zone: &Text| -> Vec<u32> {
+            let offered = |kind: &u32| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some();
+            let offered = roomy.iter().copied().filter(offered).collect();
+            ordinary(pool, self.with_capacity_for_daemons(node, &requested, zone, offered))
         };
-        let zones: Vec<(&Text, Vec<u32>)> = node.zones.iter().map(|zone| (zone, sold_in(zone))).collect();
+        let zones: Vec<(&Text, Vec<u32>)> = node.zones.iter().map(|zone| (zone, offered_in(zone))).collect();
         let roomy: Vec<u32> =
             roomy.iter().copied().filter(|kind| zones.iter().any(|(_, here)| here.contains(kind))).collect();
         let roomy = ordinary(pool, roomy);
+        // Widest first: it leaves the launch the most options.
         if !narrow {
             let each =
                 zones.iter().filter(|_| zones.len() > 1).map(|(zone, here)| (here.clone(), vec![(*zone).clone()]));
@@ -108,8 +116,14 @@ impl<'i> Machines<'i> {
         ways
     }
 
-    /// Those of `kinds` that hold in `zone` what is `asked` and what DaemonSets take there.
-    fn with_room_for_daemons(&self, node: &PlannedNode, asked: &Resources, zone: &Text, kinds: Vec<u32>) -> Vec<u32> {
+    /// Those of `kinds` that hold, in `zone`, `requested` and the requests of DaemonSets.
+    fn with_capacity_for_daemons(
+        &self,
+        node: &PlannedNode,
+        requested: &Resources,
+        zone: &Text,
+        kinds: Vec<u32>,
+    ) -> Vec<u32> {
         if !self.daemons_vary {
             return kinds;
         }
@@ -118,34 +132,35 @@ impl<'i> Machines<'i> {
         let single = |kind: &u32| PlannedNode { types: [*kind].into(), zones: zones.clone(), ..node.clone() };
         let daemons = daemon_requests(self.input, kinds.iter().map(single).collect());
         let holds = |(kind, daemons): &(u32, Resources)| {
-            let mut all = asked.clone();
+            let mut all = requested.clone();
             all.add(daemons);
             all.fits(&pool.catalogue.types[*kind as usize].allocatable)
         };
         kinds.into_iter().zip(daemons).filter(holds).map(|(kind, _)| kind).collect()
     }
 
-    /// What the pods of `node` ask for.
-    fn asked(&self, node: &PlannedNode) -> Resources {
-        let mut asked = Resources::new();
+    /// Requests of the pods of `node`.
+    fn requests_of(&self, node: &PlannedNode) -> Resources {
+        let mut requested = Resources::new();
         for pod in &node.pods {
-            asked.add(&self.input.shapes[self.input.pods[*pod as usize].shape as usize].requests);
+            requested.add(&self.input.shapes[self.input.pods[*pod as usize].shape as usize].requests);
         }
-        asked
+        requested
     }
 
-    /// `node` with these options, cheapest first, in those of `zones` where they are sold; `None` when none is.
-    pub(super) fn launch(&self, node: &PlannedNode, types: &[u32], zones: &[Text]) -> Option<PlannedNode> {
+    /// `node` with these options, cheapest first, in those of `zones` that offer them; `None` when
+    /// none does.
+    pub(super) fn narrow(&self, node: &PlannedNode, types: &[u32], zones: &[Text]) -> Option<PlannedNode> {
         let pool = &self.input.pools[node.pool as usize];
         let priced = |kind: &u32| cheapest(pool, *kind, node, zones).map(|(price, zone)| (price, *kind, zone));
         let mut ranked: Vec<(MicroUsd, u32, Text)> = types.iter().filter_map(priced).collect();
         ranked.sort();
-        ranked.truncate(MOST_OPTIONS);
+        ranked.truncate(MAX_OPTIONS);
         let (price, _, first) = ranked.first()?.clone();
-        let sold = |zone: &&Text| {
+        let offered = |zone: &&Text| {
             ranked.iter().any(|(_, kind, _)| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some())
         };
-        let mut others: Vec<Text> = zones.iter().filter(|zone| **zone != first).filter(sold).cloned().collect();
+        let mut others: Vec<Text> = zones.iter().filter(|zone| **zone != first).filter(offered).cloned().collect();
         others.sort();
         let zones: Arc<[Text]> = [first].into_iter().chain(others).collect();
         let machines: Vec<&InstanceType> =
@@ -154,27 +169,27 @@ impl<'i> Machines<'i> {
         if let [only] = &*zones {
             labels.insert(ZONE.into(), only.clone());
         }
-        labels.extend(common(&machines));
+        labels.extend(common_labels(&machines));
         let types = ranked.iter().map(|(_, kind, _)| *kind).collect();
         let mut narrowed = PlannedNode { zones, types, price, labels: Arc::new(labels), ..node.clone() };
-        narrowed.requests = self.asked(node);
+        narrowed.requests = self.requests_of(node);
         daemon_requests(self.input, vec![narrowed.clone()]).iter().for_each(|daemons| narrowed.requests.add(daemons));
         Some(narrowed)
     }
 
-    /// Pools that may buy for pods of `shape`, by index, in the order in which they are asked; and how many types and nodes of
-    /// the input are looked at then.
+    /// Pools that may launch machines for pods of `shape`, by index, in order; and the number of
+    /// types and nodes that a trial then evaluates.
     pub(super) fn pools_for(&self, shape: &PodShape) -> Vec<(u32, usize)> {
         let wanted = alternatives(shape);
         let usable = |at: usize, pool: &NodePool| {
             pool.not_ready.is_none()
                 && pool.replicas.is_none()
-                && self.varied[at]
+                && self.min_values_met[at]
                 && shape.requests.fits(&self.largest[at])
-                && first_barring(&pool.taints, &shape.tolerations).is_none()
-                && suits_labels(shape, &pool.labels)
-                && self.defines_what_is_asked(pool, shape)
-                && self.sells_where_asked(at, &wanted)
+                && first_untolerated(&pool.taints, &shape.tolerations).is_none()
+                && matches_known_labels(shape, &pool.labels)
+                && self.defines_requested_labels(pool, shape)
+                && self.offers_in_allowed_zone(at, &wanted)
         };
         let looks = |pool: &NodePool| {
             let nodes = if pool.limits.is_empty() { 0 } else { self.input.nodes.len() };
@@ -186,10 +201,10 @@ impl<'i> Machines<'i> {
         ranked.into_iter().filter_map(|((_, _, at), looks)| Some((u32::try_from(at).ok()?, looks))).collect()
     }
 
-    /// Whether the pool, or an instance type that it buys, has each well-known label that the pod asks for, and the other labels
-    /// of its node selector. The check lets pass a well-known one that nothing defines, since a Node may turn out to have it; no
-    /// machine is bought in that hope.
-    pub(super) fn defines_what_is_asked(&self, pool: &NodePool, shape: &PodShape) -> bool {
+    /// Whether the pool, or one of its types, defines each well-known label that the pod requires,
+    /// and the other labels of its node selector. The check accepts well-known labels that nothing
+    /// defines, because a Node may turn out to have them; no machine is launched for that.
+    pub(super) fn defines_requested_labels(&self, pool: &NodePool, shape: &PodShape) -> bool {
         let has = |key: &Text| {
             [ZONE, CAPACITY_TYPE, NODEPOOL, NODECLASS].contains(&key.as_ref())
                 || pool.labels.contains_key(key)
@@ -199,14 +214,14 @@ impl<'i> Machines<'i> {
         };
         let known = &self.input.policy.well_known_labels;
         let expressions = shape.node_affinity.iter().flat_map(|term| term.expressions.iter());
-        let asked = expressions.filter(|expression| !expression.allows_absence()).map(Requirement::key);
+        let requested = expressions.filter(|expression| !expression.allows_absence()).map(Requirement::key);
         let of_machines = |key: &Text| [HOSTNAME, REGISTERED, INITIALIZED, ARCH, INSTANCE_TYPE].contains(&key.as_ref());
         shape.node_selector.keys().all(|key| (of_machines(key) && !known.contains(key)) || has(key))
-            && asked.filter(|key| known.contains(*key)).all(has)
+            && requested.filter(|key| known.contains(*key)).all(has)
     }
 
-    /// Whether pool `at` sells in a zone that one of the alternatives `wanted` allows.
-    fn sells_where_asked(&self, at: usize, wanted: &[Requirements]) -> bool {
+    /// Whether pool `at` has an offering in a zone that one of the alternatives `wanted` allows.
+    fn offers_in_allowed_zone(&self, at: usize, wanted: &[Requirements]) -> bool {
         let allows = |zones: Option<&Requirement>| {
             let Some((zones, at)) = zones.zip(u32::try_from(at).ok()) else { return true };
             self.zones_of(at).any(|zone| zones.has(zone))
@@ -214,14 +229,14 @@ impl<'i> Machines<'i> {
         wanted.iter().any(|wanted| allows(wanted.get(ZONE)))
     }
 
-    /// A machine of pool `at` for `pod` alone for each way to pay, in the order in which those are asked, with all the options
-    /// that could carry it.
-    pub(super) fn for_sale(&self, plan: &Plan, at: u32, pod: u32) -> Vec<PlannedNode> {
+    /// One new machine of pool `at` for `pod` alone per purchase option, in order, with all the
+    /// options that could carry it.
+    pub(super) fn new_machines(&self, plan: &Plan, at: u32, pod: u32) -> Vec<PlannedNode> {
         let pool = &self.input.pools[at as usize];
         let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
         let left = self.limits_left(plan, at, pool);
         let wanted = alternatives(shape);
-        let suits = |kind: &InstanceType| {
+        let is_suitable = |kind: &InstanceType| {
             shape.requests.fits(&kind.allocatable)
                 && left
                     .iter()
@@ -231,18 +246,19 @@ impl<'i> Machines<'i> {
                 && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
         };
         let kinds: Vec<u32> =
-            (0..).zip(&pool.catalogue.types).filter(|(_, kind)| suits(kind)).map(|(at, _)| at).collect();
+            (0..).zip(&pool.catalogue.types).filter(|(_, kind)| is_suitable(kind)).map(|(at, _)| at).collect();
         let held = || kinds.iter().map(|kind| &pool.catalogue.types[*kind as usize]);
-        if kinds.is_empty() || !is_varied(self.input, pool, held) {
+        if kinds.is_empty() || !meets_min_values(self.input, pool, held) {
             return Vec::new();
         }
         let offerings = || {
             kinds.iter().flat_map(|kind| {
                 let kind = &pool.catalogue.types[*kind as usize];
-                kind.offerings.iter().filter(move |offering| is_sold(pool, kind, offering))
+                kind.offerings.iter().filter(move |offering| is_offered(pool, kind, offering))
             })
         };
-        let ways: BTreeSet<(CapacityType, Option<Text>)> = offerings().map(way).collect();
+        // A launch uses one capacity type and one reservation: one machine for each of them.
+        let ways: BTreeSet<(CapacityType, Option<Text>)> = offerings().map(purchase_option).collect();
         let zones: BTreeSet<&Text> = offerings().map(|offering| &offering.zone).collect();
         let name = next_name(self.input, plan, (at, pool));
         let machine = |(capacity_type, reservation): (CapacityType, Option<Text>)| {
@@ -268,7 +284,7 @@ impl<'i> Machines<'i> {
         ways.into_iter().map(machine).filter(|machine| !machine.types.is_empty()).collect()
     }
 
-    /// What the limits of `pool` leave for one machine more.
+    /// The limits of `pool` left for one more machine.
     fn limits_left(&self, plan: &Plan, at: u32, pool: &NodePool) -> Resources {
         let mut left = pool.limits.clone();
         if left.is_empty() {
@@ -290,8 +306,8 @@ impl<'i> Machines<'i> {
     }
 }
 
-/// Whether `kinds` have as many different values as the `minValues` of `pool` want.
-fn is_varied<'k, I: Iterator<Item = &'k InstanceType>>(
+/// Whether `kinds` meet the `minValues` of `pool`.
+fn meets_min_values<'k, I: Iterator<Item = &'k InstanceType>>(
     input: &PlanningInput,
     pool: &NodePool,
     kinds: impl Fn() -> I,
@@ -302,7 +318,7 @@ fn is_varied<'k, I: Iterator<Item = &'k InstanceType>>(
     input.policy.min_values == MinValuesPolicy::BestEffort || pool.requirements.iter().all(enough)
 }
 
-/// `kinds` without those that are launched only when nothing ordinary would do, unless `minValues` may need them.
+/// `kinds` without exotic types, unless there are no others or `minValues` may need them.
 fn ordinary(pool: &NodePool, mut kinds: Vec<u32>) -> Vec<u32> {
     let exotic = |kind: &u32| pool.catalogue.types.get(*kind as usize).is_none_or(|kind| kind.exotic);
     let flexible = pool.requirements.iter().any(|requirement| requirement.min_values().is_some());
@@ -312,7 +328,8 @@ fn ordinary(pool: &NodePool, mut kinds: Vec<u32>) -> Vec<u32> {
     kinds
 }
 
-/// Numbers of options below `count`, largest first: each of them, or ever half as many where there are many.
+/// Numbers of options below `count`, largest first: each of them, or successive halves where there
+/// are many.
 fn fewer_than(count: usize) -> Vec<usize> {
     if count <= FEW_OPTIONS {
         return (1..count).rev().collect();
@@ -320,22 +337,22 @@ fn fewer_than(count: usize) -> Vec<usize> {
     std::iter::successors(Some(count / 2), |count| Some(count / 2)).take_while(|count| *count > 0).collect()
 }
 
-fn way(offering: &Offering) -> (CapacityType, Option<Text>) {
+fn purchase_option(offering: &Offering) -> (CapacityType, Option<Text>) {
     (offering.capacity_type, offering.reservation.as_ref().map(|reservation| reservation.id.clone()))
 }
 
-/// The least price of type `kind` in `zones`, bought as `like` is, and where.
+/// The least price of type `kind` in `zones` under the purchase option of `like`, and its zone.
 fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Text]) -> Option<(MicroUsd, Text)> {
     let kind = pool.catalogue.types.get(kind as usize)?;
     let same = |offering: &&Offering| {
-        way(offering) == (like.capacity_type, like.reservation.clone())
+        purchase_option(offering) == (like.capacity_type, like.reservation.clone())
             && zones.contains(&offering.zone)
-            && is_sold(pool, kind, offering)
+            && is_offered(pool, kind, offering)
     };
     kind.offerings.iter().filter(same).map(|offering| (offering.price, offering.zone.clone())).min()
 }
 
-fn is_sold(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
+fn is_offered(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
     let allows = |key: &str, value: &str| pool.requirements.get(key).is_none_or(|requirement| requirement.has(value));
     let (price, millicores) = (i128::from(offering.price.0), i128::from(kind.capacity.get(CPU)));
     offering.available
@@ -345,17 +362,18 @@ fn is_sold(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
         && pool.rules.max_price_per_vcpu.is_none_or(|most| price * 1000 <= i128::from(most.0) * millicores)
 }
 
-/// Whether no label of `labels` has another value than the pod's node selector wants.
-pub(super) fn suits_labels(shape: &PodShape, labels: &Labels) -> bool {
+/// Whether no label of `labels` contradicts the pod's node selector.
+pub(super) fn matches_known_labels(shape: &PodShape, labels: &Labels) -> bool {
     shape.node_selector.iter().all(|(key, value)| labels.get(key).is_none_or(|known| known == value))
 }
 
-/// What the node selector of a pod wants.
+/// The node selector of a pod as requirements.
 fn selected(shape: &PodShape) -> Requirements {
     shape.node_selector.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect()
 }
 
-/// What the node selector of a pod wants together with each term of its required node affinity, contradictions left out.
+/// The node selector of a pod with each term of its required node affinity, contradictions left
+/// out.
 fn alternatives(shape: &PodShape) -> Vec<Requirements> {
     let selected = selected(shape);
     if shape.node_affinity.is_empty() {
@@ -369,7 +387,7 @@ fn alternatives(shape: &PodShape) -> Vec<Requirements> {
     shape.node_affinity.iter().map(with).filter(|wanted| !wanted.is_impossible()).collect()
 }
 
-/// What every machine of `pool` has, and what the pool leaves open, as the pod wants it.
+/// Labels of every machine of `pool`, with the pod's values for those that the pool leaves open.
 fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> Labels {
     let mut labels = pool.labels.clone();
     labels.insert(NODEPOOL.into(), pool.name.clone());
@@ -379,12 +397,12 @@ fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> 
     if let Some(term) = shape.node_affinity.first() {
         term.expressions.iter().for_each(|expression| wanted.add(expression.clone()));
     }
-    let told = |key: &Text| {
+    let defined = |key: &Text| {
         key.as_ref() == ZONE
             || pool.catalogue.offering_keys.contains(key)
             || pool.catalogue.types.iter().any(|kind| kind.labels.get(key).is_some())
     };
-    for open in pool.requirements.iter().filter(|open| !open.allows_absence() && !told(open.key())) {
+    for open in pool.requirements.iter().filter(|open| !open.allows_absence() && !defined(open.key())) {
         let both = wanted.get(open.key()).map_or_else(|| open.clone(), |wanted| open.intersection(wanted));
         if let Some(value) = both.representative() {
             labels.entry(open.key().clone()).or_insert(value);
@@ -393,8 +411,8 @@ fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> 
     labels
 }
 
-/// Labels of one value that all these types have.
-fn common(kinds: &[&InstanceType]) -> Labels {
+/// Single-valued labels common to all these types.
+fn common_labels(kinds: &[&InstanceType]) -> Labels {
     let Some((first, others)) = kinds.split_first() else { return Labels::new() };
     let single = |known: &Requirement| {
         let values = known.finite_values().filter(|values| values.len() == 1)?;
@@ -405,7 +423,7 @@ fn common(kinds: &[&InstanceType]) -> Labels {
     first.labels.iter().filter_map(single).collect()
 }
 
-/// The first name of a machine of `pool` that neither the input nor the plan has.
+/// The first machine name for `pool` that neither the input nor the plan uses.
 fn next_name(input: &PlanningInput, plan: &Plan, (at, pool): (u32, &NodePool)) -> Text {
     let planned = plan.nodes.iter().chain(&plan.static_nodes).map(|node| &node.name);
     let taken: BTreeSet<&Text> = planned.chain(input.nodes.iter().map(|node| &node.name)).collect();

@@ -1,18 +1,18 @@
-//! Notes about pools that can never launch, and about DaemonSets that find no room.
+//! Notes about pools that can never launch, and about DaemonSets without capacity.
 
 use std::collections::BTreeSet;
 
-use crate::explain::daemons::still_to_come;
+use crate::explain::daemons::missing_daemon_shapes;
+use crate::explain::snapshot::{PlanSnapshot, active_nodes, base};
 use crate::explain::wording::{amount, count};
-use crate::explain::world::{World, base, living};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
 use crate::model::{InstanceType, NodePool, NotReady, Resources};
 
-use super::tell_about;
+use super::add_note;
 
-/// One note for each pool that cannot launch anything, whoever asks.
-pub(super) fn tell(input: &PlanningInput, notes: &mut BTreeSet<String>) {
+/// Adds one note per pool that cannot launch anything for any pod.
+pub(super) fn add_notes(input: &PlanningInput, notes: &mut BTreeSet<String>) {
     for pool in &input.pools {
         if let Some(why) = why_never(input, pool) {
             notes.insert(format!("NodePool {} can launch nothing: {why}", pool.name));
@@ -33,24 +33,24 @@ fn why_never(input: &PlanningInput, pool: &NodePool) -> Option<String> {
         return Some(format!("none of its {all} satisfies its requirements"));
     }
     let key_allows = |key: &str, value: &str| base.get(key).is_none_or(|r| r.has(value));
-    let is_sold = |t: &&InstanceType| {
+    let is_available = |t: &&InstanceType| {
         t.offerings.iter().any(|o| {
             o.available
                 && key_allows(crate::model::labels::ZONE, &o.zone)
                 && key_allows(crate::model::labels::CAPACITY_TYPE, o.capacity_type.as_str())
         })
     };
-    if !agreeing().any(|t| is_sold(&t)) {
+    if !agreeing().any(|t| is_available(&t)) {
         return Some(format!(
-            "none of the {} that satisfy its requirements is for sale in the zones and capacity types allowed",
+            "none of the {} that satisfy its requirements has an available offering in the allowed zones and capacity types",
             count(agreeing().count(), "instance type")
         ));
     }
-    limits_reached(input, pool, agreeing().filter(is_sold))
+    limits_reached(input, pool, agreeing().filter(is_available))
 }
 
-/// Whether the nodes that exist leave no room for any type. Static pools are bounded by their number of replicas. Looks at
-/// no more types than it takes to find one with room.
+/// The reason why existing nodes leave no capacity for any type under the limits. Static pools are
+/// limited by their replicas instead. Stops at the first type that fits.
 fn limits_reached<'i>(
     input: &PlanningInput,
     pool: &NodePool,
@@ -59,9 +59,10 @@ fn limits_reached<'i>(
     if pool.limits.is_empty() || pool.replicas.is_some() {
         return None;
     }
+    // The node limit comes first: it does not depend on the instance type.
     let mut used = Resources::new();
     let mut nodes = 0;
-    for node in living(input, pool) {
+    for node in active_nodes(input, pool) {
         used.add(&node.capacity);
         nodes += 1;
     }
@@ -85,23 +86,23 @@ fn limits_reached<'i>(
     ))
 }
 
-/// Machines whose DaemonSet pods have no room beside the pods that are planned there.
-pub(super) fn tell_daemons(world: &World<'_>, notes: &mut BTreeSet<String>) {
-    let mut crowded: BTreeSet<String> = BTreeSet::new();
-    for &(_, at) in &world.plan.placements {
-        let node = &world.input.nodes[at as usize];
-        let lacks = world.room(at).iter().any(|(_, left)| left < 0);
-        if lacks && still_to_come(world.input, node).next().is_some() {
-            crowded.insert(format!("node {}", node.name));
+/// Adds a note about nodes whose DaemonSet pods do not fit beside the planned pods.
+pub(super) fn add_daemon_notes(snapshot: &PlanSnapshot<'_>, notes: &mut BTreeSet<String>) {
+    let mut without_capacity: BTreeSet<String> = BTreeSet::new();
+    for &(_, at) in &snapshot.plan.placements {
+        let node = &snapshot.input.nodes[at as usize];
+        let lacks = snapshot.free_on_node(at).iter().any(|(_, left)| left < 0);
+        if lacks && missing_daemon_shapes(snapshot.input, node).next().is_some() {
+            without_capacity.insert(format!("node {}", node.name));
         }
     }
-    for node in &world.plan.nodes {
-        let pool = &world.input.pools[node.pool as usize];
+    for node in &snapshot.plan.nodes {
+        let pool = &snapshot.input.pools[node.pool as usize];
         let first = node.types.first().map(|&t| &pool.catalogue.types[t as usize]);
         if first.is_some_and(|t| !node.requests.fits(&t.allocatable)) {
-            crowded.insert(format!("{} ({})", node.name, pool.name));
+            without_capacity.insert(format!("{} ({})", node.name, pool.name));
         }
     }
-    let crowded: Vec<String> = crowded.into_iter().collect();
-    tell_about("DaemonSet pods find no room beside the pods planned there", &crowded, "", notes);
+    let without_capacity: Vec<String> = without_capacity.into_iter().collect();
+    add_note("DaemonSet pods do not fit beside the pods planned there", &without_capacity, "", notes);
 }

@@ -1,75 +1,86 @@
-//! What machines are launched with: options that are varied enough, labels, daemons, volumes.
+//! Launches: options that satisfy `minValues`, labels, DaemonSets, volumes.
 
 use engine::model::CapacityType::{OnDemand, Reserved, Spot};
 use engine::model::Operator;
 use engine::model::labels::{HOSTNAME, ZONE};
 
-use super::{DB, WEB, about, kind, pod, small, world};
+use super::{DB, WEB, affinity_term, fixture, instance_type, pod, small};
 use crate::cases::{DaemonCase, PodCase, PoolCase, ShapeCase, TIER, TypeCase};
+use crate::fixture::GIB;
 use crate::sound_plan;
-use crate::world::GIB;
 
 #[test]
-fn a_preference_never_takes_the_options_that_min_values_need() {
-    // Zone b alone has one type of 4 GiB and so has zone a; both zones together have the two that are wanted.
-    let shape = ShapeCase { gib: 3, rather_near: vec![about(ZONE, WEB)], ..small() };
-    let types = vec![kind(2, 4, &[("b", OnDemand, 10)]), kind(4, 4, &[("a", OnDemand, 10)])];
-    let mut case = world(types, vec![shape], vec![pod(0, WEB)]);
+fn a_preference_never_removes_the_options_required_by_min_values() {
+    // Zone b alone has one type of 4 GiB and so has zone a; both zones together have the two
+    // required.
+    let shape = ShapeCase { gib: 3, preferred_affinity: vec![affinity_term(ZONE, WEB)], ..small() };
+    let types = vec![instance_type(2, 4, &[("b", OnDemand, 10)]), instance_type(4, 4, &[("a", OnDemand, 10)])];
+    let mut case = fixture(types, vec![shape], vec![pod(0, WEB)]);
     case.pools[0].min_types = Some(2);
     let plan = sound_plan(&case);
     assert_eq!((plan.nodes[0].types.len(), plan.nodes[0].zones.len()), (2, 2));
 }
 
 #[test]
-fn a_settled_size_leaves_the_options_that_min_values_need() {
-    // Shares of vCPUs settle the size, so the types of two and of four CPUs are never options together.
-    let types = vec![kind(2, 4, &[("b", OnDemand, 10)]), kind(4, 4, &[("b", OnDemand, 10)])];
-    let mut case = world(types, vec![small()], vec![pod(0, WEB)]);
+fn a_decided_size_leaves_the_options_required_by_min_values() {
+    // Spot shares decide the size, so the types of two and of four CPUs are never options together.
+    let types = vec![instance_type(2, 4, &[("b", OnDemand, 10)]), instance_type(4, 4, &[("b", OnDemand, 10)])];
+    let mut case = fixture(types, vec![small()], vec![pod(0, WEB)]);
     (case.pools[0].min_types, case.pools[0].rules.spot_max_percent) = (Some(2), Some(50));
     assert_eq!(sound_plan(&case).unschedulable, [0]);
-    case.types.push(kind(4, 8, &[("b", OnDemand, 30)]));
+    case.types.push(instance_type(4, 8, &[("b", OnDemand, 30)]));
     assert_eq!(sound_plan(&case).nodes[0].types.len(), 2);
 }
 
 #[test]
-fn one_reservation_must_be_varied_enough_by_itself() {
-    // Each reservation covers one type, two are wanted; on demand both are sold.
-    let sold = |zone| [(zone, Reserved, 0), ("a", OnDemand, 10)];
-    let mut case = world(vec![kind(4, 4, &sold("a")), kind(4, 4, &sold("c"))], vec![small()], vec![pod(0, WEB)]);
+fn one_reservation_must_satisfy_min_values_alone() {
+    // Each reservation covers one type, two are required; on demand both are available.
+    let offerings = |zone| [(zone, Reserved, 0), ("a", OnDemand, 10)];
+    let mut case = fixture(
+        vec![instance_type(4, 4, &offerings("a")), instance_type(4, 4, &offerings("c"))],
+        vec![small()],
+        vec![pod(0, WEB)],
+    );
     case.pools[0].min_types = Some(2);
     let plan = sound_plan(&case);
     assert_eq!((plan.nodes[0].capacity_type, plan.nodes[0].types.len()), (OnDemand, 2));
 }
 
 #[test]
-fn a_daemon_that_avoids_the_chosen_label_is_not_counted() {
-    // The pod chooses tier 1, which the daemon avoids: 3.5 CPUs are asked for, not 4.
+fn a_daemonset_that_excludes_the_chosen_label_is_not_counted() {
+    // The pod requires tier 1, which the daemon excludes: 3.5 CPUs are requested, not 4.
     let avoiding =
         DaemonCase { half_cpus: 1, any_of: vec![vec![(TIER, Operator::NotIn, &["1"])]], ..DaemonCase::default() };
     let choosing = ShapeCase { half_cpus: 7, any_of: vec![vec![(TIER, Operator::In, &["1"])]], ..small() };
-    let mut case = world(vec![kind(4, 4, &[("a", OnDemand, 19)])], vec![choosing], vec![pod(0, WEB)]);
-    case.pools[0].wishes = vec![(TIER, Operator::Exists, &[])];
+    let mut case = fixture(vec![instance_type(4, 4, &[("a", OnDemand, 19)])], vec![choosing], vec![pod(0, WEB)]);
+    case.pools[0].requirements = vec![(TIER, Operator::Exists, &[])];
     case.daemons = vec![avoiding];
     let plan = sound_plan(&case);
     assert_eq!(plan.nodes[0].requests.get("cpu"), 3500);
 }
 
 #[test]
-fn a_larger_machine_must_still_attach_the_volumes_that_are_there() {
-    // db (5 GiB, two volumes) stands on the 8 GiB machine. 16 GiB would hold web beside it, but attaches nothing.
+fn a_larger_type_must_still_attach_the_volumes_of_its_pods() {
+    // db (5 GiB, two volumes) is on the 8 GiB node. 16 GiB would also fit web, but attaches
+    // nothing.
     let db = ShapeCase { gib: 5, ..small() };
-    let web = ShapeCase { gib: 4, near: vec![about(HOSTNAME, DB)], ..small() };
-    let large = TypeCase { attach: Some(0), ..kind(4, 16, &[("a", OnDemand, 10)]) };
+    let web = ShapeCase { gib: 4, affinity: vec![affinity_term(HOSTNAME, DB)], ..small() };
+    let large = TypeCase { attach: Some(0), ..instance_type(4, 16, &[("a", OnDemand, 10)]) };
     let with_volumes = PodCase { volumes: Some(2), ..pod(0, DB) };
-    let case = world(vec![large, kind(2, 8, &[("a", OnDemand, 10)])], vec![db, web], vec![with_volumes, pod(1, WEB)]);
+    let case = fixture(
+        vec![large, instance_type(2, 8, &[("a", OnDemand, 10)])],
+        vec![db, web],
+        vec![with_volumes, pod(1, WEB)],
+    );
     let plan = sound_plan(&case);
     assert_eq!((plan.nodes.len(), plan.unschedulable), (1, vec![1]));
 }
 
 #[test]
-fn machines_of_static_pools_say_what_they_are_and_what_their_daemons_ask_for() {
-    // One daemon of half a CPU and 0.25 GiB on each of two machines, one in each zone.
-    let mut case = world(vec![kind(2, 4, &[("a", OnDemand, 10), ("b", OnDemand, 12)])], vec![small()], Vec::new());
+fn static_nodes_state_their_labels_and_daemonset_requests() {
+    // One daemon of half a CPU and 0.25 GiB on each of two nodes, one in each zone.
+    let mut case =
+        fixture(vec![instance_type(2, 4, &[("a", OnDemand, 10), ("b", OnDemand, 12)])], vec![small()], Vec::new());
     case.pools[0].replicas = Some(2);
     case.daemons = vec![DaemonCase { half_cpus: 1, ..DaemonCase::default() }];
     let plan = sound_plan(&case);
@@ -82,16 +93,19 @@ fn machines_of_static_pools_say_what_they_are_and_what_their_daemons_ask_for() {
 }
 
 #[test]
-fn machines_of_static_pools_keep_limits_reservations_and_min_values() {
-    // Limit 6: the reserved machine (4) leaves room for one of 2 CPUs, and the third has none.
-    let mut case =
-        world(vec![kind(4, 4, &[("a", Reserved, 0)]), kind(2, 4, &[("a", OnDemand, 10)])], vec![small()], Vec::new());
+fn static_nodes_satisfy_limits_reservations_and_min_values() {
+    // Limit 6: the reserved node (4) leaves 2 CPUs for one more, and the third does not fit.
+    let mut case = fixture(
+        vec![instance_type(4, 4, &[("a", Reserved, 0)]), instance_type(2, 4, &[("a", OnDemand, 10)])],
+        vec![small()],
+        Vec::new(),
+    );
     (case.pools[0].replicas, case.pools[0].cpu_limit) = (Some(3), Some(6));
     let kinds: Vec<_> = sound_plan(&case).static_nodes.iter().map(|node| node.capacity_type).collect();
     assert_eq!(kinds, [Reserved, OnDemand]);
-    // Zone c sells one type, two are wanted: both machines go to zone b.
-    let types = vec![kind(1, 1, &[("b", Spot, 10)]), kind(1, 1, &[("c", Spot, 10), ("b", Spot, 10)])];
-    let mut case = world(types, vec![small()], Vec::new());
+    // Zone c has one type, two are required: both nodes go to zone b.
+    let types = vec![instance_type(1, 1, &[("b", Spot, 10)]), instance_type(1, 1, &[("c", Spot, 10), ("b", Spot, 10)])];
+    let mut case = fixture(types, vec![small()], Vec::new());
     case.pools[0] = PoolCase { min_types: Some(2), replicas: Some(2), ..PoolCase::default() };
     let plan = sound_plan(&case);
     assert!(plan.static_nodes.len() == 2 && plan.static_nodes.iter().all(|node| node.zones[0].as_ref() == "b"));

@@ -11,7 +11,7 @@ const VOLUME_TYPES: [(&str, ()); 7] =
     [("standard", ()), ("io1", ()), ("io2", ()), ("gp2", ()), ("sc1", ()), ("st1", ()), ("gp3", ())];
 const MOST_DISKS: usize = 50;
 const MOST_INTERFACES: usize = 150;
-/// Bytes that a disk of unknown size is taken to have (Karpenter AWS: ephemeral storage).
+/// Assumed size in bytes of a disk of unknown size (Karpenter AWS: ephemeral storage).
 const UNKNOWN_DISK: i64 = 20 << 30;
 
 struct Disk<'v> {
@@ -20,8 +20,8 @@ struct Disk<'v> {
     size: Option<i64>,
 }
 
-/// Bytes of the disk that holds pods: the one marked `rootVolume`; else the last one for Custom images; else the one whose
-/// device is the family's. `None` when the family's default holds.
+/// Bytes of the disk that holds pods: the one marked `rootVolume`; else the last one for Custom
+/// images; else the one whose device is the family's. `None` when the family's default holds.
 pub(super) fn ephemeral_storage(spec: &Cursor<'_>, family: AmiFamily) -> Option<i64> {
     let at = spec.at("blockDeviceMappings");
     let disks: Vec<Disk<'_>> = at.list().iter().map(read_disk).collect();

@@ -60,7 +60,7 @@ fn read_threshold(signal: &str, at: &Cursor<'_>) -> Option<(Text, Threshold)> {
     Some((signal.into(), threshold))
 }
 
-/// Soft thresholds and their grace periods come in pairs.
+/// Soft thresholds and their grace periods are required in pairs.
 fn check_soft(at: &Cursor<'_>) {
     let (soft, grace) = (at.at("evictionSoft"), at.at("evictionSoftGracePeriod"));
     let _ = read_thresholds(&soft);

@@ -1,7 +1,8 @@
 //! Selector terms: images, subnets, security groups, reservations, placement group.
 //!
-//! The rule that an id stands alone is written per term for images and for the list as a whole elsewhere: one good term
-//! lets bad ones pass (Karpenter: EC2NodeClass schema). Reading follows the schema.
+//! The rule that an id excludes other fields applies per term for images and to the list as a whole
+//! elsewhere: one valid term lets invalid ones pass (Karpenter: EC2NodeClass schema). The parser
+//! follows the schema.
 
 use crate::Cursor;
 

@@ -5,7 +5,8 @@ use engine::model::{Operator, Requirement, Requirements, Text};
 
 use crate::Cursor;
 
-/// Zones with a subnet, sorted and free of doubles; `None` when the status does not tell.
+/// Zones with a subnet, sorted and without duplicates; `None` when the status does not contain
+/// them.
 pub(super) fn zones(at: &Cursor<'_>) -> Option<Vec<SubnetZone>> {
     if !at.exists() {
         return None;
@@ -14,7 +15,7 @@ pub(super) fn zones(at: &Cursor<'_>) -> Option<Vec<SubnetZone>> {
     let zone =
         |subnet: &Cursor<'_>| Some(SubnetZone { name: subnet.at("zone").text()?, id: subnet.at("zoneID").text() });
     let mut zones: Vec<SubnetZone> = subnets.iter().filter_map(zone).collect();
-    // A zone that stands both with and without its id keeps the entry with the id, which sorts last.
+    // A zone that occurs with and without its id keeps the entry with the id, which sorts last.
     zones.sort();
     zones.reverse();
     zones.dedup_by(|later, earlier| later.name == earlier.name);
@@ -22,7 +23,7 @@ pub(super) fn zones(at: &Cursor<'_>) -> Option<Vec<SubnetZone>> {
     Some(zones)
 }
 
-/// Capacity reservations, one machine each unless somebody says more.
+/// Capacity reservations, with one instance each unless a count is given.
 pub(super) fn reservations(at: &Cursor<'_>) -> Vec<ReservationEntry> {
     at.list().iter().filter_map(reservation).collect()
 }

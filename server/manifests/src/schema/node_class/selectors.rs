@@ -1,7 +1,7 @@
 //! Selector terms: images, subnets, security groups, reservations, placement group.
 //!
-//! That an id stands alone is asked of every image term, but elsewhere of the list as a whole: one good term lets others
-//! pass (Karpenter: EC2NodeClass schema).
+//! For images the rule that an id excludes other fields applies to every term, elsewhere to the
+//! list as a whole: one valid term lets others pass (Karpenter: EC2NodeClass schema).
 
 use crate::schema::part::{Entry, Part, list, map, object, one_of, text};
 

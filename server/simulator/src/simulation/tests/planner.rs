@@ -1,5 +1,5 @@
-//! A small honest planner for simulations of everything else: first fit on what is there, else the cheapest type that
-//! carries the pod, filled up with those that follow.
+//! A small correct planner for simulations of other components: first fit on existing nodes,
+//! otherwise the cheapest type that fits the pod, filled with the pods that follow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ fn cpu(requests: &str) -> v1::Container {
     v1::Container { resources: Some(resources), ..v1::Container::default() }
 }
 
-fn reading(shape: &v1::PodShape) -> ShapeReading {
+fn reading(shape: &v1::PodShape) -> DecodedShape {
     read(&shape.encode_to_vec()).unwrap()
 }
 
@@ -36,7 +36,7 @@ fn sidecars_run_beside_everything_that_starts_after_them() {
 }
 
 #[test]
-fn a_resize_counts_the_most_of_what_is_asked_given_and_held() {
+fn a_resize_counts_the_maximum_of_requested_allocated_and_actuated() {
     let resizing =
         v1::Container { allocated: vec![quantity("cpu", "300m")], actuated: vec![quantity("cpu", "400m")], ..cpu("2") };
     let shape = v1::PodShape { containers: vec![resizing], ..v1::PodShape::default() };
@@ -79,7 +79,7 @@ fn label_keys_take_the_pods_own_values() {
 }
 
 #[test]
-fn everything_else_is_read_as_from_a_manifest() {
+fn all_other_fields_are_parsed_as_in_a_manifest() {
     let expression = |key: &str, operator: &str, values: &[&str]| v1::Expression {
         key: key.into(),
         operator: operator.into(),
@@ -114,7 +114,7 @@ fn everything_else_is_read_as_from_a_manifest() {
 }
 
 #[test]
-fn what_nobody_can_schedule_says_why() {
+fn an_unschedulable_shape_has_a_reason() {
     let claims = v1::PodShape { resource_claims: vec!["gpu".into()], ..v1::PodShape::default() };
     assert!(reading(&claims).problem().unwrap().contains("\"gpu\""));
     let broken = v1::PodShape { containers: vec![cpu("lots")], ..v1::PodShape::default() };

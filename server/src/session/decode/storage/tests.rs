@@ -2,14 +2,14 @@ use engine::cluster::{Object, Observation};
 use engine::model::labels::ZONE;
 use prost::Message;
 
-use super::super::pools::ReadPools;
+use super::super::pools::PoolReader;
 use super::super::{Decoder, Limits};
 use super::*;
-use crate::session::account::Ledger;
+use crate::session::memory::SessionMemory;
 use fleetwright_proto::v1::change::Change;
 
 fn decoder() -> Decoder {
-    Decoder::new(Arc::default(), ReadPools::new(|_| Vec::new()), Limits::default(), &Ledger::default())
+    Decoder::new(Arc::default(), PoolReader::new(|_| Vec::new()), Limits::default(), &SessionMemory::default())
 }
 
 fn change(change: Change) -> v1::Change {
@@ -20,7 +20,7 @@ fn define(tag: u8, message: &impl Message) -> v1::Definition {
     v1::Definition { hash: vec![tag; 16], content: message.encode_to_vec() }
 }
 
-/// A pod `shop/db` that mounts the claim `data`, with what it refers to.
+/// Pod `shop/db` that mounts the claim `data`, with its definitions.
 fn pod_with_a_claim() -> Vec<v1::Change> {
     let source = Some(v1::volume_claim::Source::ClaimName("data".into()));
     let set = v1::VolumeClaimSet { volumes: vec![v1::VolumeClaim { volume_name: "v".into(), source }] };
@@ -76,8 +76,8 @@ fn volume(zone: &str) -> v1::Change {
     }))
 }
 
-/// The volumes of `shop/db` as the last of these changes tells them.
-fn told(observations: Vec<Observation>) -> Option<VolumeAlternatives> {
+/// Volume requirements of `shop/db` after the last of these observations.
+fn requirements_of(observations: Vec<Observation>) -> Option<VolumeAlternatives> {
     let pods = observations.into_iter().filter_map(|observation| match observation {
         Observation::Upsert(object) => match *object {
             Object::Pod(pod) => pod.volumes,
@@ -89,9 +89,9 @@ fn told(observations: Vec<Observation>) -> Option<VolumeAlternatives> {
 }
 
 #[test]
-fn a_pod_is_told_again_when_its_claim_its_class_or_its_volume_comes() {
+fn a_pod_is_emitted_again_when_its_claim_class_or_volume_arrives() {
     let mut decoder = decoder();
-    let mut delta = |changes: Vec<v1::Change>| told(decoder.delta(changes).unwrap());
+    let mut delta = |changes: Vec<v1::Change>| requirements_of(decoder.decode_delta(changes).unwrap());
     let missing = delta(pod_with_a_claim()).and_then(|volumes| volumes.blocked);
     assert_eq!(missing.as_deref(), Some("PersistentVolumeClaim/shop/data is not in the cluster"));
     let classless = delta(vec![claim("")]).and_then(|volumes| volumes.blocked);
@@ -109,35 +109,35 @@ fn a_pod_is_told_again_when_its_claim_its_class_or_its_volume_comes() {
 }
 
 #[test]
-fn a_claim_that_binds_at_once_keeps_its_pod_waiting_until_it_is_bound() {
+fn an_immediately_binding_claim_keeps_its_pod_pending_until_bound() {
     let mut decoder = decoder();
     let mut changes = pod_with_a_claim();
     changes.extend([claim(""), class("Immediate")]);
-    let blocked = told(decoder.delta(changes).unwrap()).and_then(|volumes| volumes.blocked).unwrap();
+    let blocked = requirements_of(decoder.decode_delta(changes).unwrap()).and_then(|volumes| volumes.blocked).unwrap();
     assert!(blocked.contains("volumeBindingMode Immediate"), "{blocked}");
 }
 
 #[test]
 fn in_a_snapshot_the_order_of_pods_and_storage_does_not_matter() {
     let mut decoder = decoder();
-    let mut picture = engine::cluster::ClusterSnapshot::default();
+    let mut snapshot = engine::cluster::ClusterSnapshot::default();
     for change in pod_with_a_claim().into_iter().chain([claim(""), class("WaitForFirstConsumer")]) {
-        if let super::super::Decoded::Object(object) = decoder.take(change).unwrap()
+        if let super::super::Decoded::Object(object) = decoder.decode_change(change).unwrap()
             && let Object::Pod(pod) = *object
         {
-            picture.pods.push(pod);
+            snapshot.pods.push(pod);
         }
     }
-    decoder.complete(&mut picture);
-    let volumes = picture.pods[0].volumes.clone().unwrap();
+    decoder.complete_snapshot(&mut snapshot);
+    let volumes = snapshot.pods[0].volumes.clone().unwrap();
     assert_eq!((volumes.blocked.clone(), volumes.attachments.len()), (None, 1));
 }
 
 #[test]
-fn a_pod_that_is_gone_is_told_no_more() {
+fn a_deleted_pod_is_not_emitted() {
     let mut decoder = decoder();
-    decoder.delta(pod_with_a_claim()).unwrap();
+    decoder.decode_delta(pod_with_a_claim()).unwrap();
     let removal = v1::Removal { kind: v1::ObjectKind::Pod.into(), namespace: "shop".into(), name: "db".into() };
-    decoder.delta(vec![change(Change::Removal(removal))]).unwrap();
-    assert_eq!(told(decoder.delta(vec![claim("")]).unwrap()), None);
+    decoder.decode_delta(vec![change(Change::Removal(removal))]).unwrap();
+    assert_eq!(requirements_of(decoder.decode_delta(vec![claim("")]).unwrap()), None);
 }

@@ -1,4 +1,4 @@
-//! A wire between the store and PostgreSQL that is cut at a commit.
+//! A proxy between the store and PostgreSQL that disconnects at a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,15 +8,15 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream, UnixStream, unix};
 use tokio::sync::oneshot;
 
-/// A simple query, `COMMIT`, as it travels: kind, length (4 + 7), text with its end.
+/// The simple query `COMMIT` on the wire: type, length (4 + 7), text with its terminator.
 const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
 
-/// When the wire is cut.
+/// When the proxy disconnects.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Cut {
-    /// The server never hears of the commit.
+pub(super) enum DisconnectAt {
+    /// The server never receives the commit.
     BeforeCommit = 1,
-    /// The server has committed; the store never hears of it.
+    /// The server commits; the store never receives the response.
     AfterCommit = 2,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Stands in front of the server at `url`.
+    /// Starts a proxy for the server at `url`.
     pub(super) async fn start(url: &str) -> Self {
         let (before, rest) = url.split_once('@').unwrap();
         let (_, rest) = rest.split_once('/').unwrap();
@@ -39,8 +39,8 @@ impl Proxy {
         Self { url: proxy, armed }
     }
 
-    /// The next commit is cut.
-    pub(super) fn arm(&self, cut: Cut) {
+    /// Disconnects at the next commit.
+    pub(super) fn disconnect_at_next_commit(&self, cut: DisconnectAt) {
         self.armed.store(cut as u8, Ordering::SeqCst);
     }
 
@@ -52,19 +52,22 @@ impl Proxy {
 async fn accept(listener: TcpListener, server: String, armed: Arc<AtomicU8>) {
     while let Ok((client, _)) = listener.accept().await {
         let Ok(server) = UnixStream::connect(&server).await else { continue };
-        tokio::spawn(carry(client, server, Arc::clone(&armed)));
+        tokio::spawn(forward(client, server, Arc::clone(&armed)));
     }
 }
 
-async fn carry(client: TcpStream, server: UnixStream, armed: Arc<AtomicU8>) {
+async fn forward(client: TcpStream, server: UnixStream, armed: Arc<AtomicU8>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let (cut, cutting) = oneshot::channel();
-    tokio::join!(requests(from_client, to_server, armed, cut), answers(from_server, to_client, cutting));
+    let (cut, disconnect) = oneshot::channel();
+    tokio::join!(
+        forward_requests(from_client, to_server, armed, cut),
+        forward_responses(from_server, to_client, disconnect)
+    );
 }
 
-/// Passes requests on until the wire is to be cut; says how.
-async fn requests(
+/// Forwards forward_requests until the proxy disconnects.
+async fn forward_requests(
     mut from: OwnedReadHalf,
     mut to: unix::OwnedWriteHalf,
     armed: Arc<AtomicU8>,
@@ -80,30 +83,31 @@ async fn requests(
             }
             continue;
         }
-        // The answers stop first, so that the answer to the commit is lost.
+        // Responses stop first, so that the response to the commit is lost.
         let _gone_already = cut.send(());
-        if how == Cut::AfterCommit as u8 {
+        if how == DisconnectAt::AfterCommit as u8 {
             let _gone_already = to.write_all(&bytes[..count]).await;
         }
         return;
     }
 }
 
-/// Passes answers on until the wire is cut. What the server has been told before it has done: it reads its input to the end.
-async fn answers(mut from: unix::OwnedReadHalf, mut to: OwnedWriteHalf, cutting: oneshot::Receiver<()>) {
-    let told = async {
-        if cutting.await.is_err() {
+/// Forwards responses until the proxy disconnects. Requests already forwarded still take effect:
+/// the server reads its input to the end.
+async fn forward_responses(mut from: unix::OwnedReadHalf, mut to: OwnedWriteHalf, disconnect: oneshot::Receiver<()>) {
+    let disconnected = async {
+        if disconnect.await.is_err() {
             std::future::pending::<()>().await;
         }
     };
     let cut = tokio::select! {
         biased;
-        () = told => true,
+        () = disconnected => true,
         _ = copy(&mut from, &mut to) => false,
     };
     if cut {
         drop(to);
-        // The connection stays open to the server until it has answered, and so has committed.
+        // The server connection stays open until the server has answered, and so has committed.
         let mut rest = vec![0; 4096];
         let _answer = from.read(&mut rest).await;
     }

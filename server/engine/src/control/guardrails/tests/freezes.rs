@@ -1,5 +1,5 @@
 use crate::cluster::Object;
-use crate::cluster::testing::{claim, on, pod, text};
+use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::control::guardrails::Freeze;
 use crate::control::{DecisionKind, Event};
 use crate::model::Timestamp;
@@ -21,7 +21,7 @@ fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Free
 /// A pod waits and two machines are empty, under these freezes, until one minute.
 fn under(freezes: Vec<Freeze>) -> World {
     let mut world = World::new(|_| {});
-    world.tell(Event::FreezesChanged { freezes });
+    world.handle(Event::FreezesChanged { freezes });
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(60_000);
     world
@@ -45,13 +45,16 @@ fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
     ] {
         let world = under(vec![frozen.clone()]);
         assert_eq!(did(&world), (0, 0), "{frozen:?}");
-        let view = world.controller.view("c").map(|view| view.rails.freezes);
+        let view = world.controller.view("c").map(|view| view.guardrails.freezes);
         assert_eq!(view, Some(vec![frozen.sentence()]));
         let closed = world.controller.view("c").and_then(|view| view.pools[0].closed.clone());
         assert_eq!(closed, Some(frozen.sentence()));
     }
-    let told = freeze(Some("c"), Some("p"), None).sentence();
-    assert_eq!(told.as_ref(), "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)");
+    let expected = freeze(Some("c"), Some("p"), None).sentence();
+    assert_eq!(
+        expected.as_ref(),
+        "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)"
+    );
 }
 
 #[test]
@@ -63,7 +66,7 @@ fn sabotage_without_a_freeze_or_with_one_of_something_else_both_happen() {
 #[test]
 fn a_thaw_takes_effect_by_itself() {
     let mut world = under(vec![freeze(None, None, None)]);
-    world.tell(Event::FreezesChanged { freezes: Vec::new() });
+    world.handle(Event::FreezesChanged { freezes: Vec::new() });
     world.run_to(62_000);
     assert_eq!(did(&world), (1, 2));
 }
@@ -78,36 +81,36 @@ fn a_freeze_with_an_end_ends() {
 }
 
 #[test]
-fn what_is_decided_and_not_begun_is_not_begun_under_a_freeze() {
+fn decided_work_is_not_begun_under_a_freeze() {
     let mut world = World::new(|_| {});
     world.slow_store = true;
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(40_000);
     assert_eq!(world.done.decisions.len(), 2, "one launch and two removals wait to be durable");
-    world.tell(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
-    world.store_answers();
+    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.record_decisions();
     world.run_to(120_000);
     assert_eq!(did(&world), (0, 0));
 }
 
 #[test]
-fn machines_that_the_cloud_takes_back_leave_under_a_freeze() {
+fn interrupted_machines_are_drained_under_a_freeze() {
     let mut world = World::new(|_| {});
-    world.tell(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
-    world.connect("c", snapshot(1, vec![on("m0", pod("p0", 500))]));
+    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.tell(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
     world.run_to(60_000);
     assert!(world.done.decisions.iter().any(|decision| decision.kind == DecisionKind::Interruption));
     assert_eq!(did(&world), (0, 1));
 }
 
 #[test]
-fn a_pod_under_a_freeze_is_told_who_froze_what() {
+fn a_pending_pod_under_a_freeze_has_the_freeze_as_its_reason() {
     let mut world = under(vec![freeze(Some("c"), None, None)]);
-    world.see("c", Object::Pod(pod("p1", 500)));
+    world.observe("c", Object::Pod(pod("p1", 500)));
     world.run_to(70_000);
-    let why = world.controller.view("c").and_then(|view| view.rails.held_because());
-    let told = "cluster c is frozen by alice: the network is being changed (freeze 7)";
-    assert_eq!(why.as_deref(), Some(told));
+    let why = world.controller.view("c").and_then(|view| view.guardrails.held_because());
+    let expected = "cluster c is frozen by alice: the network is being changed (freeze 7)";
+    assert_eq!(why.as_deref(), Some(expected));
 }

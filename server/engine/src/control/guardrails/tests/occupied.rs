@@ -1,7 +1,7 @@
-//! Nodes that seem to be empty, and on which the API server lists pods that the agent does not show.
+//! Nodes that appear empty, and on which the API server lists pods that the agent does not report.
 
 use crate::cluster::Object;
-use crate::cluster::testing::{claim, on, pod, text};
+use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::control::{Event, Stage};
 
 use super::world::World;
@@ -22,21 +22,24 @@ fn stage(world: &World, claim: &str) -> Option<String> {
 }
 
 #[test]
-fn a_node_with_pods_that_are_not_shown_stays_in_service_and_is_asked_about_ten_minutes_later() {
+fn a_node_with_unreported_pods_stays_initialized_and_is_checked_again_ten_minutes_later() {
     let mut world = world();
     world.run_to(MINUTE);
     assert!(!world.drained().contains(&text("m0")) && world.drained().contains(&text("m1")));
     assert_eq!(stage(&world, "m0"), Some(Stage::Initialized.as_str().to_owned()));
-    assert!(world.controller.state("c").is_some_and(|state| !state.is_going(&text("m0"))), "its room counts");
+    assert!(
+        world.controller.state("c").is_some_and(|state| !state.is_marked_for_deletion(&text("m0"))),
+        "its room counts"
+    );
     let first = world.done.refused[0].0.0;
     world.run_to(first + 10 * MINUTE - 1);
     assert_eq!(world.done.refused.len(), 1);
     world.run_to(first + 12 * MINUTE);
     assert_eq!(world.done.refused.len(), 2);
-    // A pod that is shown to come and go: the watch is whole, and 30 s later the Node is asked about again.
-    let pod = on("m0", pod("web-1", 1));
-    world.see("c", Object::Pod(pod.clone()));
-    world.end("c", pod);
+    // A pod is reported and removed: the watch works, and 30 s later the Node is checked again.
+    let pod = bound_to("m0", pod("web-1", 1));
+    world.observe("c", Object::Pod(pod.clone()));
+    world.end_pod("c", pod);
     world.occupied.clear();
     let shown = first + 12 * MINUTE;
     world.run_to(shown + MINUTE);
@@ -44,7 +47,7 @@ fn a_node_with_pods_that_are_not_shown_stays_in_service_and_is_asked_about_ten_m
 }
 
 #[test]
-fn a_machine_that_the_cloud_takes_away_meanwhile_is_drained_in_any_case() {
+fn a_machine_interrupted_meanwhile_is_drained_in_any_case() {
     let interrupted = |interrupted: bool| {
         let mut world = World::with(2, Vec::new(), |_| {});
         world.stuck = Some("m0");
@@ -52,9 +55,9 @@ fn a_machine_that_the_cloud_takes_away_meanwhile_is_drained_in_any_case() {
         let asked = world.done.drained.iter().filter(|(_, claim)| claim.as_ref() == "m0").count();
         if interrupted {
             let provider_id = claim("m0").provider_id;
-            world.tell(Event::Interrupted { cluster: text("c"), provider_id, reason: text("taken back") });
+            world.handle(Event::Interrupted { cluster: text("c"), provider_id, reason: text("taken back") });
         }
-        world.find_occupied();
+        world.refuse_stuck_drains();
         world.run_to(3 * MINUTE);
         (asked, world.done.drained.iter().filter(|(_, claim)| claim.as_ref() == "m0").count())
     };

@@ -1,5 +1,5 @@
-//! A process that takes a cluster over goes on where its predecessor stood. Each rail is asked with what was written down and
-//! without it, at 0 s.
+//! A process that takes a cluster over continues with its predecessor's limits. Each guardrail is
+//! evaluated at 0 s with the rows and without them.
 
 use crate::cluster::testing::{pod, text};
 use crate::control::Event;
@@ -8,7 +8,7 @@ use crate::model::{Text, Timestamp};
 
 use super::world::{World, snapshot};
 
-/// A launch of `begun` seconds ago, whose machine went `closed` seconds ago.
+/// A launch begun `begun` seconds ago, whose machine was removed `closed` seconds ago.
 fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentLaunch {
     RecentLaunch {
         claim: Text::from(format!("old-{number}")),
@@ -22,26 +22,26 @@ fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentL
 /// A cluster that is taken over at 0 s after these launches: three machines, all of them empty, and pending pods.
 fn taken_over(past: Vec<RecentLaunch>, pods: usize) -> World {
     let mut world = World::new(|settings| {
-        settings.rails.launches.cluster.machines = 2;
-        settings.rails.removals.cluster.machines = 2;
+        settings.guardrails.launches.cluster.machines = 2;
+        settings.guardrails.removals.cluster.machines = 2;
     });
-    world.tell(Event::Recalled { cluster: text("c"), past });
-    world.tell(Event::Adopted { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past });
+    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
     let pods = (0..pods).map(|n| pod(&format!("p{n}"), 500)).collect();
     world.connect("c", snapshot(3, pods));
     world
 }
 
 #[test]
-fn machines_that_went_before_the_restart_count() {
-    // Two may go within 10 min, and two went 5 min ago: there is room again at 300 s.
+fn machines_removed_before_the_restart_count() {
+    // Two may be removed within 10 min, and two were 5 min ago: there is capacity again at 300 s.
     let went = vec![past(0, 2_000, true, Some(300)), past(1, 2_000, true, Some(300))];
     let mut world = taken_over(went, 0);
     world.run_to(299_000);
     assert!(world.drained().is_empty());
     world.run_to(400_000);
     assert_eq!(world.drained().len(), 2);
-    // Empty for 30 s, they go at once where nothing is known.
+    // Empty for 30 s, they are removed at once where no history is known.
     let mut forgetful = taken_over(Vec::new(), 0);
     forgetful.run_to(100_000);
     assert_eq!(forgetful.drained().len(), 2);
@@ -63,11 +63,11 @@ fn launches_from_before_the_restart_count() {
 }
 
 #[test]
-fn a_pod_goes_on_waiting_for_which_machines_were_launched_in_vain() {
+fn a_pod_stays_in_launch_backoff_after_a_restart() {
     // The third machine makes it wait for 120 s, and was launched 20 s ago.
     let mut world = World::new(|_| {});
     let launches = [60, 40, 20].map(|begun| past(begun, begun, true, Some(begun - 10)));
-    world.tell(Event::Recalled { cluster: text("c"), past: launches.to_vec() });
+    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: launches.to_vec() });
     world.connect("c", snapshot(0, vec![pod("p0", 500)]));
     world.run_to(99_000);
     assert!(world.done.launches.is_empty());
@@ -76,11 +76,11 @@ fn a_pod_goes_on_waiting_for_which_machines_were_launched_in_vain() {
 }
 
 #[test]
-fn what_is_told_twice_counts_once() {
+fn launches_restored_twice_count_once() {
     let went = || vec![past(0, 2_000, true, Some(300))];
     let mut world = taken_over(went(), 0);
-    world.tell(Event::Recalled { cluster: text("c"), past: went() });
-    // One went, so that one more may go.
+    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: went() });
+    // One was removed, so one more may be.
     world.run_to(100_000);
     assert_eq!(world.drained().len(), 1);
 }

@@ -1,13 +1,14 @@
-//! A controller with somebody who carries out whatever it wants, at once: decisions are durable, NodeClaims appear,
-//! machines are launched and join, drained machines are gone. Time goes from one wakeup to the next.
+//! A controller whose effects are carried out at once: decisions are durable, NodeClaims appear,
+//! machines are launched and join, drained machines are removed. Time advances from one wakeup to
+//! the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
-use crate::control::guardrails::quarantine::Extent;
-use crate::control::testing::Planned;
+use crate::control::guardrails::quarantine::ObjectCounts;
+use crate::control::testing::SynchronousController;
 use crate::control::{
     ClaimOrder, Decision, DecisionKind, Effect, Event, Inspection, Instruction, InstructionId, LaunchFailure,
     LaunchOrder, Launched, Planner, Settings,
@@ -18,8 +19,9 @@ use crate::model::{CapacityType, Labels, MicroUsd, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, PlannedNode};
 use crate::schedule::CompileCache;
 
-/// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no place for anybody while that is not ready.
-fn one_each(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+/// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no placement while that
+/// is not ready.
+fn one_node_per_pod(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     if input.pools.first().is_none_or(|pool| pool.not_ready.is_some()) {
         return Ok((Plan { unschedulable: pods, ..Plan::default() }, PlanReport::default()));
@@ -48,23 +50,23 @@ pub(super) fn real(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Pl
     Ok((decision.plan, decision.report))
 }
 
-/// What has been done so far.
+/// Effects that were carried out.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub decisions: Vec<Decision>,
     pub launches: Vec<(Timestamp, LaunchOrder)>,
     /// NodeClaims, in the order in which their drains were ordered.
     pub drained: Vec<(Timestamp, Text)>,
-    /// NodeClaims whose machines were given back.
-    pub given_back: Vec<(Timestamp, Text)>,
+    /// NodeClaims whose instances were terminated.
+    pub terminated: Vec<(Timestamp, Text)>,
     /// NodeClaims that were removed, in that order.
     pub removed: Vec<(Timestamp, Text)>,
-    /// NodeClaims whose machines the cloud was asked about by id.
-    pub asked: Vec<(Timestamp, Text)>,
-    /// Clusters whose agents were asked for a snapshot.
+    /// NodeClaims whose instances were queried by id.
+    pub inspected: Vec<(Timestamp, Text)>,
+    /// Clusters whose agents got a request for a snapshot.
     pub resyncs: Vec<(Timestamp, Text)>,
-    /// How much there was in clusters, as it was written down.
-    pub extents: Vec<(Timestamp, Text, Extent)>,
+    /// Object counts that were persisted.
+    pub persisted_counts: Vec<(Timestamp, Text, ObjectCounts)>,
     /// Drains that were not begun because the Node is not empty.
     pub refused: Vec<(Timestamp, Text)>,
     /// Effects of any kind but views and records.
@@ -73,7 +75,7 @@ pub(super) struct Done {
 
 /// The world.
 pub(super) struct World {
-    pub controller: Planned,
+    pub controller: SynchronousController,
     pub now: i64,
     pub done: Done,
     /// Launches fail for lack of capacity.
@@ -82,31 +84,31 @@ pub(super) struct World {
     pub refused: bool,
     /// Machines are launched and never join.
     pub never_joins: bool,
-    /// Drains of machines whose names begin so do not come to an end before they are let go.
+    /// Drains of machines with this name prefix do not end before they are finished explicitly.
     pub stuck: Option<&'static str>,
-    /// NodeClaims on whose Nodes the API server lists pods, whatever the agent shows.
+    /// NodeClaims on whose Nodes the API server lists pods, whatever the agent reports.
     pub occupied: BTreeSet<Text>,
-    /// What the cloud says of a machine when it is asked by its id.
+    /// Answer of the cloud to a query by id.
     pub cloud: Inspection,
-    /// Decisions are durable when the store is told to answer.
+    /// Decisions become durable only when the test records them.
     pub slow_store: bool,
-    waiting: Vec<Decision>,
-    held: Vec<(Text, InstructionId)>,
+    unrecorded: Vec<Decision>,
+    stuck_drains: Vec<(Text, InstructionId)>,
     claims: BTreeMap<(Text, Text), ClaimRecord>,
 }
 
 impl World {
     /// A world without clusters.
     pub fn new(change: impl FnOnce(&mut Settings)) -> Self {
-        Self::planned_by(one_each, change)
+        Self::planned_by(one_node_per_pod, change)
     }
 
     /// A world without clusters, and with this planner.
     pub fn planned_by(planner: Planner, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        let controller = Planned::new(settings, planner);
-        let (waiting, held, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let controller = SynchronousController::new(settings, planner);
+        let (unrecorded, stuck_drains, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self {
             controller,
             now: 0,
@@ -118,8 +120,8 @@ impl World {
             occupied: BTreeSet::new(),
             cloud: Inspection::Runs,
             slow_store: false,
-            waiting,
-            held,
+            unrecorded,
+            stuck_drains,
             claims,
         }
     }
@@ -131,92 +133,92 @@ impl World {
         world
     }
 
-    /// The agent of `cluster` connects and shows this.
+    /// Connects the agent of `cluster` and sends this snapshot.
     pub fn connect(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
-        self.tell(Event::AgentConnected { cluster: text(cluster) });
-        self.show(cluster, snapshot);
+        self.handle(Event::AgentConnected { cluster: text(cluster) });
+        self.send_snapshot(cluster, snapshot);
     }
 
-    /// The agent of `cluster` shows everything.
-    pub fn show(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
-        self.observe(cluster, Observation::Snapshot(Box::new(snapshot)));
+    /// Sends a snapshot from the agent of `cluster`.
+    pub fn send_snapshot(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
+        self.apply_observation(cluster, Observation::Snapshot(Box::new(snapshot)));
     }
 
-    pub fn see(&mut self, cluster: &str, object: Object) {
-        self.observe(cluster, Observation::upsert(object));
+    pub fn observe(&mut self, cluster: &str, object: Object) {
+        self.apply_observation(cluster, Observation::upsert(object));
     }
 
-    pub fn lose(&mut self, cluster: &str, key: Key) {
-        self.observe(cluster, Observation::Delete(key));
+    pub fn delete(&mut self, cluster: &str, key: Key) {
+        self.apply_observation(cluster, Observation::Delete(key));
     }
 
-    /// A pod ends as pods do: it is terminating, and then gone.
-    pub fn end(&mut self, cluster: &str, pod: PodRecord) {
+    /// Ends a pod with announcement: it is terminating, and then deleted.
+    pub fn end_pod(&mut self, cluster: &str, pod: PodRecord) {
         let key = Key::Pod(pod.key.clone());
-        self.see(cluster, Object::Pod(PodRecord { terminating: true, ..pod }));
-        self.lose(cluster, key);
+        self.observe(cluster, Object::Pod(PodRecord { terminating: true, ..pod }));
+        self.delete(cluster, key);
     }
 
-    fn observe(&mut self, cluster: &str, observation: Observation) {
-        self.tell(Event::Observed { cluster: text(cluster), observation });
+    fn apply_observation(&mut self, cluster: &str, observation: Observation) {
+        self.handle(Event::Observed { cluster: text(cluster), observation });
     }
 
     /// Lets time pass until `end`, in milliseconds.
     pub fn run_to(&mut self, end: i64) {
-        // Of several clusters that are due at one moment, each may take a tick of its own.
+        // Of several clusters that are due at one time, each may need a tick of its own.
         let mut ticks = 0;
         while let Some(next) = self.controller.next_wakeup().filter(|next| next.0 <= end) {
             ticks = if next.0 > self.now { 0 } else { ticks + 1 };
             self.now = self.now.max(next.0);
-            self.tell(Event::Tick);
+            self.handle(Event::Tick);
             assert!(ticks <= 2 * self.controller.clusters().count(), "stuck at {next:?}");
         }
         self.now = end;
-        self.tell(Event::Tick);
+        self.handle(Event::Tick);
     }
 
     /// The store answers for every decision that it was slow about.
-    pub fn store_answers(&mut self) {
-        for decision in std::mem::take(&mut self.waiting) {
-            self.tell(Event::Recorded { decision: decision.id });
+    pub fn record_decisions(&mut self) {
+        for decision in std::mem::take(&mut self.unrecorded) {
+            self.handle(Event::Recorded { decision: decision.id });
         }
     }
 
     /// The agent answers drains that were held up: the Nodes are not empty.
-    pub fn find_occupied(&mut self) {
-        for (cluster, instruction) in std::mem::take(&mut self.held) {
+    pub fn refuse_stuck_drains(&mut self) {
+        for (cluster, instruction) in std::mem::take(&mut self.stuck_drains) {
             let reason = "the API server lists pod default/web-1 on it".to_owned();
-            self.tell(Event::InstructionFailed { cluster, instruction, reason, unmet: true });
+            self.handle(Event::InstructionFailed { cluster, instruction, reason, unmet: true });
         }
     }
 
-    /// Drains that were held up come to their end.
-    pub fn let_drains_go(&mut self) {
-        for (cluster, instruction) in std::mem::take(&mut self.held) {
-            self.tell(Event::InstructionAcked { cluster, instruction });
+    /// Finishes the drains that were held up.
+    pub fn finish_drains(&mut self) {
+        for (cluster, instruction) in std::mem::take(&mut self.stuck_drains) {
+            self.handle(Event::InstructionAcked { cluster, instruction });
         }
     }
 
-    pub fn tell(&mut self, event: Event) {
+    pub fn handle(&mut self, event: Event) {
         let mut effects = VecDeque::from(self.controller.handle(event, Timestamp(self.now)));
         while let Some(effect) = effects.pop_front() {
-            for answer in self.carry_out(effect) {
+            for answer in self.execute_decision(effect) {
                 effects.extend(self.controller.handle(answer, Timestamp(self.now)));
             }
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Vec<Event> {
+    fn execute_decision(&mut self, effect: Effect) -> Vec<Event> {
         let now = Timestamp(self.now);
-        self.done.acts += usize::from(!is_word(&effect));
+        self.done.acts += usize::from(!is_record_or_view(&effect));
         match effect {
             Effect::Plan(_)
             | Effect::PublishView { .. }
-            | Effect::Close { .. }
-            | Effect::Settle { .. }
-            | Effect::Report { .. } => Vec::new(),
-            Effect::KeepExtent { cluster, extent } => {
-                self.done.extents.push((now, cluster, extent));
+            | Effect::CloseLaunch { .. }
+            | Effect::RecordLaunched { .. }
+            | Effect::ReportFinding { .. } => Vec::new(),
+            Effect::PersistCounts { cluster, counts } => {
+                self.done.persisted_counts.push((now, cluster, counts));
                 Vec::new()
             }
             Effect::Relaunch(decided) => {
@@ -225,17 +227,17 @@ impl World {
             }
             Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone { cluster, provider_id }],
             Effect::Inspect { cluster, provider_id, claim, .. } => {
-                self.done.asked.push((now, claim));
+                self.done.inspected.push((now, claim));
                 vec![Event::Inspected { cluster, provider_id, found: self.cloud }]
             }
             Effect::Resync { cluster, .. } => {
                 self.done.resyncs.push((now, cluster));
                 Vec::new()
             }
-            Effect::Record(decision) => {
+            Effect::RecordDecision(decision) => {
                 self.done.decisions.push(*decision.clone());
                 if self.slow_store {
-                    self.waiting.push(*decision);
+                    self.unrecorded.push(*decision);
                     return Vec::new();
                 }
                 vec![Event::Recorded { decision: decision.id }]
@@ -245,7 +247,7 @@ impl World {
                 vec![self.launch(&order)]
             }
             Effect::Terminate { cluster, provider_id, claim, .. } => {
-                self.done.given_back.push((now, claim));
+                self.done.terminated.push((now, claim));
                 vec![Event::InstanceGone { cluster, provider_id }]
             }
             Effect::Instruct { cluster, id, instruction } => self.instruct(cluster, id, *instruction),
@@ -259,15 +261,15 @@ impl World {
             return Event::LaunchFailed { cluster, claim, attempt, failure };
         }
         if self.no_capacity {
-            let sold_out = vec![(text("t.none"), text("z"))];
-            return Event::LaunchFailed { cluster, claim, attempt, failure: LaunchFailure::NoCapacity { sold_out } };
+            let unavailable = vec![(text("t.none"), text("z"))];
+            return Event::LaunchFailed { cluster, claim, attempt, failure: LaunchFailure::NoCapacity { unavailable } };
         }
         Event::Launched(Box::new(Launched {
             provider_id: Text::from(format!("aws:///z/i-{claim}")),
             instance_type: text("t.2"),
             zone: text("z"),
             capacity_type: CapacityType::Spot,
-            sold_out: Vec::new(),
+            unavailable: Vec::new(),
             cluster,
             claim,
             attempt,
@@ -301,7 +303,7 @@ impl World {
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
                 self.done.drained.push((Timestamp(self.now), claim));
                 if !empty {
-                    self.held.push((cluster, instruction));
+                    self.stuck_drains.push((cluster, instruction));
                     return Vec::new();
                 }
             }
@@ -312,7 +314,7 @@ impl World {
             }
             Instruction::RegisterNode { .. }
             | Instruction::InitializeNode { .. }
-            | Instruction::HintPods { .. }
+            | Instruction::NominatePods { .. }
             | Instruction::WriteStatus(_)
             | Instruction::RecordEvent(_) => {}
         }
@@ -334,9 +336,15 @@ impl World {
     }
 }
 
-/// Whether nothing is done but written down or shown.
-fn is_word(effect: &Effect) -> bool {
-    matches!(effect, Effect::Record(_) | Effect::PublishView { .. } | Effect::Close { .. } | Effect::KeepExtent { .. })
+/// Whether the effect only records or publishes.
+fn is_record_or_view(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::RecordDecision(_)
+            | Effect::PublishView { .. }
+            | Effect::CloseLaunch { .. }
+            | Effect::PersistCounts { .. }
+    )
 }
 
 /// The pool `p`, machines in service and pods.

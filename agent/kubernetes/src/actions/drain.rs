@@ -1,0 +1,496 @@
+//! Drains a node: taints it, evicts its pods in the order of [`eviction_order`], waits for its
+//! volumes.
+//!
+//! A drain needs no server: its deadlines are absolute, and its progress is in the cluster (the
+//! taint, the conditions of the claim, the pods' deletion timestamps). The parameters are stored in
+//! an annotation of the Node ([`DRAIN_ANNOTATION`]), so that the next leader resumes the drain
+//! without a server ([`resume_drain`]).
+
+pub(crate) mod eviction_order;
+pub(crate) mod node_pods;
+pub(crate) mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::Done;
+use agent::link::backoff::Backoff;
+use fleetwright_proto::v1;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::claim::write_status;
+use super::event::EventSpec;
+use super::guard::{RemovalTarget, check_forced_deletion, owns};
+use super::{Admission, Attempt, Rank, admit_claim};
+use crate::cluster::Kubernetes;
+use crate::conditions::Conditions;
+use crate::error::{ApiError, ErrorKind, ok_if_not_found};
+use crate::fields::{list_at, text_at};
+use crate::resource::{NODE, NODE_CLAIM, POD};
+use crate::timestamps::now_ms;
+use eviction_order::{DISRUPTED, DrainStep, NodePod};
+
+/// Interval at which the pods are examined (Karpenter: drain retry).
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum duration of a drain, also without pods: the scheduler may be binding a pod that it
+/// placed before it observed the taint (Karpenter: minimum drain time).
+const MIN_DRAIN_MS: i64 = 5_000;
+/// First and longest wait after an eviction that was refused (Karpenter: eviction queue).
+const EVICTION_BACKOFF_MS: (i64, i64) = (100, 10_000);
+/// The least time for which evictions that follow one another are spread when the API server is busy.
+const BUSY_WAIT: Duration = Duration::from_secs(1);
+
+/// Annotation of a Node that is drained: the parameters of the drain, as JSON.
+pub(crate) const DRAIN_ANNOTATION: &str = "fleetwright.dev/drain";
+
+/// The parameters of a drain, as annotated on the Node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DrainAnnotation {
+    claim: String,
+    rank: String,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    force_at_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    provider_id: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    interruption: bool,
+}
+
+/// Nodes whose drain a server requested since this process started. A resumed drain of one of them
+/// ends in favour of the requested one.
+#[derive(Debug, Default)]
+pub struct ServerDrains(Mutex<BTreeSet<String>>);
+
+impl ServerDrains {
+    fn insert_node(&self, node: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned());
+    }
+
+    fn contains_node(&self, node: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+}
+
+/// Resumes a drain from the annotation of its Node, unless a server requests one.
+pub(crate) async fn resume_drain(cluster: &Kubernetes, node: &str, note: &str) {
+    let Some((rank, action)) = decode_annotation(node, note) else {
+        warn!(node, note, "cannot parse the drain annotation of the node");
+        return;
+    };
+    info!(node, reason = action.reason, "resuming drain");
+    while !cluster.server_drains().contains_node(node) {
+        match run_drain(cluster, rank, &action, true).await {
+            Err(error) if error.is_transient() => {
+                warn!(node, %error, "drain attempt failed; retrying");
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            Err(error) => return warn!(node, %error, "drain abandoned; the server must request it again"),
+            Ok(_) => return,
+        }
+    }
+}
+
+fn decode_annotation(node: &str, note: &str) -> Option<(Rank, v1::DrainNode)> {
+    let note: DrainAnnotation = serde_json::from_str(note).ok()?;
+    let action = v1::DrainNode {
+        node_claim: note.claim,
+        node: node.to_owned(),
+        force_at_ms: note.force_at_ms,
+        reason: note.reason,
+        provider_id: note.provider_id,
+        interruption: note.interruption,
+        ..v1::DrainNode::default()
+    };
+    Some((Rank::parse(&note.rank)?, action))
+}
+
+fn encode_annotation(rank: Rank, action: &v1::DrainNode) -> String {
+    let note = DrainAnnotation {
+        claim: action.node_claim.clone(),
+        rank: rank.to_annotation(),
+        reason: action.reason.clone(),
+        force_at_ms: action.force_at_ms,
+        provider_id: action.provider_id.clone(),
+        interruption: action.interruption,
+    };
+    json!(note).to_string()
+}
+
+/// What a drain remembers between two looks.
+#[derive(Debug, Default)]
+struct EvictionBackoff {
+    /// Pods whose eviction was refused: until when they are left alone, and how long that is.
+    refused: BTreeMap<String, (i64, i64)>,
+}
+
+/// Drains a node as requested by a server.
+pub(super) async fn drain_node(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode) -> Attempt {
+    cluster.server_drains().insert_node(&action.node);
+    run_drain(cluster, rank, action, false).await
+}
+
+/// Drains a node from its present state. A resumed drain follows the Node's annotation, and ends as
+/// soon as a server requests a drain of the same Node.
+async fn run_drain(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode, resumed: bool) -> Attempt {
+    let claim: Option<Value> = ok_if_not_found(cluster.api().get(&NODE_CLAIM.one("", &action.node_claim)).await)?;
+    let node: Option<Value> = match action.node.as_str() {
+        "" => None,
+        name => ok_if_not_found(cluster.api().get(&NODE.one("", name)).await)?,
+    };
+    if let Some(node) = &node
+        && let Some(done) = guard_refusal(cluster, action, node, claim.as_ref(), resumed)?
+    {
+        return Ok(done);
+    }
+    if let Some(node) = &node
+        && let Some(why) = emptiness_violation(cluster, action, node).await?
+    {
+        return Ok(Done::failed(v1::Outcome::PreconditionFailed, why));
+    }
+    let claim = match claim {
+        // A kubelet may write the annotation, so it does not affect later instructions on the
+        // claim.
+        Some(claim) if resumed => match Rank::of_claim(&claim) {
+            newer if newer > rank => return Ok(super::stale_instruction(newer, &action.node_claim)),
+            _ => Some(claim),
+        },
+        Some(claim) => match admit_claim(cluster, rank, claim).await? {
+            Admission::Admitted(claim) => Some(claim),
+            Admission::Refused(done) => return Ok(done),
+        },
+        // A node without a claim is drained all the same.
+        None => None,
+    };
+    let Some(node) = node else { return Ok(Done::ok()) };
+    let Some(node) = taint_node(cluster, node, &encode_annotation(rank, action)).await? else { return Ok(Done::ok()) };
+    let drain = Drain { cluster, claim, node, action, resumed };
+    drain.write_condition("Drained", "Unknown", "Draining", "").await?;
+    let begun = now_ms();
+    if !drain.evict_pods(begun).await? {
+        return Ok(Done::ok());
+    }
+    drain.write_condition("Drained", "True", "Drained", "").await?;
+    drain.await_volumes().await?;
+    info!(node = action.node, reason = action.reason, "node drained");
+    Ok(Done::ok())
+}
+
+/// The result of the agent's own limits for this drain; `None` when they allow it.
+fn guard_refusal(
+    cluster: &Kubernetes,
+    action: &v1::DrainNode,
+    node: &Value,
+    claim: Option<&Value>,
+    resumed: bool,
+) -> Result<Option<Done>, ApiError> {
+    let target = RemovalTarget { claim: &action.node_claim, provider_id: &action.provider_id };
+    if let Some(why) = cluster.guard().check_removal(node, claim, target) {
+        return Ok(Some(Done::failed(v1::Outcome::NotFound, why)));
+    }
+    if resumed && claim.is_some_and(|claim| !owns(claim, node)) {
+        let why = format!(
+            "the drain annotation of Node {} names NodeClaim {}, which does not own the Node",
+            action.node, action.node_claim
+        );
+        return Ok(Some(Done::failed(v1::Outcome::Failed, why)));
+    }
+    let recorded = recorded_drain(node);
+    let deadline = recorded.as_ref().and_then(|(_, recorded)| recorded.force_at_ms);
+    if let Some(why) = check_forced_deletion(action, deadline, claim, now_ms()).filter(|_| !resumed) {
+        return Ok(Some(Done::failed(v1::Outcome::Failed, why)));
+    }
+    if !action.interruption && recorded.is_none() {
+        cluster.guard().count_removal(node)?;
+    }
+    Ok(None)
+}
+
+/// Why a Node that is drained as empty is not empty; `None` when it is, or when emptiness is not
+/// required. The server decided by the watch, which may lag behind the API server. A drain in
+/// progress continues: its Node was tainted while it was empty.
+async fn emptiness_violation(
+    cluster: &Kubernetes,
+    action: &v1::DrainNode,
+    node: &Value,
+) -> Result<Option<String>, ApiError> {
+    if !action.only_if_empty || recorded_drain(node).is_some() {
+        return Ok(None);
+    }
+    let listed = node_pods::list_node_pods(cluster.api(), &action.node).await?;
+    let would_move = |pod: &&NodePod| !pod.exempt && !pod.from_daemon_set && pod.deletion_ms.is_none();
+    let movable: Vec<&NodePod> = listed.iter().filter(would_move).collect();
+    Ok(movable.first().map(|pod| {
+        let (count, node) = (movable.len(), &action.node);
+        format!("the API server lists pods to move on Node {node}: {count}, such as {}/{}", pod.namespace, pod.name)
+    }))
+}
+
+/// The drain recorded in a Node's annotation.
+fn recorded_drain(node: &Value) -> Option<(Rank, v1::DrainNode)> {
+    let note = node.pointer("/metadata/annotations").and_then(|annotations| annotations.get(DRAIN_ANNOTATION))?;
+    decode_annotation(text_at(node, "/metadata/name"), note.as_str()?)
+}
+
+/// Taints a node that was just read against new pods; `None` when the Node does not exist any more.
+async fn taint_node(cluster: &Kubernetes, node: Value, note: &str) -> Result<Option<Value>, ApiError> {
+    let path = NODE.one("", text_at(&node, "/metadata/name"));
+    match taint_patch(&node, note) {
+        Some(patch) => ok_if_not_found(cluster.api().patch(&path, &patch).await),
+        None => Ok(Some(node)),
+    }
+}
+
+/// The patch that excludes a node: the taint, the label that removes it from load balancers, and
+/// the drain annotation.
+fn taint_patch(node: &Value, note: &str) -> Option<Value> {
+    const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let wanted = json!({ "key": DISRUPTED, "effect": "NoSchedule" });
+    let mut taints = list_at(node, "/spec/taints");
+    let tainted = taints.iter().any(|taint| taint["key"] == wanted["key"] && taint["effect"] == wanted["effect"]);
+    let excluded = node.pointer("/metadata/labels").and_then(|labels| labels.get(EXCLUDED)).is_some();
+    let resumed = node.pointer("/metadata/annotations").and_then(|annotations| annotations.get(DRAIN_ANNOTATION));
+    if tainted && excluded && resumed.is_some_and(|resumed| resumed == note) {
+        return None;
+    }
+    // Other effects of the same key are removed (Karpenter: node termination).
+    taints.retain(|taint| taint["key"] != wanted["key"]);
+    taints.push(wanted);
+    Some(json!({
+        "metadata": {
+            "resourceVersion": node.pointer("/metadata/resourceVersion"),
+            "labels": { EXCLUDED: "karpenter" },
+            "annotations": { DRAIN_ANNOTATION: note },
+        },
+        "spec": { "taints": taints },
+    }))
+}
+
+struct Drain<'d> {
+    cluster: &'d Kubernetes,
+    claim: Option<Value>,
+    node: Value,
+    action: &'d v1::DrainNode,
+    /// Whether it was resumed from the annotation, and ends when a server requests a drain of the
+    /// same node.
+    resumed: bool,
+}
+
+impl Drain<'_> {
+    /// Evicts the pods. Returns whether the node still exists and this drain must complete it. The
+    /// cache is polled, because a request every second would cost the API server more than the
+    /// drain; before completion the pods are listed once, since the cache may lag.
+    async fn evict_pods(&self, begun: i64) -> Result<bool, ApiError> {
+        let mut backoff = EvictionBackoff::default();
+        let handle = self.cluster.node_pods().register_drain(&self.action.node);
+        let mut relist_backoff = Backoff::new(begun.unsigned_abs());
+        loop {
+            if self.resumed && self.cluster.server_drains().contains_node(&self.action.node) {
+                return Ok(false);
+            }
+            let machine = text_at(&self.node, "/spec/providerID");
+            if !self.cluster.cache().has_node(&self.action.node, machine) && self.is_gone().await? {
+                return Ok(false);
+            }
+            let now = now_ms();
+            let pods = handle.pods(self.cluster.cache(), now);
+            let step = eviction_order::plan_step(&pods, now, self.action.force_at_ms);
+            if step.remaining.is_empty() && now - begun >= MIN_DRAIN_MS {
+                let listed = node_pods::list_node_pods(self.cluster.api(), &self.action.node).await?;
+                if eviction_order::plan_step(&listed, now, self.action.force_at_ms).remaining.is_empty() {
+                    return Ok(true);
+                }
+                tokio::time::sleep(Duration::from_millis(relist_backoff.next_wait_ms())).await;
+            }
+            self.apply_step(&step, &mut backoff).await?;
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Whether the node, identified by the UID that was tainted, does not exist any more.
+    async fn is_gone(&self) -> Result<bool, ApiError> {
+        let listed: Option<Value> = ok_if_not_found(self.cluster.api().get(&NODE.one("", &self.action.node)).await)?;
+        Ok(listed.is_none_or(|listed| text_at(&listed, "/metadata/uid") != text_at(&self.node, "/metadata/uid")))
+    }
+
+    async fn apply_step(&self, step: &DrainStep<'_>, backoff: &mut EvictionBackoff) -> Result<(), ApiError> {
+        for (pod, seconds) in &step.delete {
+            self.delete_pod(pod, *seconds).await?;
+        }
+        for pod in &step.evict {
+            let waits = backoff.refused.get(&pod.uid).is_some_and(|(until, _)| now_ms() < *until);
+            if !waits {
+                self.evict_pod(pod, backoff).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn evict_pod(&self, pod: &NodePod, backoff: &mut EvictionBackoff) -> Result<(), ApiError> {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": { "name": pod.name, "namespace": pod.namespace },
+            "deleteOptions": { "preconditions": { "uid": pod.uid } },
+        });
+        let path = format!("{}/eviction", POD.one(&pod.namespace, &pod.name));
+        let error = match self.cluster.api().post(&path, &eviction).await {
+            Ok(_) => {
+                backoff.refused.remove(&pod.uid);
+                return self.record_pod_event(pod, "Evicted", "Evicted pod").await;
+            }
+            Err(error) => error,
+        };
+        match error.kind {
+            // It is gone, or another pod has its name.
+            ErrorKind::NotFound | ErrorKind::Conflict => Ok(()),
+            ErrorKind::TooMany if !error.budget_refused && error.retry_after.is_some() => {
+                tokio::time::sleep(error.retry_after.unwrap_or(BUSY_WAIT)).await;
+                Ok(())
+            }
+            // Several budgets cover the pod: the API server answers 500 until the budgets are
+            // changed.
+            ErrorKind::TooMany | ErrorKind::Server | ErrorKind::Invalid => {
+                let (first, longest) = EVICTION_BACKOFF_MS;
+                let wait = backoff.refused.get(&pod.uid).map_or(first, |(_, last)| (2 * last).min(longest));
+                backoff.refused.insert(pod.uid.clone(), (now_ms() + wait, wait));
+                let note = format!("Cannot evict pod {}/{}: {}", pod.namespace, pod.name, error.message);
+                self.record_node_event("FailedDraining", &note).await
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn delete_pod(&self, pod: &NodePod, seconds: i64) -> Result<(), ApiError> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "gracePeriodSeconds": seconds, "preconditions": { "uid": pod.uid },
+        });
+        match self.cluster.api().delete(&POD.one(&pod.namespace, &pod.name), &options).await {
+            Ok(_) => {
+                warn!(
+                    pod = pod.name,
+                    namespace = pod.namespace,
+                    node = self.action.node,
+                    seconds,
+                    "pod deleted at the drain deadline"
+                );
+                self.record_pod_event(pod, "Disrupted", "Deleted pod, because its node goes at its deadline").await
+            }
+            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the volumes of evicted pods are detached. After the deadline the drain completes
+    /// without.
+    async fn await_volumes(&self) -> Result<(), ApiError> {
+        let handle = self.cluster.node_pods().register_drain(&self.action.node);
+        loop {
+            let pods = handle.pods(self.cluster.cache(), now_ms());
+            let attached = volumes::attached_volumes(self.cluster, &self.action.node, &pods).await?;
+            if attached.is_empty() {
+                return self.write_condition("VolumesDetached", "True", "VolumesDetached", "").await;
+            }
+            if self.action.force_at_ms.is_some_and(|deadline| now_ms() >= deadline) {
+                return self.write_condition("VolumesDetached", "False", "TerminationGracePeriodElapsed", "").await;
+            }
+            let note = format!("Awaiting detachment of {}", attached.join(", "));
+            self.write_condition("VolumesDetached", "Unknown", "AwaitingVolumeDetachment", &note).await?;
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Writes a condition of the claim, unless it has that status. Does nothing without a claim.
+    async fn write_condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> Result<(), ApiError> {
+        let Some(claim) = &self.claim else { return Ok(()) };
+        let path = NODE_CLAIM.one("", text_at(claim, "/metadata/name"));
+        let Some(current) = ok_if_not_found(self.cluster.api().get::<Value>(&path).await)? else { return Ok(()) };
+        let listed = Conditions::from_object(&current, String::new());
+        if listed.status(kind) == status || (kind == "Drained" && listed.status(kind) == "True") {
+            return Ok(());
+        }
+        let written = write_status(self.cluster, &current, json!({}), |conditions| {
+            conditions.set(kind, status, reason, message);
+        });
+        ok_if_not_found(written.await).map(drop)
+    }
+
+    async fn record_pod_event(&self, pod: &NodePod, reason: &str, what: &str) -> Result<(), ApiError> {
+        let why = if self.action.reason.is_empty() { String::new() } else { format!(": {}", self.action.reason) };
+        let spec = EventSpec {
+            resource: POD.kind,
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            kind: "Normal".to_owned(),
+            reason: reason.to_owned(),
+            note: format!("{what}{why}"),
+        };
+        self.record_event(&spec, &pod.uid).await
+    }
+
+    async fn record_node_event(&self, reason: &str, note: &str) -> Result<(), ApiError> {
+        let spec = EventSpec {
+            resource: NODE.kind,
+            namespace: String::new(),
+            name: self.action.node.clone(),
+            kind: "Warning".to_owned(),
+            reason: reason.to_owned(),
+            note: note.to_owned(),
+        };
+        self.record_event(&spec, text_at(&self.node, "/metadata/uid")).await
+    }
+
+    /// An event that cannot be written holds up no drain.
+    async fn record_event(&self, spec: &EventSpec, uid: &str) -> Result<(), ApiError> {
+        if let Err(error) = self.cluster.record_event(spec, uid).await {
+            warn!(%error, "cannot write event");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_barred_once_and_other_effects_of_the_taint_go() {
+        let node = json!({
+            "metadata": { "resourceVersion": "3", "labels": { "a": "b" } },
+            "spec": { "taints": [{ "key": DISRUPTED, "effect": "NoExecute" }, { "key": "gpu", "effect": "NoSchedule" }] },
+        });
+        let patch = taint_patch(&node, "order").unwrap();
+        assert_eq!(
+            patch["spec"]["taints"],
+            json!([{ "key": "gpu", "effect": "NoSchedule" }, { "key": DISRUPTED, "effect": "NoSchedule" }])
+        );
+        let mut tainted = node;
+        tainted["spec"]["taints"] = patch["spec"]["taints"].clone();
+        tainted["metadata"]["labels"] = patch["metadata"]["labels"].clone();
+        tainted["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
+        assert_eq!(taint_patch(&tainted, "order"), None);
+        assert!(taint_patch(&tainted, "another order").is_some());
+    }
+
+    #[test]
+    fn an_order_is_read_back_from_its_note() {
+        let action = |force_at_ms| v1::DrainNode {
+            node_claim: "general-7".into(),
+            node: "n".into(),
+            force_at_ms,
+            reason: "empty".into(),
+            provider_id: "aws:///z/i-1".into(),
+            interruption: force_at_ms.is_some(),
+            ..v1::DrainNode::default()
+        };
+        let rank = Rank::parse("3/9").unwrap();
+        for action in [action(None), action(Some(5))] {
+            assert_eq!(decode_annotation("n", &encode_annotation(rank, &action)), Some((rank, action)));
+        }
+        assert_eq!(decode_annotation("n", "true"), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Pod templates of Karpenter's scheduling benchmark; equal templates give pods of one shape with
+//! equal labels.
+
+use serde_json::{Value, json};
+
+/// Requests of a pod, and its constraint.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodTemplate {
+    /// CPU, in milli-cores.
+    pub cpu: u32,
+    /// Memory, in MiB.
+    pub memory: u32,
+    /// Constraint between pods.
+    pub rule: Rule,
+    /// Own label, key and value.
+    pub label: Option<(String, String)>,
+    /// Label that the constraint selects.
+    pub selects: Option<(String, String)>,
+}
+
+/// A constraint between pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// None.
+    Plain,
+    /// Required spread over zones, skew 1.
+    ZoneSpread,
+    /// Required spread over hosts, skew 1.
+    HostSpread,
+    /// Required affinity by zone.
+    ZoneAffinity,
+    /// Required anti-affinity by host.
+    HostExclusion,
+    /// Preferred zone 1, and preferred anti-affinity by zone and host.
+    Preferences,
+}
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOST: &str = "kubernetes.io/hostname";
+
+impl PodTemplate {
+    /// A pod without constraint and label.
+    pub fn plain(cpu: u32, memory: u32) -> Self {
+        Self { cpu, memory, rule: Rule::Plain, label: None, selects: None }
+    }
+
+    /// The pod as a manifest without a name.
+    pub fn manifest(&self) -> Value {
+        let requests = json!({"cpu": format!("{}m", self.cpu), "memory": format!("{}Mi", self.memory)});
+        let mut spec = json!({"containers": [{"name": "main", "image": "x", "resources": {"requests": requests}}]});
+        if let Some((field, rule)) = self.constraint() {
+            spec[field] = rule;
+        }
+        let labels = pair(self.label.as_ref());
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "labels": labels}, "spec": spec})
+    }
+
+    fn constraint(&self) -> Option<(&'static str, Value)> {
+        let selector = json!({"matchLabels": pair(self.selects.as_ref())});
+        let spread = |key| json!([{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]);
+        let term = |key| json!({"labelSelector": selector, "topologyKey": key});
+        let required = |key| json!({"requiredDuringSchedulingIgnoredDuringExecution": [term(key)]});
+        match self.rule {
+            Rule::Plain => None,
+            Rule::ZoneSpread => Some(("topologySpreadConstraints", spread(ZONE))),
+            Rule::HostSpread => Some(("topologySpreadConstraints", spread(HOST))),
+            Rule::ZoneAffinity => Some(("affinity", json!({"podAffinity": required(ZONE)}))),
+            Rule::HostExclusion => Some(("affinity", json!({"podAntiAffinity": required(HOST)}))),
+            Rule::Preferences => Some(("affinity", preferences(&term(ZONE), &term(HOST)))),
+        }
+    }
+}
+
+fn preferences(zone: &Value, host: &Value) -> Value {
+    let first = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["test-zone-1"]}]});
+    json!({
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": first}]},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 10, "podAffinityTerm": zone}, {"weight": 1, "podAffinityTerm": host},
+        ]},
+    })
+}
+
+fn pair(label: Option<&(String, String)>) -> Value {
+    label.map_or_else(|| json!({}), |(key, value)| json!({ key.clone(): value }))
+}

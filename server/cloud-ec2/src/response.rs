@@ -1,0 +1,118 @@
+//! Maps the response of `CreateFleet` to a launch result.
+//!
+//! An instant fleet returns instances and errors side by side: an error concerns one override
+//! without capacity, also when another override succeeded. A response is final for its token:
+//! repeating the order returns the same one, so an order without an instance in its response is not
+//! repeated.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
+use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTemplateOverrides};
+use cloud::provider::{CloudError, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
+use engine::model::{Text, Timestamp};
+
+use crate::failure::{is_capacity, is_missing_spot_role};
+use crate::instance;
+use crate::request::CREATE_FLEET;
+use crate::terms::Terms;
+
+/// The request of a response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestContext<'a> {
+    pub(crate) request: &'a LaunchRequest,
+    /// Overrides of the fleet request.
+    pub(crate) offered: &'a [Override],
+    /// Settings of the request.
+    pub(crate) terms: &'a Terms,
+    /// Time of the response.
+    pub(crate) now: Timestamp,
+}
+
+/// The launch result of a response.
+///
+/// # Errors
+/// [`CloudError::InsufficientCapacity`] when every error concerns capacity, [`CloudError::Refused`]
+/// for the first other error, [`CloudError::Unknown`] when an instance has no type or zone.
+pub(crate) fn outcome(answer: &CreateFleetOutput, asked: RequestContext<'_>) -> Result<LaunchOutcome, CloudError> {
+    let launched = answer.instances().iter().find_map(|group| Some((group, group.instance_ids().first()?)));
+    match launched {
+        Some((group, id)) => Ok(LaunchOutcome {
+            instance: instance(group, id, asked)?,
+            unavailable: in_request_order(
+                answer.errors().iter().filter(|e| lacks_capacity(e)).filter_map(|e| option_of(e, asked)),
+                asked,
+            ),
+        }),
+        None => Err(launch_error(answer.errors(), asked)),
+    }
+}
+
+fn instance(group: &CreateFleetInstance, id: &str, asked: RequestContext<'_>) -> Result<Instance, CloudError> {
+    let choice = group.launch_template_and_overrides().and_then(|both| both.overrides());
+    let kind = group.instance_type().or(choice.and_then(|choice| choice.instance_type()));
+    let zone = choice.and_then(|choice| zone(choice, asked.terms)).or(group.availability_zone());
+    let (Some(kind), Some(zone)) = (kind, zone) else {
+        let operation = format!("{CREATE_FLEET} (it returned instance {id} without its type or zone)");
+        return Err(CloudError::Unknown { operation: Text::from(operation) });
+    };
+    let request = asked.request;
+    Ok(Instance {
+        id: Text::from(id),
+        provider_id: instance::provider_id(zone, id),
+        instance_type: Text::from(kind.as_str()),
+        zone: Text::from(zone),
+        capacity_type: request.capacity_type,
+        state: InstanceState::Pending,
+        cluster: request.cluster.clone(),
+        cluster_uid: request.cluster_uid.clone(),
+        claim: request.claim.clone(),
+        pool: request.pool.clone(),
+        launched: asked.now,
+    })
+}
+
+fn zone<'a>(choice: &'a FleetLaunchTemplateOverrides, terms: &'a Terms) -> Option<&'a str> {
+    choice.availability_zone().or_else(|| terms.zone_of(choice.subnet_id()?))
+}
+
+fn launch_error(errors: &[CreateFleetError], asked: RequestContext<'_>) -> CloudError {
+    if let Some(error) = errors.iter().find(|error| !lacks_capacity(error) && !lacks_spot_role(error)) {
+        return CloudError::Refused {
+            operation: Text::from(CREATE_FLEET),
+            code: Text::from(error.error_code().unwrap_or("no code")),
+            message: error.error_message().unwrap_or("no message").to_owned(),
+        };
+    }
+    let all_of_it =
+        errors.is_empty() || errors.iter().any(|error| lacks_spot_role(error) || option_of(error, asked).is_none());
+    let unavailable = match all_of_it {
+        true => asked.offered.to_vec(),
+        false => in_request_order(errors.iter().filter_map(|error| option_of(error, asked)), asked),
+    };
+    CloudError::InsufficientCapacity { unavailable }
+}
+
+fn lacks_capacity(error: &CreateFleetError) -> bool {
+    error.error_code().is_some_and(is_capacity)
+}
+
+fn lacks_spot_role(error: &CreateFleetError) -> bool {
+    error.error_code().is_some_and(is_missing_spot_role)
+}
+
+/// The override that an error concerns; `None` when it names none and concerns all of them.
+fn option_of(error: &CreateFleetError, asked: RequestContext<'_>) -> Option<Override> {
+    let choice = error.launch_template_and_overrides()?.overrides()?;
+    let zone = Text::from(zone(choice, asked.terms)?);
+    Some(Override { instance_type: Text::from(choice.instance_type()?.as_str()), zone })
+}
+
+/// Each override once, in the order of the request.
+fn in_request_order(options: impl Iterator<Item = Override>, asked: RequestContext<'_>) -> Vec<Override> {
+    let found: BTreeSet<Override> = options.collect();
+    asked.offered.iter().filter(|option| found.contains(option)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Running counts for one query: selected pods per domain, the global minimum, and the domains
+//! excluded by anti-affinity.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::domains::{Domains, HostDomain};
+use super::filter::Admission;
+
+/// Selected pods per domain of one key. Pods on hosts with an undecided domain are counted apart:
+/// each may or may not be in a domain.
+pub(super) struct DomainCounts<'b> {
+    key: u32,
+    admitted: Option<&'b Vec<Admission>>,
+    certain: FxHashMap<u32, i64>,
+    possible: FxHashMap<u32, i64>,
+    /// Pods counted in any domain, certain or possible.
+    anywhere: u64,
+    /// Domains that hold, or may hold, a pod with anti-affinity against the selected pods.
+    excluded: FxHashMap<u32, u64>,
+    minimum: Option<MinimumTracker>,
+}
+
+/// The domains of one key on the hosts admitted by one filter.
+pub(super) struct EligibleDomains {
+    /// Domains that may exist, as a mask.
+    possible: Vec<bool>,
+    /// Number of domains that certainly exist.
+    certain: usize,
+}
+
+/// Occupancy of the domains over which a spread constraint takes its global minimum.
+struct MinimumTracker {
+    eligible: Rc<EligibleDomains>,
+    /// Number of possible domains by their certain pod count.
+    domains_with: Vec<usize>,
+    /// The lowest non-zero index of `domains_with`.
+    least: usize,
+}
+
+impl<'b> DomainCounts<'b> {
+    /// Counts over `key` on the `admitted` hosts; tracks the minimum if `eligible` domains are
+    /// given.
+    pub(super) fn new(key: u32, admitted: Option<&'b Vec<Admission>>, eligible: Option<Rc<EligibleDomains>>) -> Self {
+        Self {
+            key,
+            admitted,
+            certain: FxHashMap::default(),
+            possible: FxHashMap::default(),
+            anywhere: 0,
+            excluded: FxHashMap::default(),
+            minimum: eligible.map(MinimumTracker::of),
+        }
+    }
+
+    pub(super) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Whether pods on `host` are counted.
+    pub(super) fn admits(&self, host: u32) -> bool {
+        self.admitted.is_none_or(|admitted| admitted[host as usize] != Admission::No)
+    }
+
+    /// Counts a selected pod on a host of this domain.
+    pub(super) fn count(&mut self, host_domain: HostDomain<'_>) {
+        match host_domain {
+            HostDomain::Absent => return,
+            HostDomain::One(domain) => {
+                let count = self.certain.entry(domain).or_insert(0);
+                *count += 1;
+                if let Some(minimum) = &mut self.minimum {
+                    minimum.increment(domain, *count);
+                }
+            }
+            HostDomain::OneOf(domains) => {
+                domains.iter().for_each(|domain| *self.possible.entry(*domain).or_insert(0) += 1);
+            }
+        }
+        self.anywhere += 1;
+    }
+
+    /// Records a pod with anti-affinity against the selected pods.
+    pub(super) fn exclude(&mut self, host_domain: HostDomain<'_>) {
+        match host_domain {
+            HostDomain::Absent => {}
+            HostDomain::One(domain) => *self.excluded.entry(domain).or_insert(0) += 1,
+            HostDomain::OneOf(domains) => {
+                domains.iter().for_each(|domain| *self.excluded.entry(*domain).or_insert(0) += 1);
+            }
+        }
+    }
+
+    /// Whether a pod with anti-affinity against the selected pods is, or may be, in the same
+    /// domain.
+    pub(super) fn excludes(&self, host_domain: HostDomain<'_>) -> bool {
+        match host_domain {
+            _ if self.excluded.is_empty() => false,
+            HostDomain::Absent => false,
+            HostDomain::One(domain) => self.excluded.contains_key(&domain),
+            HostDomain::OneOf(domains) => domains.iter().any(|domain| self.excluded.contains_key(domain)),
+        }
+    }
+
+    /// Selected pods in a domain, those included that may be there.
+    pub(super) fn max_count(&self, domain: u32) -> i64 {
+        self.min_count(domain) + self.possible.get(&domain).copied().unwrap_or(0)
+    }
+
+    /// Selected pods that are certainly in a domain.
+    pub(super) fn min_count(&self, domain: u32) -> i64 {
+        self.certain.get(&domain).copied().unwrap_or(0)
+    }
+
+    /// Whether no selected pod is in any domain.
+    pub(super) fn is_empty(&self) -> bool {
+        self.anywhere == 0
+    }
+
+    /// The global minimum: zero while fewer than `min_domains` domains certainly exist.
+    pub(super) fn global_minimum(&self, min_domains: Option<i32>) -> i64 {
+        let Some(minimum) = &self.minimum else { return 0 };
+        if min_domains.is_some_and(|least| usize::try_from(least).is_ok_and(|least| minimum.eligible.certain < least)) {
+            return 0;
+        }
+        i64::try_from(minimum.least).unwrap_or(i64::MAX)
+    }
+}
+
+impl EligibleDomains {
+    /// The domains of `key` on the `admitted` hosts. If admission of a host depends on the outcome
+    /// of its launch, `admitted_domains` returns the domains of the admitted outcomes.
+    pub(super) fn of(
+        domains: &Domains<'_>,
+        key: u32,
+        admitted: &[Admission],
+        mut admitted_domains: impl FnMut(u32) -> Vec<u32>,
+    ) -> Self {
+        let mut possible = vec![false; domains.count(key)];
+        let mut certain = vec![false; domains.count(key)];
+        for (host, admitted) in (0..domains.hosts(key)).zip(admitted) {
+            if matches!(admitted, Admission::No | Admission::PodsOnly) {
+                continue;
+            }
+            match domains.of_host(key, host) {
+                HostDomain::Absent => {}
+                HostDomain::One(domain) => {
+                    possible[domain as usize] = true;
+                    certain[domain as usize] |= *admitted == Admission::Yes;
+                }
+                HostDomain::OneOf(_) if *admitted == Admission::Depends => {
+                    admitted_domains(host).into_iter().for_each(|domain| possible[domain as usize] = true);
+                }
+                HostDomain::OneOf(several) => several.iter().for_each(|domain| possible[*domain as usize] = true),
+            }
+        }
+        let certain = certain.iter().filter(|there| **there).count();
+        Self { possible, certain }
+    }
+}
+
+impl MinimumTracker {
+    fn of(eligible: Rc<EligibleDomains>) -> Self {
+        let empty = eligible.possible.iter().filter(|there| **there).count();
+        Self { eligible, domains_with: vec![empty], least: 0 }
+    }
+
+    /// Updates the minimum after a domain has reached `count` pods.
+    fn increment(&mut self, domain: u32, count: i64) {
+        if !self.eligible.possible[domain as usize] {
+            return;
+        }
+        let count = usize::try_from(count).unwrap_or(0);
+        if self.domains_with.len() <= count {
+            self.domains_with.resize(count + 1, 0);
+        }
+        self.domains_with[count] += 1;
+        self.domains_with[count - 1] -= 1;
+        while self.domains_with[self.least] == 0 {
+            self.least += 1;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The trust file: maps agent identities to clusters and clients to scopes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::Scope;
+
+/// Content of the trust file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrustFile {
+    /// Agents. A cluster may have several entries; one match is sufficient.
+    #[serde(default)]
+    pub(crate) agents: Vec<AgentTrust>,
+    /// API clients.
+    #[serde(default)]
+    pub(crate) clients: Vec<ClientTrust>,
+}
+
+/// Identity of a cluster's agent: a token or a certificate.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct AgentTrust {
+    /// Name of the cluster.
+    pub(crate) cluster: String,
+    /// Issuer and required claims of its tokens.
+    pub(crate) token: Option<IssuerTrust>,
+    /// DNS name in its certificate, which an authority of `listen.client-ca` signed.
+    pub(crate) certificate_name: Option<String>,
+}
+
+/// Token issuer and the required claims.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct IssuerTrust {
+    /// Claim `iss`.
+    pub(crate) issuer: String,
+    /// Claim `sub`, such as `system:serviceaccount:fleetwright-system:fleetwright-agent`.
+    pub(crate) subject: String,
+    /// Required audience in the claim `aud`.
+    #[serde(default = "audience")]
+    pub(crate) audience: String,
+    /// Keys of the issuer as a JSON web key set; absent: fetched by OpenID Connect discovery from
+    /// `<issuer>/.well-known/openid-configuration`.
+    pub(crate) jwks_file: Option<PathBuf>,
+    /// Certificate authorities (PEM) of the issuer's HTTPS address; absent: the public ones.
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+fn audience() -> String {
+    "fleetwright".to_owned()
+}
+
+/// Identity and scope of a client.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ClientTrust {
+    /// Its name, for the audit.
+    pub(crate) name: String,
+    /// What it may do.
+    pub(crate) scope: Scope,
+    /// SHA-256 of its token, in hexadecimal.
+    pub(crate) token_sha256: Option<String>,
+    /// Expiry of the token; absent: never.
+    pub(crate) expires: Option<Timestamp>,
+    /// Token issuer, instead of one fixed token.
+    pub(crate) token: Option<IssuerTrust>,
+}
+
+impl TrustFile {
+    /// Reads a trust file. Paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// The file is unreadable or invalid.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let file_error = |why: String| format!("trust file {}: {why}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        Self::parse(&text, folder).map_err(file_error)
+    }
+
+    pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, String> {
+        let mut file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for agent in &file.agents {
+            agent.check()?;
+        }
+        for client in &file.clients {
+            client.check()?;
+        }
+        distinct(&file.agents)?;
+        let agents = file.agents.iter_mut().filter_map(|agent| agent.token.as_mut());
+        let clients = file.clients.iter_mut().filter_map(|client| client.token.as_mut());
+        for issuer in agents.chain(clients) {
+            for path in [&mut issuer.jwks_file, &mut issuer.ca_file].into_iter().flatten() {
+                *path = folder.join(&*path);
+            }
+        }
+        Ok(file)
+    }
+}
+
+/// Checks that one identity belongs to one cluster.
+fn distinct(agents: &[AgentTrust]) -> Result<(), String> {
+    let mut known = BTreeMap::new();
+    for AgentTrust { cluster, token, certificate_name } in agents {
+        let token = token.as_ref().map(|token| (&token.issuer, &token.subject, &token.audience, &token.jwks_file));
+        if let Some(other) = known.insert((token, certificate_name), cluster).filter(|other| *other != cluster) {
+            return Err(format!(
+                "[[agents]] of clusters {other:?} and {cluster:?} trust the same issuer and subject, or the same \
+                 certificate-name; give each cluster its own identity"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl AgentTrust {
+    fn check(&self) -> Result<(), String> {
+        if self.token.is_some() == self.certificate_name.is_some() {
+            return Err(format!(
+                "[[agents]] of cluster {:?}: give either token = {{ issuer = …, subject = … }} or certificate-name",
+                self.cluster
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ClientTrust {
+    fn check(&self) -> Result<(), String> {
+        let entry = format!("[[clients]] {:?}", self.name);
+        match (&self.token_sha256, &self.token) {
+            (Some(hash), None) if hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(()),
+            (Some(_), None) => Err(format!(
+                "{entry}: token-sha256 is not 64 hexadecimal digits; make it with `printf %s \"$TOKEN\" | sha256sum`"
+            )),
+            (None, Some(_)) => Ok(()),
+            _ => Err(format!("{entry}: give either token-sha256 or token = {{ issuer = …, subject = … }}")),
+        }
+    }
+}

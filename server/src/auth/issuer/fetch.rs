@@ -1,0 +1,57 @@
+//! Fetches an issuer's keys by OpenID Connect Discovery.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jsonwebtoken::jwk::JwkSet;
+use serde::Deserialize;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Timeout of one request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A key set has a few kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// Fetches the keys of `issuer` over HTTPS, verified by the authorities in `ca_file` or else by the
+/// public ones.
+///
+/// # Errors
+/// The failed request and its cause.
+pub(super) fn fetch(issuer: &str, ca_file: Option<&Path>) -> Result<JwkSet, String> {
+    let roots = match ca_file {
+        None => RootCerts::WebPki,
+        Some(path) => RootCerts::new_with_certs(&authorities(path)?),
+    };
+    let tls = TlsConfig::builder().root_certs(roots).build();
+    let config = ureq::Agent::config_builder().tls_config(tls).https_only(true).timeout_global(Some(TIMEOUT));
+    let agent = config.build().new_agent();
+    let discovery: Discovery =
+        get(&agent, &format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?;
+    if discovery.issuer != issuer {
+        return Err(format!("the discovery document names issuer {:?}", discovery.issuer));
+    }
+    get(&agent, &discovery.jwks_uri)
+}
+
+fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let pem = std::fs::read(path).map_err(|error| format!("certificates {}: {error}", path.display()))?;
+    let certificates = parse_pem(&pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    Ok(certificates.collect())
+}
+
+fn get<T: serde::de::DeserializeOwned>(agent: &ureq::Agent, address: &str) -> Result<T, String> {
+    let request_error = |why: String| format!("GET {address}: {why}");
+    let mut response = agent.get(address).call().map_err(|error| request_error(error.to_string()))?;
+    let body = response.body_mut().with_config().limit(MAX_BYTES).read_to_vec();
+    let body = body.map_err(|error| request_error(error.to_string()))?;
+    serde_json::from_slice(&body).map_err(|error| request_error(error.to_string()))
+}

@@ -1,0 +1,108 @@
+//! The table `rails`: guardrail settings.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use engine::control::guardrails::settings::{
+    Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule,
+};
+use engine::control::guardrails::{GuardrailSettings, Mode};
+use engine::model::{MicroUsd, Text};
+
+use super::{ConfigError, Layers};
+
+/// Parses the guardrail settings; those without a key keep their default.
+///
+/// # Errors
+/// [`ConfigError::Value`] for the first invalid value.
+pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError> {
+    // Settings without a key come from the defaults of the engine.
+    let base = GuardrailSettings::default();
+    Ok(GuardrailSettings {
+        mode: if layers.choice("rails.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
+        shadow: clusters(&layers.text("rails.shadow-clusters")),
+        quarantine: QuarantineRule {
+            percent: count(layers, "rails.quarantine-percent")?,
+            confirm_ms: millis(layers, "rails.quarantine-confirm")?,
+            window_ms: millis(layers, "rails.quarantine-window")?,
+            hold_percent: count(layers, "rails.quarantine-hold-percent")?,
+            hold_ms: millis(layers, "rails.quarantine-hold")?,
+            ..base.quarantine
+        },
+        launches: RateLimitRule {
+            window_ms: millis(layers, "rails.launch-window")?,
+            cluster: Bound {
+                machines: count(layers, "rails.launches-per-cluster")?,
+                usd_per_hour: dollars(layers, "rails.launch-dollars-per-cluster")?,
+                ..base.launches.cluster
+            },
+            fleet: Bound {
+                machines: count(layers, "rails.launches-per-fleet")?,
+                usd_per_hour: dollars(layers, "rails.launch-dollars-per-fleet")?,
+                ..base.launches.fleet
+            },
+        },
+        removals: RateLimitRule {
+            window_ms: millis(layers, "rails.removal-window")?,
+            cluster: Bound {
+                machines: count(layers, "rails.removals-per-cluster")?,
+                percent: count(layers, "rails.removal-percent-per-cluster")?,
+                ..base.removals.cluster
+            },
+            fleet: Bound {
+                machines: count(layers, "rails.removals-per-fleet")?,
+                percent: count(layers, "rails.removal-percent-per-fleet")?,
+                ..base.removals.fleet
+            },
+        },
+        launch_backoff: LaunchBackoffRule {
+            launches: u32::try_from(layers.number("rails.launches-per-pod")?).unwrap_or(u32::MAX),
+            first_wait_ms: millis(layers, "rails.pod-wait")?,
+            ..base.launch_backoff
+        },
+        circuit_breaker: CircuitBreakerRule {
+            window_ms: millis(layers, "rails.brake-window")?,
+            engage_percent: count(layers, "rails.brake-percent")?,
+            release_percent: count(layers, "rails.brake-release-percent")?,
+            ..base.circuit_breaker
+        },
+        removal: base.removal,
+        replacement_wait_ms: millis(layers, "rails.replacement-wait")?,
+        keep_replacements: base.keep_replacements,
+    })
+}
+
+fn clusters(names: &str) -> BTreeSet<Text> {
+    names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Text::from).collect()
+}
+
+/// Saturates at a limit that bounds nothing and cannot overflow.
+fn count(layers: &Layers, path: &'static str) -> Result<usize, ConfigError> {
+    const LARGEST: u64 = 1_000_000_000;
+    Ok(usize::try_from(layers.number(path)?.min(LARGEST)).unwrap_or(usize::MAX))
+}
+
+fn millis(layers: &Layers, path: &'static str) -> Result<i64, ConfigError> {
+    layers.duration(path).map(|wait: Duration| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn dollars(layers: &Layers, path: &'static str) -> Result<MicroUsd, ConfigError> {
+    let amount = i64::try_from(layers.number(path)?).unwrap_or(i64::MAX);
+    Ok(MicroUsd(amount.saturating_mul(1_000_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_keys_equal_those_of_the_engine() {
+        let resolved = resolve(&Layers::default()).unwrap();
+        assert_eq!(format!("{resolved:?}"), format!("{:?}", GuardrailSettings::default()));
+    }
+
+    #[test]
+    fn shadow_clusters_are_comma_separated() {
+        assert_eq!(clusters(" a, b,,"), BTreeSet::from([Text::from("a"), Text::from("b")]));
+    }
+}

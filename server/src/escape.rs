@@ -1,0 +1,84 @@
+//! Escapes untrusted text for terminals and logs.
+//!
+//! Names and reasons come from clusters and clients. Control characters could colour, clear or
+//! retitle a terminal, and bidirectional overrides could reorder a line.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// `text` with control and bidirectional characters escaped as `\u{1b}`; line ends, too.
+pub(crate) fn escape_unprintable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text
+        .chars()
+        .map(|c| if is_unprintable(c) { Cow::Owned(c.escape_unicode().to_string()) } else { c.to_string().into() });
+    Cow::Owned(shown.collect::<Vec<Cow<'_, str>>>().concat())
+}
+
+/// Control characters (C0, DEL, C1), and the marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Writer that applies [`escape_unprintable`] to each line.
+pub(crate) struct EscapingWriter<W>(pub(crate) W);
+
+impl<W: Write> Write for EscapingWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Formatters write whole pieces of text and never split a character.
+        let text = String::from_utf8_lossy(bytes);
+        let lines: Vec<Cow<'_, str>> = text.split('\n').map(escape_unprintable).collect();
+        self.0.write_all(lines.join("\n").as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Log writer: each call is one line, and a line end inside it is escaped, so that no text can
+/// forge a log line.
+pub(crate) struct EscapingLineWriter<W>(pub(crate) W);
+
+impl<W: Write> Write for EscapingLineWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.strip_suffix('\n');
+        self.0.write_all(escape_unprintable(line.unwrap_or(&text)).as_bytes())?;
+        self.0.write_all(if line.is_some() { b"\n" } else { b"" })?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A colour, a title sequence, a C1 introducer, a direction override.
+    const HOSTILE: &str = "a\u{1b}[31mb\u{1b}]0;pwned\u{7}c\u{9b}2Jd\u{202e}e";
+    const SHOWN: &str = r"a\u{1b}[31mb\u{1b}]0;pwned\u{7}c\u{9b}2Jd\u{202e}e";
+
+    #[test]
+    fn only_terminal_control_characters_are_escaped() {
+        assert_eq!(escape_unprintable(HOSTILE), SHOWN);
+        assert_eq!(escape_unprintable("x\ny\tz"), r"x\u{a}y\u{9}z");
+        assert!(matches!(escape_unprintable("grüße, שלום, 日本"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn tables_keep_their_lines_and_a_log_line_stays_one_line() {
+        let (mut table, mut log) = (EscapingWriter(Vec::new()), EscapingLineWriter(Vec::new()));
+        write!(table, "{HOSTILE}\nx\n").unwrap();
+        log.write_all(format!("{HOSTILE}\nERROR made up\n").as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(table.0).unwrap(), format!("{SHOWN}\nx\n"));
+        assert_eq!(String::from_utf8(log.0).unwrap(), format!("{SHOWN}\\u{{a}}ERROR made up\n"));
+    }
+}

@@ -1,0 +1,105 @@
+use super::*;
+use crate::clock;
+use crate::store::guardrails::FreezeOrder;
+use crate::store::lease::Scope;
+use crate::store::memory::MemoryStore;
+
+async fn next(events: &mut mpsc::Receiver<SessionEvent>) -> Event {
+    let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();
+    let SessionEvent::ClusterEvent(event) = event else { panic!("{event:?}") };
+    event
+}
+
+async fn frozen(events: &mut mpsc::Receiver<SessionEvent>) -> Vec<String> {
+    let Event::FreezesChanged { freezes } = next(events).await else { panic!("another topic") };
+    freezes.iter().map(|freeze| freeze.sentence().to_string()).collect()
+}
+
+fn followed(topic: Topic, store: &Arc<dyn Store>, stop: &CancellationToken) -> mpsc::Receiver<SessionEvent> {
+    let (sender, events) = mpsc::channel(8);
+    tokio::spawn(follow(topic, Arc::clone(store), sender, stop.clone()));
+    events
+}
+
+#[tokio::test]
+async fn every_replica_receives_all_freezes_and_thaws() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let stop = CancellationToken::new();
+    let mut replicas = [(), ()].map(|()| followed(Topic::Freezes, &store, &stop));
+    for replica in &mut replicas {
+        assert!(frozen(replica).await.is_empty());
+    }
+    let scope = FreezeScope::Pool { cluster: "c".to_owned(), pool: "p".to_owned() };
+    let order = FreezeOrder { scope, by: "alice".to_owned(), reason: "why".to_owned(), until_ms: None };
+    let id = store.freeze(&order).await.unwrap();
+    let sentence = format!("NodePool p of cluster c is frozen by alice: why (freeze {id})");
+    for replica in &mut replicas {
+        assert_eq!(frozen(replica).await, std::slice::from_ref(&sentence));
+    }
+    let mut late = followed(Topic::Freezes, &store, &stop);
+    assert_eq!(frozen(&mut late).await, [sentence]);
+    store.thaw(id, "bob").await.unwrap();
+    for replica in replicas.iter_mut().chain([&mut late]) {
+        assert!(frozen(replica).await.is_empty());
+    }
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn unavailable_offerings_reach_every_replica_and_later_ones() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let stop = CancellationToken::new();
+    let topic = || Topic::Offerings { region: "here".to_owned() };
+    let mut replica = followed(topic(), &store, &stop);
+    assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
+    let until_ms = clock::now().0 + 180_000;
+    let entry = |capacity_type: &str| OfferingEntry {
+        instance_type: "m5.large".to_owned(),
+        zone: "a".to_owned(),
+        capacity_type: capacity_type.to_owned(),
+        until_ms,
+        reason: String::new(),
+    };
+    store.put_unavailable_offerings("elsewhere", &[entry("spot")]).await.unwrap();
+    assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
+    // An unknown capacity type is ignored.
+    store.put_unavailable_offerings("here", &[entry("spot"), entry("barter")]).await.unwrap();
+    let refusal = UnavailableOffering {
+        instance_type: "m5.large".into(),
+        zone: "a".into(),
+        capacity_type: CapacityType::Spot,
+        until: Timestamp(until_ms),
+    };
+    let refused = Event::OfferingsUnavailable { refusals: vec![refusal] };
+    assert_eq!(next(&mut replica).await, refused);
+    assert_eq!(next(&mut followed(topic(), &store, &stop)).await, refused);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_quarantine_release_is_received_once_and_not_by_later_replicas() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    for cluster in ["blue", "green"] {
+        let _lease = store.acquire_lease(&Scope::cluster(cluster), "a", 0, Duration::from_secs(60)).await.unwrap();
+    }
+    assert!(store.release_quarantine("green", "alice").await.unwrap());
+    let mut topic = Topic::Releases { known: None };
+    assert!(topic.read(&*store).await.unwrap().is_empty(), "it is older than the feed");
+    assert!(store.release_quarantine("blue", "alice").await.unwrap());
+    let expected = vec![SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster: "blue".into() })];
+    assert_eq!(topic.read(&*store).await.unwrap(), expected);
+    assert!(topic.read(&*store).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_confirmation_is_received_once_and_not_by_later_replicas() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let _lease = store.acquire_lease(&Scope::cluster("blue"), "a", 0, Duration::from_secs(60)).await.unwrap();
+    assert!(store.confirm_removals("blue", "alice").await.unwrap());
+    let mut topic = Topic::Confirmations { known: None };
+    assert!(topic.read(&*store).await.unwrap().is_empty(), "it is older than the feed");
+    assert!(store.confirm_removals("blue", "alice").await.unwrap());
+    let expected = vec![SessionEvent::ClusterEvent(Event::RemovalsConfirmed { cluster: "blue".into() })];
+    assert_eq!(topic.read(&*store).await.unwrap(), expected);
+    assert!(topic.read(&*store).await.unwrap().is_empty());
+}

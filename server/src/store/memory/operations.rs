@@ -1,0 +1,218 @@
+//! Operations in flight: launches, instructions, disruptions.
+
+use std::collections::BTreeMap;
+
+use super::super::StoreError;
+use super::super::lease::{Lease, Scope};
+use super::super::operations::{
+    AttemptOutcome, DisruptionRow, InstructionRow, Intent, IntentState, OpenIntent, RecentAttempt,
+};
+use super::Tables;
+
+/// Row of an attempt.
+#[derive(Debug)]
+pub(super) struct IntentRow {
+    intent: Intent,
+    state: IntentState,
+    begun_ms: i64,
+    closed_ms: Option<i64>,
+}
+
+impl IntentRow {
+    fn failed(&self) -> bool {
+        matches!(self.state, IntentState::Ended(AttemptOutcome::Failed { .. }))
+    }
+
+    fn read(&self) -> OpenIntent {
+        let mut intent = self.intent.clone();
+        if matches!(self.state, IntentState::Ended(AttemptOutcome::Launched { .. })) {
+            intent.request.clear();
+            intent.claim_order.clear();
+        }
+        OpenIntent { intent, state: self.state.clone() }
+    }
+}
+
+/// Rows by scope and id, until they have ended and been pruned.
+#[derive(Debug)]
+pub(super) struct OperationTable<T> {
+    rows: BTreeMap<(Scope, u64), (T, Option<i64>)>,
+}
+
+impl<T> Default for OperationTable<T> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new() }
+    }
+}
+
+impl<T: Clone> OperationTable<T> {
+    fn add(&mut self, scope: &Scope, id: u64, row: &T) {
+        self.rows.entry((scope.clone(), id)).or_insert_with(|| (row.clone(), None));
+    }
+
+    fn end(&mut self, scope: &Scope, ids: &[u64], now: i64) {
+        for id in ids {
+            if let Some((_, ended)) = self.rows.get_mut(&(scope.clone(), *id)) {
+                ended.get_or_insert(now);
+            }
+        }
+    }
+
+    pub(super) fn open(&self, scope: &Scope) -> Vec<T> {
+        let of_scope = self.rows.range((scope.clone(), 0)..=(scope.clone(), u64::MAX));
+        of_scope.filter(|(_, (_, ended))| ended.is_none()).map(|(_, (row, _))| row.clone()).collect()
+    }
+
+    pub(super) fn forget(&mut self, scope: &Scope) {
+        self.rows.retain(|(of, _), _| of != scope);
+    }
+
+    /// Returns the number of deleted rows.
+    pub(super) fn prune(&mut self, before: i64) -> u64 {
+        let count = self.rows.len();
+        self.rows.retain(|_, (_, ended)| ended.is_none_or(|at| at >= before));
+        (count - self.rows.len()) as u64
+    }
+}
+
+impl Tables {
+    /// Inserts all attempts or none.
+    pub(super) fn insert_intents(&mut self, scope: &Scope, intents: &[Intent], now: i64) -> Result<(), StoreError> {
+        for intent in intents {
+            self.check_attempt(scope, intent)?;
+        }
+        let rows = self.intents.entry(scope.clone()).or_default();
+        for intent in intents {
+            let earlier = (intent.claim.clone(), 0)..(intent.claim.clone(), intent.attempt);
+            for (_, row) in rows.range_mut(earlier) {
+                row.closed_ms.get_or_insert(now);
+            }
+            let row = || IntentRow { intent: intent.clone(), state: IntentState::Open, begun_ms: now, closed_ms: None };
+            rows.entry((intent.claim.clone(), intent.attempt)).or_insert_with(row);
+        }
+        Ok(())
+    }
+
+    fn check_attempt(&self, scope: &Scope, intent: &Intent) -> Result<(), StoreError> {
+        let none = BTreeMap::new();
+        let rows = self.intents.get(scope).unwrap_or(&none);
+        let (claim, attempt) = (&intent.claim, intent.attempt);
+        if rows.contains_key(&(claim.clone(), attempt)) {
+            return Ok(());
+        }
+        let before = rows.get(&(claim.clone(), attempt.saturating_sub(1)));
+        let why = match before {
+            Some(row) if row.failed() && row.closed_ms.is_none() => return Ok(()),
+            Some(_) => "the previous attempt has not failed",
+            None if attempt > 1 => "there is no previous attempt",
+            None if rows
+                .range((claim.clone(), 0)..=(claim.clone(), u32::MAX))
+                .any(|(_, row)| row.closed_ms.is_none()) =>
+            {
+                "another attempt is open"
+            }
+            None => return Ok(()),
+        };
+        Err(StoreError::AttemptRefused { scope: scope.clone(), claim: claim.clone(), attempt, why: why.to_owned() })
+    }
+
+    pub(super) fn begin_attempt(&mut self, lease: &Lease, intent: &Intent, now: i64) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        self.insert_intents(&lease.scope, std::slice::from_ref(intent), now)
+    }
+
+    pub(super) fn finish_attempt(
+        &mut self,
+        lease: &Lease,
+        claim: &str,
+        attempt: u32,
+        outcome: &AttemptOutcome,
+    ) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        let rows = self.intents.entry(lease.scope.clone()).or_default();
+        if let Some(row) = rows.get_mut(&(claim.to_owned(), attempt))
+            && row.state == IntentState::Open
+        {
+            row.state = IntentState::Ended(outcome.clone());
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_intents(&mut self, lease: &Lease, claims: &[String], now: i64) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        let rows = self.intents.entry(lease.scope.clone()).or_default();
+        for claim in claims {
+            for (_, row) in rows.range_mut((claim.clone(), 0)..=(claim.clone(), u32::MAX)) {
+                row.closed_ms.get_or_insert(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes every launch of `scope`.
+    pub(super) fn close_all_intents(&mut self, scope: &Scope, now: i64) {
+        for row in self.intents.get_mut(scope).into_iter().flat_map(BTreeMap::values_mut) {
+            row.closed_ms.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn open_intents(&self, scope: &Scope) -> Vec<OpenIntent> {
+        let rows = self.intents.get(scope).into_iter().flat_map(BTreeMap::values);
+        rows.filter(|row| row.closed_ms.is_none()).map(IntentRow::read).collect()
+    }
+
+    pub(super) fn recent_attempts(&self, scope: &Scope, within_ms: i64, now: i64) -> Vec<RecentAttempt> {
+        let rows = self.intents.get(scope).into_iter().flat_map(BTreeMap::values);
+        let lately = rows.filter(|row| row.closed_ms.is_none_or(|closed| now - closed < within_ms));
+        let read = |row: &IntentRow| RecentAttempt {
+            claim: row.intent.claim.clone(),
+            claim_order: row.intent.claim_order.clone(),
+            launched: match &row.state {
+                IntentState::Open => None,
+                IntentState::Ended(end) => Some(matches!(end, AttemptOutcome::Launched { .. })),
+            },
+            begun_ago_ms: now - row.begun_ms,
+            closed_ago_ms: row.closed_ms.map(|closed| now - closed),
+        };
+        lately.map(read).collect()
+    }
+
+    /// Deletes open launches; closed ones are pruned by age.
+    pub(super) fn forget_open_intents(&mut self, scope: &Scope) {
+        if let Some(rows) = self.intents.get_mut(scope) {
+            rows.retain(|_, row| row.closed_ms.is_some());
+        }
+    }
+
+    pub(super) fn prune_intents(&mut self, before: i64) -> u64 {
+        let mut pruned = 0;
+        for rows in self.intents.values_mut() {
+            let count = rows.len();
+            rows.retain(|_, row| row.closed_ms.is_none_or(|at| at >= before));
+            pruned += (count - rows.len()) as u64;
+        }
+        pruned
+    }
+
+    pub(super) fn insert_instructions(&mut self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        rows.iter().for_each(|row| self.instructions.add(&lease.scope, row.id, row));
+        Ok(())
+    }
+
+    pub(super) fn insert_disruptions(&mut self, scope: &Scope, rows: &[DisruptionRow]) {
+        rows.iter().for_each(|row| self.disruptions.add(scope, row.id, row));
+    }
+
+    pub(super) fn end_instructions(&mut self, lease: &Lease, ids: &[u64], now: i64) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        self.instructions.end(&lease.scope, ids, now);
+        Ok(())
+    }
+
+    pub(super) fn end_disruptions(&mut self, lease: &Lease, ids: &[u64], now: i64) -> Result<(), StoreError> {
+        self.check_lease(lease)?;
+        self.disruptions.end(&lease.scope, ids, now);
+        Ok(())
+    }
+}

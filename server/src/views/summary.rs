@@ -1,0 +1,85 @@
+//! One-line summary of a decision.
+
+use std::collections::BTreeMap;
+
+use engine::control::{Decision, DecisionKind, UnplacedPod};
+use engine::plan::Reason;
+
+/// Summary of what was decided.
+pub(crate) fn summary(decision: &Decision) -> String {
+    if decision.shadow {
+        return in_shadow(decision);
+    }
+    let mut parts = Vec::new();
+    if !decision.machines.is_empty() {
+        parts.push(launched(decision));
+    }
+    if !decision.placed.is_empty() {
+        parts.push(format!("assign {} to existing or launched capacity", count(decision.placed.len(), "pod")));
+    }
+    if !decision.removals.is_empty() {
+        parts.push(removed(decision));
+    }
+    if !decision.unplaced.is_empty() {
+        parts.push(format!("leave {} unschedulable", count(decision.unplaced.len(), "pod")));
+    }
+    if parts.is_empty() { "change nothing".to_owned() } else { parts.join("; ") }
+}
+
+/// Summary of what shadow mode prevented.
+fn in_shadow(decision: &Decision) -> String {
+    let would = decision.notes.iter().filter(|note| note.starts_with("would "));
+    let unschedulable = decision.unplaced.len();
+    let rest =
+        if unschedulable == 0 { String::new() } else { format!("; {} unschedulable", count(unschedulable, "pod")) };
+    match would.clone().count() {
+        0 => format!("shadow: would change nothing{rest}"),
+        1 => format!("shadow: {}{rest}", would.map(String::as_str).collect::<String>()),
+        many => {
+            format!("shadow: {} and {} similar{rest}", would.map(String::as_str).next().unwrap_or(""), many - 1)
+        }
+    }
+}
+
+fn launched(decision: &Decision) -> String {
+    let mut types: BTreeMap<&str, usize> = BTreeMap::new();
+    for machine in &decision.machines {
+        let first = machine.launch.options.first().map_or("?", |option| option.instance_type.as_ref());
+        *types.entry(first).or_default() += 1;
+    }
+    let types: Vec<String> =
+        types.iter().map(|(name, n)| if *n == 1 { (*name).to_owned() } else { format!("{n} × {name}") }).collect();
+    let pods: usize = decision.machines.iter().map(|machine| machine.pods.len()).sum();
+    format!("launch {} for {} at ${} an hour", types.join(", "), count(pods, "pod"), decision.new_cost)
+}
+
+fn removed(decision: &Decision) -> String {
+    let why = match decision.kind {
+        DecisionKind::Interruption => "reclaimed by the cloud",
+        DecisionKind::Empty | DecisionKind::Provision => "not needed",
+    };
+    let first = decision.removals.first().map_or("", |removal| removal.node.as_ref());
+    match decision.removals.len() {
+        1 => format!("remove {first}, {why}"),
+        more => format!("remove {}, {why}", count(more, "node")),
+    }
+}
+
+/// `1 pod`, `2 pods`.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Reasons of the decision, a line for each launch, removal and unschedulable pod.
+pub(crate) fn reasons(decision: &Decision) -> impl Iterator<Item = String> {
+    let machines = decision.machines.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
+    let removals = decision.removals.iter().map(|removal| format!("{}: {}", removal.node, removal.reason));
+    let would = decision.notes.iter().filter(|_| decision.shadow).cloned();
+    machines.chain(removals).chain(would).chain(decision.unplaced.iter().map(unplaced))
+}
+
+fn unplaced(pod: &UnplacedPod) -> String {
+    let reason = |reason: &Reason| format!("{}: {}", reason.code.as_str(), reason.message);
+    let reasons: Vec<String> = pod.reasons.iter().map(reason).collect();
+    format!("{} is unschedulable: {}", pod.pod, reasons.join("; "))
+}

@@ -1,0 +1,149 @@
+//! The server under attack: authentication and TLS, with agents of honest clusters.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::KeyPair;
+use serde_json::json;
+
+use crate::kubernetes::certificate_authority::CertificateAuthority;
+use crate::{Program, RunningProcess, TempDir};
+
+/// Number of honest clusters.
+pub(super) const HONEST_CLUSTERS: usize = 10;
+/// Generous, for busy machines.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// SHA-256 of `looker`, as `printf %s looker | sha256sum` prints it.
+const LOOKER: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
+
+/// Disables rate limits: the honest load varies for many minutes and must be served all the time.
+const UNBOUNDED: [&str; 16] = [
+    "--rails-launches-per-cluster",
+    "0",
+    "--rails-launches-per-fleet",
+    "0",
+    "--rails-launch-dollars-per-cluster",
+    "0",
+    "--rails-launch-dollars-per-fleet",
+    "0",
+    "--rails-removals-per-cluster",
+    "0",
+    "--rails-removals-per-fleet",
+    "0",
+    "--rails-removal-percent-per-cluster",
+    "0",
+    "--rails-removal-percent-per-fleet",
+    "0",
+];
+
+/// A server under attack.
+#[derive(Debug)]
+pub(super) struct TestBed {
+    folder: TempDir,
+    /// The server's log.
+    pub(super) server: RunningProcess,
+    agents: Vec<RunningProcess>,
+    /// Where agents connect, `127.0.0.1:port`.
+    pub(super) grpc: String,
+    /// Where the page is.
+    pub(super) http: String,
+    /// An issuer that accepts connections and never responds.
+    _hanging: TcpListener,
+}
+
+impl TestBed {
+    /// Starts the server and the agents of honest clusters, and waits until all are connected.
+    pub(super) fn start(program: &str) -> anyhow::Result<Self> {
+        let folder = TempDir::new();
+        let authority = CertificateAuthority::new("attack")?;
+        let server = authority.issue_certificate(&["localhost"])?;
+        let ca = folder.write_file("ca.crt", authority.pem());
+        let (certificate, key) =
+            (folder.write_file("tls.crt", server.certificate), folder.write_file("tls.key", server.key));
+        let hanging = TcpListener::bind("127.0.0.1:0")?;
+        let mut trust = format!("[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{LOOKER}'\n");
+        for cluster in (0..HONEST_CLUSTERS).map(honest).chain(["evil".to_owned()]) {
+            trust.push_str(&issue(&folder, &cluster)?);
+        }
+        // A token of the issuer that does not respond.
+        let issuer = format!("https://{}", hanging.local_addr()?);
+        sign(&folder, "made-up", &issuer)?;
+        trust.push_str(&format!(
+            "[[agents]]\ncluster = 'hangs'\ntoken = {{ issuer = '{issuer}', subject = 'agent', ca-file = '{ca}' }}\n"
+        ));
+        let trust = folder.write_file("trust.toml", trust);
+        let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+        let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
+        let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
+        let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
+        let at = |scheme: &str| {
+            let rest = line.split(scheme).nth(1).and_then(|rest| rest.split([';', '/', ' ', '"']).next());
+            rest.map(str::to_owned).context("the server tells its addresses")
+        };
+        let (grpc, http) = (at("grpc://")?, at("http://")?);
+        let mut test_bed = Self { folder, server, agents: Vec::new(), grpc, http, _hanging: hanging };
+        for number in 0..HONEST_CLUSTERS {
+            test_bed.agents.push(test_bed.agent(program, number));
+        }
+        for _ in 0..HONEST_CLUSTERS {
+            let _let_in = test_bed.server.wait_for_line(&["acquired cluster lease"], TIMEOUT);
+        }
+        Ok(test_bed)
+    }
+
+    fn agent(&self, program: &str, number: usize) -> RunningProcess {
+        let cluster = honest(number);
+        let (port, seed) = (self.grpc.rsplit(':').next().unwrap_or_default(), number.to_string());
+        let server = format!("https://localhost:{port}");
+        let (ca, token) = (self.text("ca.crt"), self.text(&cluster));
+        let arguments = ["fleetwright", "simulated-agent", "--server", &server, "--cluster-name", &cluster];
+        let more = ["--seed", &seed, "--repeat", "--log", "warn", "--ca-file", &ca, "--token-file", &token];
+        Program::new(program, &[&arguments[..], &more].concat()).start()
+    }
+
+    /// Disconnects that honest agents have logged since the last call.
+    pub(super) fn lost_streams(&self) -> Vec<String> {
+        let all = self.agents.iter().flat_map(RunningProcess::take_stderr_lines);
+        all.filter(|line| line.contains("disconnected from the server")).collect()
+    }
+
+    /// A file of the ground.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as text.
+    pub(super) fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+fn honest(number: usize) -> String {
+    format!("honest-{number}")
+}
+
+/// Trust in an issuer with one key, which signs the token in the file `cluster`.
+fn issue(folder: &TempDir, cluster: &str) -> anyhow::Result<String> {
+    let issuer = format!("https://{cluster}.example");
+    let public = sign(folder, cluster, &issuer)?;
+    let _path = folder.write_file(&format!("{cluster}.json"), serde_json::to_vec(&JwkSet { keys: vec![public] })?);
+    Ok(format!(
+        "[[agents]]\ncluster = '{cluster}'\n\
+         token = {{ issuer = '{issuer}', subject = 'agent', jwks-file = '{cluster}.json' }}\n"
+    ))
+}
+
+/// Writes a token of `issuer` into the file `name`; the public half of its key.
+fn sign(folder: &TempDir, name: &str, issuer: &str) -> anyhow::Result<Jwk> {
+    let key = EncodingKey::from_ec_der(&KeyPair::generate()?.serialize_der());
+    let public = Jwk::from_encoding_key(&key, Algorithm::ES256)?;
+    let ends = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 86_400;
+    let claims = json!({ "iss": issuer, "sub": "agent", "aud": "fleetwright", "exp": ends });
+    let _path = folder.write_file(name, encode(&Header::new(Algorithm::ES256), &claims, &key)?);
+    Ok(public)
+}

@@ -1,0 +1,244 @@
+//! Two servers, their PostgreSQL, their cloud, and a switchboard that agents reach them by.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use e2e::{Postgres, Program, RunningProcess, Signal, TcpProxy, TempDir};
+use fleetwright_proto::simulation::v1;
+use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tonic::transport::Channel;
+
+use crate::serve::get;
+use crate::{PROGRAM, TIMEOUT};
+
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Message size for the ledger of a test.
+const BOOK_BYTES: usize = 64 << 20;
+
+/// A server.
+pub(super) struct Server {
+    process: RunningProcess,
+    /// Lines of its log that were read on the way to another one.
+    read: Mutex<Vec<String>>,
+    pub(super) grpc: SocketAddr,
+    pub(super) http: String,
+}
+
+impl Server {
+    fn start(settings: &str, database: &str) -> Self {
+        let program = Program::new(PROGRAM, &["serve", "--config", settings]);
+        let process = program.env("FLEETWRIGHT_STORE_DATABASE_URL", database).start();
+        let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
+        let address = |scheme: &str| {
+            let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+            rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
+        };
+        let grpc = address("grpc://").parse().expect("an address");
+        Self { process, read: Mutex::default(), grpc, http: address("http://") }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    pub(super) fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// What it has logged so far, beyond what was waited for.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut read = self.read.lock().expect("no test panics while it reads");
+        read.extend(self.process.take_stderr_lines());
+        read.clone()
+    }
+
+    /// Waits for a log line with all of `words`.
+    pub(super) fn wait_for_line(&self, words: &[&str]) -> String {
+        wait_until(
+            || format!("a line with {words:?}, among:\n{}", self.lines().join("\n")),
+            || self.lines().into_iter().find(|line| words.iter().all(|word| line.contains(word))),
+        )
+    }
+
+    /// What it decides for, by its own account.
+    fn fleet(&self) -> Value {
+        let answer = get(&self.http, "/api/fleet");
+        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+        // The body may be chunked; the JSON is its one line that begins with a brace.
+        let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
+        serde_json::from_str(json).unwrap_or_default()
+    }
+}
+
+/// A cluster of a fleet.
+pub(super) fn fleet_of<'f>(fleet: &'f Value, name: &str) -> Option<&'f Value> {
+    fleet["clusters"].as_array()?.iter().find(|cluster| cluster["name"] == name)
+}
+
+/// A lease in the database; times in seconds since 1970 by the database's clock.
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) owner: String,
+    pub(super) epoch: u64,
+    pub(super) expires: f64,
+    /// When it was read.
+    pub(super) now: f64,
+}
+
+/// The environment. Fields are dropped in this order: servers before their dependencies.
+pub(super) struct Environment {
+    pub(super) first: Server,
+    pub(super) second: Server,
+    pub(super) proxy: TcpProxy,
+    runtime: Runtime,
+    client: SimulatedCloudServiceClient<Channel>,
+    _cloud: RunningProcess,
+    postgres: Postgres,
+    _folder: TempDir,
+}
+
+impl Environment {
+    /// Starts two servers with one configuration, whose leases last for `lease`, and a cloud with
+    /// these flags. The proxy targets the first one. `None` without PostgreSQL.
+    pub(super) fn start(test: &str, lease: Duration, cloud: &[&str]) -> Option<Self> {
+        let postgres = Postgres::start(test)?;
+        let flags = ["simulated-cloud", "--until-input-ends", "--boot", "200ms", "--seed", "1"];
+        let cloud = Program::new(PROGRAM, &[&flags[..], cloud].concat()).start_with_stdout();
+        let address = cloud.next_stdout_line(TIMEOUT);
+        let folder = TempDir::new();
+        let settings = folder.write_file("fleetwright.toml", settings(&address, lease));
+        let url = postgres.url();
+        let first = Server::start(&settings, &url);
+        let second = Server::start(&settings, &url);
+        let runtime = Runtime::new().expect("a runtime");
+        let channel = {
+            let _inside = runtime.enter();
+            Channel::from_shared(address).expect("the cloud tells an address").connect_lazy()
+        };
+        let client = SimulatedCloudServiceClient::new(channel).max_decoding_message_size(BOOK_BYTES);
+        let proxy = TcpProxy::start(first.grpc);
+        Some(Self { first, second, proxy, runtime, client, _cloud: cloud, postgres, _folder: folder })
+    }
+
+    /// Starts the agent of a simulated cluster that requests nodes from the beginning.
+    pub(super) fn agent(&self, cluster: &str) -> RunningProcess {
+        let server = &self.proxy.address;
+        let flags = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--log", "warn"];
+        Program::new(PROGRAM, &flags).start()
+    }
+
+    pub(super) fn set_faults(&self, faults: v1::WeatherRequest) {
+        let mut client = self.client.clone();
+        self.runtime.block_on(client.weather(faults)).expect("the cloud takes weather");
+    }
+
+    /// Launches an instance that no server requested.
+    pub(super) fn launch(&self, request: v1::LaunchRequest) {
+        let mut client = self.client.clone();
+        let bought = self.runtime.block_on(client.launch(request)).expect("the cloud answers").into_inner();
+        assert!(bought.instance.is_some(), "{bought:?}");
+    }
+
+    pub(super) fn ledger(&self) -> v1::BookResponse {
+        let mut client = self.client.clone();
+        self.runtime.block_on(client.book(v1::BookRequest {})).expect("the cloud shows its book").into_inner()
+    }
+
+    /// Waits until `wanted` finds its value in the ledger.
+    pub(super) fn wait_until_ledger<T>(&self, what: &str, wanted: impl Fn(&v1::BookResponse) -> Option<T>) -> T {
+        wait_until(
+            || format!("{what}; the first server has logged\n{}", self.first.lines().join("\n")),
+            || wanted(&self.ledger()),
+        )
+    }
+
+    /// NodeClaims with more than one launched instance.
+    pub(super) fn double_launches(&self) -> Vec<String> {
+        let ledger = self.ledger();
+        let instances = ledger.sales.iter().filter_map(|sale| sale.instance.as_ref());
+        let mut claims: Vec<String> =
+            instances.map(|instance| format!("{}/{}", instance.cluster, instance.claim)).collect();
+        claims.sort();
+        let mut twice: Vec<String> =
+            claims.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
+        twice.dedup();
+        twice
+    }
+
+    /// The database's clock, in seconds since 1970.
+    pub(super) fn database_now(&self) -> f64 {
+        self.postgres.query("SELECT extract(epoch FROM clock_timestamp())").parse().expect("a moment")
+    }
+
+    fn find_lease(&self, scope: &str) -> Option<Lease> {
+        let row = self.postgres.query(&format!(
+            "SELECT owner, epoch, extract(epoch FROM expires_at), extract(epoch FROM clock_timestamp()) FROM lease_ends
+             WHERE scope = '{scope}'"
+        ));
+        let mut columns = row.split('|');
+        Some(Lease {
+            owner: columns.next()?.to_owned(),
+            epoch: columns.next()?.parse().ok()?,
+            expires: columns.next()?.parse().ok()?,
+            now: columns.next()?.parse().ok()?,
+        })
+    }
+
+    /// The lease of `scope`, which must exist.
+    pub(super) fn lease(&self, scope: &str) -> Lease {
+        self.find_lease(scope).unwrap_or_else(|| panic!("nobody has taken the lease of {scope}"))
+    }
+
+    /// Waits until the lease of `scope` exists and is as `wanted`.
+    pub(super) fn wait_until_lease(&self, scope: &str, mut wanted: impl FnMut(&Lease) -> bool) -> Lease {
+        let logged = || [&self.first, &self.second].map(|server| server.lines().join("\n")).join("\n\n");
+        wait_until(
+            || format!("the lease of {scope}, which is {:?}, while\n{}", self.find_lease(scope), logged()),
+            || self.find_lease(scope).filter(|lease| wanted(lease)),
+        )
+    }
+
+    /// Waits until a server's view of the fleet is as `wanted`.
+    pub(super) fn wait_until_fleet(&self, server: &Server, what: &str, wanted: impl Fn(&Value) -> bool) {
+        wait_until(|| format!("{what}; it shows\n{:#}", server.fleet()), || wanted(&server.fleet()).then_some(()));
+    }
+}
+
+/// Polls until there is a value.
+fn wait_until<T>(what: impl Fn() -> String, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < end, "waited for {}", what());
+        std::thread::park_timeout(POLL_INTERVAL);
+    }
+}
+
+/// One file for both servers.
+fn settings(cloud: &str, lease: Duration) -> String {
+    format!(
+        r#"
+[listen]
+grpc = "127.0.0.1:0"
+http = "127.0.0.1:0"
+[cloud]
+address = "{cloud}"
+[control]
+batch-idle = "100ms"
+batch-max = "500ms"
+collect-after = "4s"
+[lease]
+duration = "{}ms"
+[store]
+memory = false
+"#,
+        lease.as_millis()
+    )
+}
