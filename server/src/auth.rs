@@ -74,9 +74,9 @@ pub(crate) fn check_listen_address(key: &str, address: SocketAddr, tls: bool, tr
     let missing = match (tls, trust) {
         _ if address.ip().is_loopback() => return None,
         (true, true) => return None,
-        (true, false) => "trust.file",
+        (true, false) => "auth.file",
         (false, true) => "listen.tls-certificate and listen.tls-key",
-        (false, false) => "listen.tls-certificate, listen.tls-key and trust.file",
+        (false, false) => "listen.tls-certificate, listen.tls-key and auth.file",
     };
     Some(format!(
         "{key} = {address} is not a loopback address and requires {missing}; set them, or listen on 127.0.0.1"

@@ -28,7 +28,8 @@ mod thaw;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use exit::{Failure, Status};
 
@@ -80,8 +81,24 @@ pub fn main() -> ExitCode {
 /// As [`main`], with a given command line, which starts with the program name.
 #[must_use]
 pub fn main_with(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let status = run(Cli::parse_from(words).command).unwrap_or_else(Failure::report);
+    let cli = Cli::try_parse_from(words).unwrap_or_else(|error| with_new_name(error).exit());
+    let status = run(cli.command).unwrap_or_else(Failure::report);
     status.into()
+}
+
+/// An unknown flag that is the old name of a configuration key is reported with the new name.
+fn with_new_name(error: clap::Error) -> clap::Error {
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) => flag.trim_start_matches('-').to_owned(),
+        _ => return error,
+    };
+    match crate::config::key_of_flag(&unknown) {
+        Some(key) => Cli::command().error(
+            ErrorKind::UnknownArgument,
+            format!("there is no flag --{unknown} any more; its name is --{} now", key.flag),
+        ),
+        None => error,
+    }
 }
 
 fn run(command: Command) -> Result<Status, Failure> {

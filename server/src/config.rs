@@ -10,6 +10,7 @@ mod layers;
 mod listen;
 mod owner;
 mod print;
+mod renamed;
 mod session;
 mod shared;
 
@@ -17,6 +18,7 @@ pub use keys::{ConfigKey, KEYS, ValueType};
 pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
 pub use layers::{Layers, Origin};
 pub use print::{explain, print};
+pub(crate) use renamed::key_of_flag;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -50,6 +52,16 @@ pub enum ConfigError {
         /// Known key with the most similar spelling.
         nearest: Option<String>,
     },
+    /// Key that has a new name.
+    #[error("{origin}: there is no key {key:?} any more; its name is {new:?} now")]
+    Renamed {
+        /// Source of the key.
+        origin: Origin,
+        /// The key, as written.
+        key: String,
+        /// Its name now.
+        new: String,
+    },
     /// Values that exclude each other.
     #[error("configuration: {0}")]
     Conflict(String),
@@ -78,7 +90,7 @@ pub struct Config {
     pub cloud: CloudConfig,
     /// Batching, planning and garbage collection.
     pub control: ControlConfig,
-    /// `rails.*`: safety limits on decisions.
+    /// `guardrails.*`: safety limits on decisions.
     pub guardrails: GuardrailSettings,
     /// Leases on clusters.
     pub lease: LeaseConfig,
@@ -105,7 +117,7 @@ pub struct Listen {
     pub http: SocketAddr,
     /// `listen.tls-*` and `listen.client-ca`: TLS files; `None` disables TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// `trust.file`: agents and clients; `None` disables authentication.
+    /// `auth.file`: agents and clients; `None` disables authentication.
     pub(crate) trust: Option<PathBuf>,
 }
 
@@ -181,11 +193,11 @@ pub struct ControlConfig {
     pub plan_steps: u64,
     /// `control.preferred-terms`: maximum preferences per pod.
     pub preferred_terms: u32,
-    /// `control.collect-after`: garbage collection delay; zero disables it.
+    /// `control.gc-after`: garbage collection delay; zero disables it.
     pub collect_after: Duration,
-    /// `control.open-together`: maximum wait of a ready Node for the others of its decision.
+    /// `control.register-together`: maximum wait of a ready Node for the others of its decision.
     pub open_together: Duration,
-    /// `control.hold-after-foreign-scale-up`: how long a pod is excluded from planning after
+    /// `control.hold-after-external-scale-up`: how long a pod is excluded from planning after
     /// Cluster Autoscaler scaled up for it.
     pub hold_after_external_scale_up: Duration,
     /// `control.preference-policy`.
@@ -245,9 +257,9 @@ impl Config {
                 plan_pods: layers.number("control.plan-pods")?,
                 plan_steps: layers.number("control.plan-steps")?,
                 preferred_terms: u32::try_from(layers.number("control.preferred-terms")?).unwrap_or(u32::MAX),
-                collect_after: layers.duration("control.collect-after")?,
-                open_together: layers.duration("control.open-together")?,
-                hold_after_external_scale_up: layers.duration("control.hold-after-foreign-scale-up")?,
+                collect_after: layers.duration("control.gc-after")?,
+                open_together: layers.duration("control.register-together")?,
+                hold_after_external_scale_up: layers.duration("control.hold-after-external-scale-up")?,
                 preferences: match layers.choice("control.preference-policy")? {
                     "Ignore" => PreferencePolicy::Ignore,
                     _ => PreferencePolicy::Respect,

@@ -127,7 +127,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let run = format!("crash-{:x}", now_us() / 1000);
     let clusters = Clusters::start(&run, plan, &format!("http://{}", server.grpc));
     let mut killer = Killer::new(plan, remote::client(&cloud.address)?).await?;
-    killer.client.weather(cloud_faults()).await.context("cannot set the simulated cloud's fault profile")?;
+    killer.client.set_fault_profile(cloud_faults()).await.context("cannot set the simulated cloud's fault profile")?;
     let mut report = Report::default();
     let mut kills = Vec::new();
     let mut started = now_us();
@@ -180,13 +180,13 @@ fn database(plan: &Plan) -> anyhow::Result<(String, Option<LocalPostgres>)> {
 
 /// Cloud faults in addition to kills: lost answers, failing and stale listings, unavailable
 /// offerings.
-fn cloud_faults() -> v1::WeatherRequest {
-    v1::WeatherRequest {
+fn cloud_faults() -> v1::SetFaultProfileRequest {
+    v1::SetFaultProfileRequest {
         lost_answers_percent: Some(3),
         failed_lists_percent: Some(10),
         list_lag_ms: Some(500),
         shortage_percent: Some(5),
-        ..v1::WeatherRequest::default()
+        ..v1::SetFaultProfileRequest::default()
     }
 }
 
@@ -206,7 +206,7 @@ async fn classify(
     run: &str,
 ) -> anyhow::Result<()> {
     let Some(kill) = kills.last() else { return Ok(()) };
-    let ledger = cloud.book(v1::BookRequest {}).await?.into_inner();
+    let ledger = cloud.read_ledger(v1::ReadLedgerRequest {}).await?.into_inner();
     let rows = database.intents(run, kill.started).await?;
     let hit = crash_points::hit(kill, &rows, &ledger.launches);
     report.elsewhere += usize::from(hit.is_empty());
@@ -221,7 +221,7 @@ async fn classify(
 async fn settle(report: &mut Report, cloud: &mut Client, clusters: &Clusters) -> anyhow::Result<()> {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     loop {
-        let ledger = cloud.book(v1::BookRequest {}).await?.into_inner();
+        let ledger = cloud.read_ledger(v1::ReadLedgerRequest {}).await?.into_inner();
         compare_ledgers(report, &ledger, clusters);
         if (report.leaked.is_empty() && report.hollow.is_empty() && report.waiting == 0) || Instant::now() > deadline {
             return Ok(());
@@ -230,7 +230,7 @@ async fn settle(report: &mut Report, cloud: &mut Client, clusters: &Clusters) ->
     }
 }
 
-fn compare_ledgers(report: &mut Report, ledger: &v1::BookResponse, clusters: &Clusters) {
+fn compare_ledgers(report: &mut Report, ledger: &v1::ReadLedgerResponse, clusters: &Clusters) {
     let claims = clusters.claims();
     let known: BTreeSet<&String> = claims.values().collect();
     let alive: BTreeMap<&String, &v1::Instance> = (ledger.sales.iter().filter(|sale| sale.ended_ms.is_none()))

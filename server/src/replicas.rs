@@ -33,7 +33,7 @@ impl Replicas {
     /// The gauges, in Prometheus' text format.
     pub(crate) fn render(&self) -> String {
         let gauges = [
-            ("fleetwright_replicas_beside", "Servers that live beside this one on the same database.", &self.others),
+            ("fleetwright_replicas_other", "Servers that live beside this one on the same database.", &self.others),
             (
                 "fleetwright_replicas_with_other_settings",
                 "Servers beside this one that run by other settings of rails, cloud or retention.",
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(
             values,
             [
-                "fleetwright_replicas_beside 3",
+                "fleetwright_replicas_other 3",
                 "fleetwright_replicas_with_other_settings 1",
                 "fleetwright_replicas_of_the_same_owner 1",
             ]

@@ -93,7 +93,7 @@ async fn attempt_action(cluster: &Kubernetes, instruction: &v1::Instruction) -> 
         Action::CreateNodeClaim(action) => claim::create_claim(cluster, rank(instruction), action).await,
         Action::MarkLaunched(action) => claim::mark_launched(cluster, rank(instruction), action).await,
         Action::RegisterNode(action) => node::register_node(cluster, rank(instruction), action).await,
-        Action::HintPods(action) => node::nominate_pods(cluster, action).await,
+        Action::NominatePods(action) => node::nominate_pods(cluster, action).await,
         Action::InitializeNode(action) => node::initialize_node(cluster, rank(instruction), action).await,
         Action::DrainNode(action) => drain::drain_node(cluster, rank(instruction), action).await,
         Action::DeleteNodeClaim(action) => claim::delete_claim(cluster, rank(instruction), action).await,

@@ -249,8 +249,8 @@ impl ObjectCache {
         let key = (namespace.to_owned(), name.to_owned());
         let held = state.kinds.get_mut(&v1::ObjectKind::Pod).and_then(|pods| pods.get_mut(&key));
         let Some(Record::Pod { record, .. }) = held else { return };
-        if record.uid == uid && record.foreign_scale_up_ms < at_ms {
-            record.foreign_scale_up_ms = at_ms;
+        if record.uid == uid && record.external_scale_up_ms < at_ms {
+            record.external_scale_up_ms = at_ms;
             let record = state.kinds[&v1::ObjectKind::Pod][&key].clone();
             state.publish(vec![record]);
         }
@@ -329,7 +329,7 @@ impl CacheState {
             }
             ObjectChange::Applied(ParsedObject { namespace, name, uid, mut record }) => {
                 if let Record::Pod { record, .. } = &mut record {
-                    record.foreign_scale_up_ms = self.scale_ups.get(&uid).copied().unwrap_or_default();
+                    record.external_scale_up_ms = self.scale_ups.get(&uid).copied().unwrap_or_default();
                 }
                 match objects.entry((namespace, name)) {
                     Entry::Occupied(held) if *held.get() == record => return None,
@@ -363,7 +363,7 @@ impl CacheState {
 
 /// A record that a kind cannot be listed, for this reason; an empty reason means that it can again.
 fn unseen_kind(kind: v1::ObjectKind, reason: &str) -> Record {
-    let unlisted = v1::UnseenKind { kind: kind.into(), reason: reason.to_owned() };
+    let unlisted = v1::UnavailableKind { kind: kind.into(), reason: reason.to_owned() };
     Record::plain(v1::change::Change::Unseen(unlisted))
 }
 

@@ -198,7 +198,7 @@ pub const KEYS: &[Key] = &[
         Kind::Count,
         "1000",
         "200",
-        "Maximum number of Nodes that the agent begins to drain or deletes within guard.window, whatever the server requests; the rest wait. Interruptions and Nodes that are not Ready do not count. Keep it at or above the server's rails.removals-per-cluster; 0 disables the limit.",
+        "Maximum number of Nodes that the agent begins to drain or deletes within guard.window, whatever the server requests; the rest wait. Interruptions and Nodes that are not Ready do not count. Keep it at or above the server's guardrails.removals-per-cluster; 0 disables the limit.",
     ),
     key("guard.window", "guard-window", Kind::Duration, "10m", "10m", "Time window of guard.removals."),
     key(

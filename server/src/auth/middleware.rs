@@ -124,7 +124,7 @@ fn check_local(uri: &Uri, headers: &HeaderMap) -> Result<(), AuthError> {
     for (what, host) in [("Host", asked), ("Origin", origin)] {
         if let Some(host) = host.filter(|host| !is_local(host)) {
             return Err(AuthError(format!(
-                "{what} {host:?} is not localhost; without trust.file this server accepts only requests for localhost"
+                "{what} {host:?} is not localhost; without auth.file this server accepts only requests for localhost"
             )));
         }
     }

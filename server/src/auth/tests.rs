@@ -18,7 +18,7 @@ fn a_non_loopback_address_requires_tls_and_a_trust_file() {
     assert_eq!(check_listen_address("listen.grpc", loopback, false, false), None);
     assert_eq!(check_listen_address("listen.grpc", everywhere, true, true), None);
     for (tls, trust, missing) in
-        [(false, true, "listen.tls-certificate"), (true, false, "trust.file"), (false, false, "trust.file")]
+        [(false, true, "listen.tls-certificate"), (true, false, "auth.file"), (false, false, "auth.file")]
     {
         let refused = check_listen_address("listen.grpc", everywhere, tls, trust).unwrap();
         assert!(refused.contains(missing), "{refused}");

@@ -74,7 +74,7 @@ fn list(flags: &RemovalsFlags) -> Result<Status, Failure> {
 
 fn rows(cluster: v1::ClusterSummary) -> Vec<Row> {
     let name = cluster.name;
-    let waiting = cluster.rails.unwrap_or_default().waiting_removals;
+    let waiting = cluster.guardrails.unwrap_or_default().waiting_removals;
     let row = |removal: v1::WaitingRemoval| Row {
         cluster: name.clone(),
         node_claim: removal.node_claim,

@@ -19,55 +19,55 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
     // Settings without a key come from the defaults of the engine.
     let base = GuardrailSettings::default();
     Ok(GuardrailSettings {
-        mode: if layers.choice("rails.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
-        shadow: clusters(&layers.text("rails.shadow-clusters")),
+        mode: if layers.choice("guardrails.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
+        shadow: clusters(&layers.text("guardrails.shadow-clusters")),
         quarantine: QuarantineRule {
-            percent: count(layers, "rails.quarantine-percent")?,
-            confirm_ms: millis(layers, "rails.quarantine-confirm")?,
-            window_ms: millis(layers, "rails.quarantine-window")?,
-            hold_percent: count(layers, "rails.quarantine-hold-percent")?,
-            hold_ms: millis(layers, "rails.quarantine-hold")?,
+            percent: count(layers, "guardrails.quarantine-percent")?,
+            confirm_ms: millis(layers, "guardrails.quarantine-confirm")?,
+            window_ms: millis(layers, "guardrails.quarantine-window")?,
+            hold_percent: count(layers, "guardrails.quarantine-hold-percent")?,
+            hold_ms: millis(layers, "guardrails.quarantine-hold")?,
             ..base.quarantine
         },
         launches: RateLimitRule {
-            window_ms: millis(layers, "rails.launch-window")?,
+            window_ms: millis(layers, "guardrails.launch-window")?,
             cluster: Bound {
-                machines: count(layers, "rails.launches-per-cluster")?,
-                usd_per_hour: dollars(layers, "rails.launch-dollars-per-cluster")?,
+                machines: count(layers, "guardrails.launches-per-cluster")?,
+                usd_per_hour: dollars(layers, "guardrails.launch-dollars-per-cluster")?,
                 ..base.launches.cluster
             },
             fleet: Bound {
-                machines: count(layers, "rails.launches-per-fleet")?,
-                usd_per_hour: dollars(layers, "rails.launch-dollars-per-fleet")?,
+                machines: count(layers, "guardrails.launches-per-fleet")?,
+                usd_per_hour: dollars(layers, "guardrails.launch-dollars-per-fleet")?,
                 ..base.launches.fleet
             },
         },
         removals: RateLimitRule {
-            window_ms: millis(layers, "rails.removal-window")?,
+            window_ms: millis(layers, "guardrails.removal-window")?,
             cluster: Bound {
-                machines: count(layers, "rails.removals-per-cluster")?,
-                percent: count(layers, "rails.removal-percent-per-cluster")?,
+                machines: count(layers, "guardrails.removals-per-cluster")?,
+                percent: count(layers, "guardrails.removal-percent-per-cluster")?,
                 ..base.removals.cluster
             },
             fleet: Bound {
-                machines: count(layers, "rails.removals-per-fleet")?,
-                percent: count(layers, "rails.removal-percent-per-fleet")?,
+                machines: count(layers, "guardrails.removals-per-fleet")?,
+                percent: count(layers, "guardrails.removal-percent-per-fleet")?,
                 ..base.removals.fleet
             },
         },
         launch_backoff: LaunchBackoffRule {
-            launches: u32::try_from(layers.number("rails.launches-per-pod")?).unwrap_or(u32::MAX),
-            first_wait_ms: millis(layers, "rails.pod-wait")?,
+            launches: u32::try_from(layers.number("guardrails.launches-per-pod")?).unwrap_or(u32::MAX),
+            first_wait_ms: millis(layers, "guardrails.pod-wait")?,
             ..base.launch_backoff
         },
         circuit_breaker: CircuitBreakerRule {
-            window_ms: millis(layers, "rails.brake-window")?,
-            engage_percent: count(layers, "rails.brake-percent")?,
-            release_percent: count(layers, "rails.brake-release-percent")?,
+            window_ms: millis(layers, "guardrails.circuit-breaker-window")?,
+            engage_percent: count(layers, "guardrails.circuit-breaker-percent")?,
+            release_percent: count(layers, "guardrails.circuit-breaker-release-percent")?,
             ..base.circuit_breaker
         },
         removal: base.removal,
-        replacement_wait_ms: millis(layers, "rails.replacement-wait")?,
+        replacement_wait_ms: millis(layers, "guardrails.replacement-wait")?,
         keep_replacements: base.keep_replacements,
     })
 }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ConfigError;
 use super::keys::{ConfigKey, KEYS, ValueType, find};
+use super::{ConfigError, renamed};
 use crate::{suggest, telemetry};
 
 /// Source of a value.
@@ -36,7 +36,7 @@ impl fmt::Display for Origin {
 }
 
 /// Prefix of the server's environment variables.
-const PREFIX: &str = "FLEETWRIGHT_";
+pub(super) const PREFIX: &str = "FLEETWRIGHT_";
 
 /// Prefix of the agent's environment variables, which the server ignores.
 const AGENT_PREFIX: &str = "FLEETWRIGHT_AGENT_";
@@ -226,6 +226,9 @@ fn refused(key: &'static ConfigKey, value: String, origin: &Origin) -> ConfigErr
 }
 
 fn unknown(origin: &Origin, name: &str, known: impl Iterator<Item = String>) -> ConfigError {
+    if let Some(new) = renamed::new_name(name) {
+        return ConfigError::Renamed { origin: origin.clone(), key: name.to_owned(), new };
+    }
     let nearest = suggest::nearest(name, known);
     ConfigError::Unknown { origin: origin.clone(), key: name.to_owned(), nearest }
 }

@@ -1,4 +1,4 @@
-//! The table `listen`, and `trust.file`.
+//! The table `listen`, and `auth.file`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<Listen, ConfigError> {
         grpc: layers.address("listen.grpc")?,
         http: layers.address("listen.http")?,
         tls: tls(layers)?,
-        trust: path(layers, "trust.file"),
+        trust: path(layers, "auth.file"),
     };
     for (key, address) in [("listen.grpc", listen.grpc), ("listen.http", listen.http)] {
         let refused = check_listen_address(key, address, listen.tls.is_some(), listen.trust.is_some());

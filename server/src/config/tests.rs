@@ -24,7 +24,7 @@ fn every_default_and_every_example_is_valid() {
         let mut layers = Layers::default();
         // A non-loopback address requires these.
         for guard in
-            KEYS.iter().filter(|key| ["listen.tls-certificate", "listen.tls-key", "trust.file"].contains(&key.path))
+            KEYS.iter().filter(|key| ["listen.tls-certificate", "listen.tls-key", "auth.file"].contains(&key.path))
         {
             layers.add_flag(guard, guard.example.to_owned());
         }
@@ -50,6 +50,20 @@ fn an_unknown_key_is_an_error_that_names_the_nearest_one() {
     assert!(message.ends_with("there is no key \"listen.gprc\"; did you mean \"listen.grpc\"?"), "{message}");
     let message = with_environment(&[("FLEETWRIGHT_LISTEN_GRCP", "x")]).unwrap_err().to_string();
     assert!(message.contains("did you mean \"FLEETWRIGHT_LISTEN_GRPC\"?"), "{message}");
+}
+
+#[test]
+fn a_key_under_its_old_name_is_an_error_that_names_the_new_one() {
+    let message = with_file("[rails]\nmode = \"shadow\"\n").unwrap_err().to_string();
+    assert!(message.ends_with("no key \"rails.mode\" any more; its name is \"guardrails.mode\" now"), "{message}");
+    let message = with_environment(&[("FLEETWRIGHT_RAILS_BRAKE_PERCENT", "10")]).unwrap_err().to_string();
+    let new = "its name is \"FLEETWRIGHT_GUARDRAILS_CIRCUIT_BREAKER_PERCENT\" now";
+    assert!(message.ends_with(new), "{message}");
+    let flags = ["trust-file", "control-collect-after", "control-open-together", "control-hold-after-foreign-scale-up"];
+    for old in flags {
+        assert!(key_of_flag(old).is_some(), "{old}");
+    }
+    assert!(key_of_flag("rails").is_none() && key_of_flag("cloud-seed").is_none());
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn server(plan: &Plan, cloud: &CloudProcess) -> anyhow::Result<Server
         ["--lease-duration", "15s"],
         ["--control-batch-idle", "50ms"],
         ["--control-batch-max", "300ms"],
-        ["--control-collect-after", collect],
+        ["--control-gc-after", collect],
         ["--log-filter", &plan.log],
     ];
     let flags = flags.into_iter().flatten().map(str::to_owned).chain(without_bounds()).collect();

@@ -38,38 +38,38 @@ pub(super) fn summary(cluster: &ClusterView) -> v1::ClusterSummary {
         bound_pod_count: number(cluster.pods.saturating_sub(cluster.pending)),
         pending_pod_count: number(cluster.pending),
         cost_micro_usd: cluster.cost.0,
-        held_because: held_because(cluster),
-        rails: Some(rails(&cluster.guardrails)),
+        held_reason: held_reason(cluster),
+        guardrails: Some(guardrails(&cluster.guardrails)),
         ..v1::ClusterSummary::default()
     }
 }
 
-fn held_because(cluster: &ClusterView) -> String {
+fn held_reason(cluster: &ClusterView) -> String {
     match &cluster.last_error {
         Some(reason) => reason.clone(),
         None if !cluster.connected => "agent disconnected".to_owned(),
-        None if cluster.guardrails.held_because().is_some() => text(cluster.guardrails.held_because().as_ref()),
+        None if cluster.guardrails.held_reason().is_some() => text(cluster.guardrails.held_reason().as_ref()),
         None if !cluster.synced => "waiting for a complete snapshot of the agent".to_owned(),
         None => String::new(),
     }
 }
 
-fn rails(rails: &GuardrailsView) -> v1::Guardrails {
-    let (reason, since) = rails.quarantine.clone().unwrap_or_default();
+fn guardrails(guardrails: &GuardrailsView) -> v1::Guardrails {
+    let (reason, since) = guardrails.quarantine.clone().unwrap_or_default();
     v1::Guardrails {
-        shadow: rails.mode == Mode::Shadow,
-        quarantined_because: reason.to_string(),
+        shadow: guardrails.mode == Mode::Shadow,
+        quarantine_reason: reason.to_string(),
         quarantined_since_ms: since.0,
-        frozen_because: rails.freezes.iter().map(ToString::to_string).collect(),
-        braked_because: text(rails.circuit_breaker.as_ref()),
-        launches_held_because: text(rails.held_launches.as_ref()),
-        removals_held_because: text(rails.held_removals.as_ref()),
-        waiting_pod_count: number(rails.pods_waiting),
-        launched_count: number(rails.launched),
-        removed_count: number(rails.removed),
-        waiting_removals: rails.waiting_removals.iter().take(WAITING_SHOWN).map(waiting).collect(),
-        waiting_removal_count: number(rails.waiting_removals.len()),
-        listing_doubted_because: text(rails.untrusted_listing.as_ref().map(|(reason, _)| reason)),
+        freeze_reasons: guardrails.freezes.iter().map(ToString::to_string).collect(),
+        circuit_breaker_reason: text(guardrails.circuit_breaker.as_ref()),
+        launches_held_reason: text(guardrails.held_launches.as_ref()),
+        removals_held_reason: text(guardrails.held_removals.as_ref()),
+        waiting_pod_count: number(guardrails.pods_waiting),
+        launched_count: number(guardrails.launched),
+        removed_count: number(guardrails.removed),
+        waiting_removals: guardrails.waiting_removals.iter().take(WAITING_SHOWN).map(waiting).collect(),
+        waiting_removal_count: number(guardrails.waiting_removals.len()),
+        listing_rejected_reason: text(guardrails.untrusted_listing.as_ref().map(|(reason, _)| reason)),
     }
 }
 
@@ -125,8 +125,8 @@ fn stage(stage: Stage) -> v1::NodeStage {
 /// Pools with the sums of their instances. A deleted pool is listed while it has instances.
 fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
     let known = cluster.pools.iter().map(|pool| {
-        let (name, not_ready_because) = (pool.name.to_string(), text(pool.closed.as_ref()));
-        (&pool.name, v1::PoolView { name, weight: pool.weight, not_ready_because, ..v1::PoolView::default() })
+        let (name, not_ready_reason) = (pool.name.to_string(), text(pool.closed.as_ref()));
+        (&pool.name, v1::PoolView { name, weight: pool.weight, not_ready_reason, ..v1::PoolView::default() })
     });
     let mut pools: std::collections::BTreeMap<&Text, v1::PoolView> = known.collect();
     for machine in &cluster.machines {

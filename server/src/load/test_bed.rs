@@ -177,8 +177,12 @@ impl TestBed {
     /// NodeClaims with more than one launched instance, from the cloud's ledger.
     pub(super) async fn launched_twice(&mut self) -> anyhow::Result<Option<Vec<String>>> {
         let ServerSource::Own(own) = &mut self.source else { return Ok(None) };
-        let ledger =
-            own.client.book(v1::BookRequest {}).await.context("cannot read the simulated cloud's ledger")?.into_inner();
+        let ledger = own
+            .client
+            .read_ledger(v1::ReadLedgerRequest {})
+            .await
+            .context("cannot read the simulated cloud's ledger")?
+            .into_inner();
         let mut launched: BTreeMap<String, usize> = BTreeMap::new();
         for instance in ledger.sales.iter().filter_map(|sale| sale.instance.as_ref()) {
             *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;

@@ -82,11 +82,11 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
                 node: node.to_string(),
                 labels: pairs(labels),
                 taints: taints(added),
-                hints: nominations(pods),
+                nominations: nominations(pods),
             })
         }
         Instruction::NominatePods { node, nominations: pods } => {
-            Action::HintPods(v1::HintPods { node: node.to_string(), hints: nominations(pods) })
+            Action::NominatePods(v1::NominatePods { node: node.to_string(), nominations: nominations(pods) })
         }
         Instruction::InitializeNode { claim, node } => {
             Action::InitializeNode(v1::InitializeNode { node_claim: claim.to_string(), node: node.to_string() })

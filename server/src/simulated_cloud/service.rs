@@ -115,7 +115,7 @@ impl Shared {
         Ok(cloud.list_all(now).filter(of_cluster).map(wire::instance).collect())
     }
 
-    fn ledger_response(&self) -> v1::BookResponse {
+    fn ledger_response(&self) -> v1::ReadLedgerResponse {
         self.advance_time();
         let cloud = self.cloud.cloud();
         let ledger = cloud.ledger();
@@ -126,7 +126,7 @@ impl Shared {
             price_micro_usd: entry.price.map_or(0, |price| price.0),
         };
         let log = self.log();
-        v1::BookResponse {
+        v1::ReadLedgerResponse {
             sales: ledger.entries().map(sale).collect(),
             launches: log.launches(),
             refused: ledger.refused,
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    fn apply_faults(&self, wanted: &v1::WeatherRequest) {
+    fn apply_faults(&self, wanted: &v1::SetFaultProfileRequest) {
         let span = |span: &v1::Span| (span.least, span.most);
         {
             let mut latency = self.latency();
@@ -227,13 +227,16 @@ impl SimulatedCloudService for Service {
         Ok(Response::new(v1::InterruptResponse { announced }))
     }
 
-    async fn book(&self, _: Request<v1::BookRequest>) -> Result<Response<v1::BookResponse>, Status> {
+    async fn read_ledger(&self, _: Request<v1::ReadLedgerRequest>) -> Result<Response<v1::ReadLedgerResponse>, Status> {
         Ok(Response::new(self.shared.ledger_response()))
     }
 
-    async fn weather(&self, request: Request<v1::WeatherRequest>) -> Result<Response<v1::WeatherResponse>, Status> {
+    async fn set_fault_profile(
+        &self,
+        request: Request<v1::SetFaultProfileRequest>,
+    ) -> Result<Response<v1::SetFaultProfileResponse>, Status> {
         self.shared.apply_faults(request.get_ref());
-        Ok(Response::new(v1::WeatherResponse {}))
+        Ok(Response::new(v1::SetFaultProfileResponse {}))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;

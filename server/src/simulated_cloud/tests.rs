@@ -45,7 +45,7 @@ async fn a_token_launches_one_instance_and_the_ledger_has_both_calls() {
     assert_eq!(after.launch(&request("t-1")).await.unwrap().instance.id, before.instance.id);
     let listed = after.list_all().await.unwrap();
     assert_eq!(listed.iter().map(|one| one.cluster_uid.as_ref()).collect::<Vec<_>>(), ["uid-1"]);
-    let ledger = client(&address).unwrap().book(v1::BookRequest {}).await.unwrap().into_inner();
+    let ledger = client(&address).unwrap().read_ledger(v1::ReadLedgerRequest {}).await.unwrap().into_inner();
     assert_eq!((ledger.sales.len(), ledger.launches.len()), (1, 2));
     assert!(ledger.launches.iter().all(|call| call.answered_us.is_some_and(|answered| answered >= call.arrived_us)));
 }
@@ -72,7 +72,7 @@ async fn a_call_is_executed_although_its_caller_disconnects() {
     let mut watching = judge.watch(v1::WatchRequest {}).await.unwrap().into_inner();
     let call = tokio::spawn(async move { caller.launch(&request("t-1")).await });
     let on_its_way = async {
-        while judge.book(v1::BookRequest {}).await.unwrap().into_inner().calls.is_empty() {
+        while judge.read_ledger(v1::ReadLedgerRequest {}).await.unwrap().into_inner().calls.is_empty() {
             tokio::task::yield_now().await;
         }
     };
@@ -87,8 +87,9 @@ async fn a_call_is_executed_although_its_caller_disconnects() {
 async fn faults_can_be_changed_at_run_time() {
     let (address, _end) = cloud(Latency::default()).await;
     let remote = RemoteCloud::new(&address).unwrap();
-    let faults = v1::WeatherRequest { failed_lists_percent: Some(100), no_capacity: Some(true), ..Default::default() };
-    client(&address).unwrap().weather(faults).await.unwrap();
+    let faults =
+        v1::SetFaultProfileRequest { failed_lists_percent: Some(100), no_capacity: Some(true), ..Default::default() };
+    client(&address).unwrap().set_fault_profile(faults).await.unwrap();
     assert!(matches!(remote.list_all().await, Err(CloudError::Unknown { .. })));
     assert!(matches!(remote.launch(&request("t-2")).await, Err(CloudError::InsufficientCapacity { .. })));
 }

@@ -130,9 +130,9 @@ impl Setup {
         let bound = |machines| Bound { machines, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
         let rule = |machines| RateLimitRule { window_ms: RATE_WINDOW_MS, cluster: bound(machines), fleet: bound(0) };
         let kept = off != Some(Guard::RateLimits);
-        let rails = &mut self.process_config.settings.guardrails;
-        rails.launches = rule(if kept { RATE_BOUNDS.launches } else { 0 });
-        rails.removals = rule(if kept { RATE_BOUNDS.removals } else { 0 });
+        let guardrails = &mut self.process_config.settings.guardrails;
+        guardrails.launches = rule(if kept { RATE_BOUNDS.launches } else { 0 });
+        guardrails.removals = rule(if kept { RATE_BOUNDS.removals } else { 0 });
         self.rate_bounds = Some(RATE_BOUNDS);
         self
     }

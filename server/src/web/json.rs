@@ -32,7 +32,7 @@ struct ClusterJson<'v> {
     usd_per_hour: String,
     sold_out: usize,
     refused: Option<&'v str>,
-    rails: GuardrailsJson<'v>,
+    guardrails: GuardrailsJson<'v>,
     /// Other active autoscalers.
     autoscalers: Vec<&'v str>,
     /// Unreadable objects, as messages.
@@ -68,7 +68,7 @@ struct GuardrailsJson<'v> {
     mode: &'static str,
     quarantine: Option<&'v str>,
     freezes: Vec<&'v str>,
-    brake: Option<&'v str>,
+    circuit_breaker: Option<&'v str>,
     held_launches: Option<&'v str>,
     held_removals: Option<&'v str>,
     /// Number of waiting removals, and the reason of the first.
@@ -143,7 +143,7 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> ClusterJson<'_> {
         usd_per_hour: cluster.cost.to_string(),
         sold_out: cluster.unavailable_offerings,
         refused: cluster.last_error.as_deref(),
-        rails: rails(&cluster.guardrails),
+        guardrails: guardrails(&cluster.guardrails),
         autoscalers: cluster.autoscalers.iter().map(AsRef::as_ref).collect(),
         problems: cluster.problems.iter().map(|problem| format!("{}: {}", problem.about, problem.reason)).collect(),
         left_pools: cluster.unmanaged_pools.iter().map(|(name, reason)| UnmanagedPoolJson { name, reason }).collect(),
@@ -157,20 +157,20 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> ClusterJson<'_> {
     }
 }
 
-fn rails(rails: &GuardrailsView) -> GuardrailsJson<'_> {
+fn guardrails(guardrails: &GuardrailsView) -> GuardrailsJson<'_> {
     GuardrailsJson {
-        mode: rails.mode.as_str(),
-        quarantine: rails.quarantine.as_ref().map(|(reason, _)| &**reason),
-        freezes: rails.freezes.iter().map(|freeze| &**freeze).collect(),
-        brake: rails.circuit_breaker.as_deref(),
-        held_launches: rails.held_launches.as_deref(),
-        held_removals: rails.held_removals.as_deref(),
-        waiting_removals: rails.waiting_removals.len(),
-        waiting_because: rails.waiting_because().map(|because| because.to_string()),
-        listing_doubted: rails.untrusted_listing.as_ref().map(|(reason, _)| &**reason),
-        pods_waiting: rails.pods_waiting,
-        launched: rails.launched,
-        removed: rails.removed,
+        mode: guardrails.mode.as_str(),
+        quarantine: guardrails.quarantine.as_ref().map(|(reason, _)| &**reason),
+        freezes: guardrails.freezes.iter().map(|freeze| &**freeze).collect(),
+        circuit_breaker: guardrails.circuit_breaker.as_deref(),
+        held_launches: guardrails.held_launches.as_deref(),
+        held_removals: guardrails.held_removals.as_deref(),
+        waiting_removals: guardrails.waiting_removals.len(),
+        waiting_because: guardrails.waiting_because().map(|because| because.to_string()),
+        listing_doubted: guardrails.untrusted_listing.as_ref().map(|(reason, _)| &**reason),
+        pods_waiting: guardrails.pods_waiting,
+        launched: guardrails.launched,
+        removed: guardrails.removed,
     }
 }
 

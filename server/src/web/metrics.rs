@@ -42,36 +42,38 @@ const GAUGES: [Gauge; 25] = [
     ("fleetwright_decisions_refused", "Whether the last plan was rejected by the plan verifier.", |c| {
         u8::from(c.last_error.is_some()).to_string()
     }),
-    ("fleetwright_rails_quarantined", "Whether the cluster is quarantined.", |c| {
+    ("fleetwright_guardrails_quarantined", "Whether the cluster is quarantined.", |c| {
         u8::from(c.guardrails.quarantine.is_some()).to_string()
     }),
     (
-        "fleetwright_rails_shadow",
+        "fleetwright_guardrails_shadow",
         "Whether the cluster is in shadow mode: decisions are recorded and not executed.",
         |c| u8::from(c.guardrails.mode == Mode::Shadow).to_string(),
     ),
-    ("fleetwright_rails_freezes", "Freezes in effect for the cluster.", |c| c.guardrails.freezes.len().to_string()),
+    ("fleetwright_guardrails_freezes", "Freezes in effect for the cluster.", |c| {
+        c.guardrails.freezes.len().to_string()
+    }),
     (
-        "fleetwright_rails_brake",
+        "fleetwright_guardrails_circuit_breaker_open",
         "Whether the circuit breaker is open: removals stop because launches fail, in the cluster or fleet-wide.",
         |c| u8::from(c.guardrails.circuit_breaker.is_some()).to_string(),
     ),
-    ("fleetwright_rails_launches_held", "Whether the last evaluation held launches back.", |c| {
+    ("fleetwright_guardrails_launches_held", "Whether the last evaluation held launches back.", |c| {
         u8::from(c.guardrails.held_launches.is_some()).to_string()
     }),
-    ("fleetwright_rails_removals_held", "Whether the last evaluation held removals back.", |c| {
+    ("fleetwright_guardrails_removals_held", "Whether the last evaluation held removals back.", |c| {
         u8::from(c.guardrails.held_removals.is_some()).to_string()
     }),
-    ("fleetwright_rails_pods_waiting", "Pods in launch backoff after launches that did not bind them.", |c| {
+    ("fleetwright_guardrails_pods_waiting", "Pods in launch backoff after launches that did not bind them.", |c| {
         c.guardrails.pods_waiting.to_string()
     }),
     (
-        "fleetwright_rails_removals_waiting",
+        "fleetwright_guardrails_removals_waiting",
         "Removals that wait for confirmation, the end of a freeze, a rate limit, or an operator.",
         |c| c.guardrails.waiting_removals.len().to_string(),
     ),
     (
-        "fleetwright_rails_listing_doubted",
+        "fleetwright_guardrails_listing_doubted",
         "Whether the cloud's listings of the cluster's instances are suspicious and ignored.",
         |c| u8::from(c.guardrails.untrusted_listing.is_some()).to_string(),
     ),
@@ -80,9 +82,11 @@ const GAUGES: [Gauge; 25] = [
         "Instances with the cluster's tags that have no NodeClaim and are not terminated yet.",
         |c| c.anomalies.orphaned.to_string(),
     ),
-    ("fleetwright_foreign_instances", "Instances of the cluster whose tags name another owner, or are missing.", |c| {
-        c.anomalies.foreign.to_string()
-    }),
+    (
+        "fleetwright_external_instances",
+        "Instances of the cluster whose tags name another owner, or are missing.",
+        |c| c.anomalies.foreign.to_string(),
+    ),
     ("fleetwright_terminate_refused", "Instances whose termination the cloud refuses.", |c| {
         c.anomalies.termination_refused.to_string()
     }),
@@ -94,7 +98,7 @@ const GAUGES: [Gauge; 25] = [
         "Failed launches, and instances that did not join in time, within the circuit breaker's window.",
         |c| c.guardrails.failed.to_string(),
     ),
-    ("fleetwright_rails_launches_in_window", "Instances launched within the rate limit window.", |c| {
+    ("fleetwright_guardrails_launches_in_window", "Instances launched within the rate limit window.", |c| {
         c.guardrails.launched.to_string()
     }),
 ];

@@ -23,21 +23,21 @@ const LOOKER: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec120
 
 /// Disables rate limits: the honest load varies for many minutes and must be served all the time.
 const UNBOUNDED: [&str; 16] = [
-    "--rails-launches-per-cluster",
+    "--guardrails-launches-per-cluster",
     "0",
-    "--rails-launches-per-fleet",
+    "--guardrails-launches-per-fleet",
     "0",
-    "--rails-launch-dollars-per-cluster",
+    "--guardrails-launch-dollars-per-cluster",
     "0",
-    "--rails-launch-dollars-per-fleet",
+    "--guardrails-launch-dollars-per-fleet",
     "0",
-    "--rails-removals-per-cluster",
+    "--guardrails-removals-per-cluster",
     "0",
-    "--rails-removals-per-fleet",
+    "--guardrails-removals-per-fleet",
     "0",
-    "--rails-removal-percent-per-cluster",
+    "--guardrails-removal-percent-per-cluster",
     "0",
-    "--rails-removal-percent-per-fleet",
+    "--guardrails-removal-percent-per-fleet",
     "0",
 ];
 
@@ -76,7 +76,7 @@ impl TestBed {
         trust.push_str(&format!(
             "[[agents]]\ncluster = 'hangs'\ntoken = {{ issuer = '{issuer}', subject = 'agent', ca-file = '{ca}' }}\n"
         ));
-        let trust = folder.write_file("trust.toml", trust);
+        let trust = folder.write_file("auth.toml", trust);
         let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
         let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();

@@ -259,7 +259,7 @@ fn configuration(grpc: &str, cloud: &str, more: &str) -> String {
         "[listen]\ngrpc = \"{grpc}\"\nhttp = \"127.0.0.1:0\"\n\
          [cloud]\nprovider = \"simulated\"\nregion = \"{REGION}\"\naddress = \"{cloud}\"\n\
          [store]\nmemory = true\n\
-         [rails]\nremoval-percent-per-cluster = 0\nremoval-percent-per-fleet = 0\n{more}"
+         [guardrails]\nremoval-percent-per-cluster = 0\nremoval-percent-per-fleet = 0\n{more}"
     )
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use fleetwright_proto::simulation::v1::{
-    BookRequest, BookResponse, InstanceState, InterruptRequest, Sale, WeatherRequest,
+    InstanceState, InterruptRequest, ReadLedgerRequest, ReadLedgerResponse, Sale, SetFaultProfileRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -20,7 +20,7 @@ pub struct LedgerClient {
 #[derive(Debug, Clone)]
 pub struct Ledger {
     /// The response of the simulated cloud.
-    pub response: BookResponse,
+    pub response: ReadLedgerResponse,
 }
 
 impl LedgerClient {
@@ -40,8 +40,12 @@ impl LedgerClient {
     /// # Errors
     /// When the cloud does not answer.
     pub async fn read_ledger(&self) -> anyhow::Result<Ledger> {
-        let response =
-            self.cloud.clone().book(BookRequest {}).await.context("the simulated cloud's book cannot be read")?;
+        let response = self
+            .cloud
+            .clone()
+            .read_ledger(ReadLedgerRequest {})
+            .await
+            .context("the simulated cloud's book cannot be read")?;
         Ok(Ledger { response: response.into_inner() })
     }
 
@@ -60,8 +64,8 @@ impl LedgerClient {
     ///
     /// # Errors
     /// When the cloud does not answer.
-    pub async fn set_faults(&self, weather: WeatherRequest) -> anyhow::Result<()> {
-        self.cloud.clone().weather(weather).await.context("the simulated cloud takes no weather")?;
+    pub async fn set_faults(&self, weather: SetFaultProfileRequest) -> anyhow::Result<()> {
+        self.cloud.clone().set_fault_profile(weather).await.context("the simulated cloud takes no weather")?;
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
     let refused = |page: &str| page.contains("is frozen by");
     wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/api/fleet")));
     assert_eq!(cluster(&http)["machines"], Value::Array(Vec::new()));
-    assert!(get(&http, "/metrics").contains("fleetwright_rails_freezes{cluster=\"shop\"} 1"));
+    assert!(get(&http, "/metrics").contains("fleetwright_guardrails_freezes{cluster=\"shop\"} 1"));
 
     let rows: Value = serde_json::from_str(&run(&["freezes", "--server", &grpc, "-o", "json"])).unwrap();
     assert_eq!((&rows[0]["scope"], &rows[0]["untilMs"]), (&Value::from("fleet"), &Value::Null));

@@ -109,13 +109,13 @@ impl Environment {
         self.wait_until("the cluster with its machines", all);
     }
 
-    fn set_faults(&self, faults: v1::WeatherRequest) {
-        self.runtime.block_on(self.client.clone().weather(faults)).expect("the cloud takes weather");
+    fn set_faults(&self, faults: v1::SetFaultProfileRequest) {
+        self.runtime.block_on(self.client.clone().set_fault_profile(faults)).expect("the cloud takes weather");
     }
 
-    fn ledger(&self) -> v1::BookResponse {
+    fn ledger(&self) -> v1::ReadLedgerResponse {
         self.runtime
-            .block_on(self.client.clone().book(v1::BookRequest {}))
+            .block_on(self.client.clone().read_ledger(v1::ReadLedgerRequest {}))
             .expect("the cloud shows its book")
             .into_inner()
     }
@@ -233,13 +233,16 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
     environment.cluster.mark_not_ready(0..10);
     for percent in [100, 70] {
         let lacking = Some(percent);
-        environment.set_faults(v1::WeatherRequest { lacking_lists_percent: lacking, ..v1::WeatherRequest::default() });
+        environment.set_faults(v1::SetFaultProfileRequest {
+            lacking_lists_percent: lacking,
+            ..v1::SetFaultProfileRequest::default()
+        });
         let cluster = environment
             .wait_until(&format!("the doubt at {percent} %"), |cluster| !cluster["rails"]["listingDoubted"].is_null());
         let output = cluster["rails"]["listingDoubted"].as_str().unwrap_or_default();
         assert!(output.contains("fleetwright removals confirm shop"), "{output}");
         let metrics = get(&environment.server.http, "/metrics");
-        assert!(metrics.contains("fleetwright_rails_listing_doubted{cluster=\"shop\"} 1"), "{metrics}");
+        assert!(metrics.contains("fleetwright_guardrails_listing_doubted{cluster=\"shop\"} 1"), "{metrics}");
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
         environment.restart(false);
@@ -247,7 +250,10 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
     }
-    environment.set_faults(v1::WeatherRequest { lacking_lists_percent: Some(0), ..v1::WeatherRequest::default() });
+    environment.set_faults(v1::SetFaultProfileRequest {
+        lacking_lists_percent: Some(0),
+        ..v1::SetFaultProfileRequest::default()
+    });
     environment.wait_until("the end of the doubt", |cluster| cluster["rails"]["listingDoubted"].is_null());
     assert_eq!(losses(&environment), no_losses());
 }

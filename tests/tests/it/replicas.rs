@@ -28,7 +28,7 @@ fn figure(text: &str) {
 }
 
 /// A launch is on its way: the cloud has it, and the server has no answer.
-fn in_flight(ledger: &v1::BookResponse) -> Option<v1::LaunchCall> {
+fn in_flight(ledger: &v1::ReadLedgerResponse) -> Option<v1::LaunchCall> {
     let open = |call: &&v1::LaunchCall| call.answered_us.is_none() && !call.instance.is_empty();
     ledger.launches.iter().find(open).cloned()
 }
@@ -37,9 +37,9 @@ fn in_flight(ledger: &v1::BookResponse) -> Option<v1::LaunchCall> {
 /// Returns the environment and the launch.
 fn killed_while_buying(test: &str, cloud: &[&str]) -> Option<(Environment, v1::LaunchCall)> {
     let environment = Environment::start(test, SHORT, cloud)?;
-    environment.set_faults(v1::WeatherRequest {
+    environment.set_faults(v1::SetFaultProfileRequest {
         answer_ms: Some(v1::Span { least: 2_000, most: 2_000 }),
-        ..v1::WeatherRequest::default()
+        ..v1::SetFaultProfileRequest::default()
     });
     let agent = environment.agent("shop");
     let call = environment.wait_until_ledger("a launch on its way", in_flight);
@@ -55,7 +55,7 @@ fn killed_while_buying(test: &str, cloud: &[&str]) -> Option<(Environment, v1::L
     });
     assert_ne!(after.owner, before.owner, "two servers by one file have names of their own");
     figure(&format!("taken over at most {:.1} s after the lease had expired", after.now - before.expires));
-    let again = |ledger: &v1::BookResponse| {
+    let again = |ledger: &v1::ReadLedgerResponse| {
         let of_claim =
             ledger.launches.iter().filter(|other| other.cluster == call.cluster && other.claim == call.claim);
         let mut again = of_claim.filter(|other| other.answered_us.is_some() && other.number > call.number);
@@ -124,7 +124,8 @@ fn a_server_that_is_stopped_hands_over_long_before_its_leases_would_have_expired
 fn what_the_cloud_refuses_one_server_the_other_does_not_ask_for() {
     let test = "what_the_cloud_refuses_one_server_the_other_does_not_ask_for";
     let Some(environment) = Environment::start(test, FOR_EVER, &[]) else { return };
-    environment.set_faults(v1::WeatherRequest { no_capacity: Some(true), ..v1::WeatherRequest::default() });
+    environment
+        .set_faults(v1::SetFaultProfileRequest { no_capacity: Some(true), ..v1::SetFaultProfileRequest::default() });
     let cluster = environment.agent("shop");
     environment.wait_until_fleet(&environment.first, "offerings that are sold out", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["soldOut"].as_u64() > Some(0))
@@ -149,12 +150,12 @@ fn a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_bac
     let test = "a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_back";
     let Some(mut environment) = Environment::start(test, SHORT, &[]) else { return };
     // The cloud accepts one call in three seconds, so that a launch is always in progress.
-    environment.set_faults(v1::WeatherRequest {
+    environment.set_faults(v1::SetFaultProfileRequest {
         allowance: Some(v1::Allowance { burst: 1, refill_ms: 3_000 }),
-        ..v1::WeatherRequest::default()
+        ..v1::SetFaultProfileRequest::default()
     });
     let agent = environment.agent("shop");
-    let turned_away = |ledger: &v1::BookResponse| {
+    let turned_away = |ledger: &v1::ReadLedgerResponse| {
         let last = ledger.launches.last()?;
         (last.instance.is_empty() && last.answered_us.is_some()).then(|| last.token.clone())
     };
@@ -164,12 +165,12 @@ fn a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_bac
     let sent: BTreeSet<String> = environment.ledger().launches.into_iter().map(|call| call.token).collect();
     environment.proxy.set_target(environment.second.grpc);
     environment.proxy.drop_connections();
-    environment.set_faults(v1::WeatherRequest {
+    environment.set_faults(v1::SetFaultProfileRequest {
         allowance: Some(v1::Allowance { burst: 1_000, refill_ms: 1 }),
-        ..v1::WeatherRequest::default()
+        ..v1::SetFaultProfileRequest::default()
     });
     environment.wait_until_lease("cluster/shop", |lease| lease.epoch > before.epoch);
-    let sold = |ledger: &v1::BookResponse| ledger.sales.iter().any(|sale| sale.token == pending).then_some(());
+    let sold = |ledger: &v1::ReadLedgerResponse| ledger.sales.iter().any(|sale| sale.token == pending).then_some(());
     environment.wait_until_ledger("the successor's launch", sold);
     environment.wait_until_fleet(&environment.second, "every pod on a machine", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["pending"] == 0 && cluster["connected"] == true)

@@ -44,7 +44,7 @@ impl SecuredServer {
         let certificate = folder.write_file("tls.crt", certificate);
         let key = folder.write_file("tls.key", key);
         let trust = folder.write_file(
-            "trust.toml",
+            "auth.toml",
             format!(
                 "[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{LOOKER}'\n\
                  [[clients]]\nname = 'operator'\nscope = 'admin'\ntoken-sha256 = '{OPERATOR}'\n{}{}",

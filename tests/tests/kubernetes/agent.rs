@@ -299,7 +299,7 @@ async fn registered(harness: &AgentHarness) -> anyhow::Result<usize> {
         node: "i-hands".to_owned(),
         labels: vec![pair("karpenter.sh/nodepool", "general"), pair("team", "shop")],
         taints: Vec::new(),
-        hints: pods.iter().map(hint).collect(),
+        nominations: pods.iter().map(hint).collect(),
     };
     harness.execute_twice(Action::RegisterNode(registration)).await?;
     let node = harness.cluster.nodes().await?.pop().context("no node")?;
@@ -315,7 +315,8 @@ async fn registered(harness: &AgentHarness) -> anyhow::Result<usize> {
     harness.cluster.wait_until_ready(2, TIMEOUT).await?;
     let mut hinted = 0;
     while let Ok(seen) = observed.changes.try_recv() {
-        hinted += seen.iter().filter(|one| matches!(one, Record::Pod { record, .. } if record.nominated_by_us)).count();
+        hinted +=
+            seen.iter().filter(|one| matches!(one, Record::Pod { record, .. } if record.nominated_by_agent)).count();
     }
     ensure!(hinted >= 2, "the watch showed {hinted} pods with a hint of ours");
     Ok(hinted.min(2))

@@ -36,7 +36,7 @@ impl Files {
         let files = Self { folder: TempDir::new(), authority: CertificateAuthority::new("fleetwright e2e")? };
         files.write("ca.crt", files.authority.pem())?;
         files.certify_server()?;
-        files.write("trust.toml", trust)?;
+        files.write("auth.toml", trust)?;
         Ok(files)
     }
 
@@ -71,7 +71,7 @@ impl Files {
         vec![
             ("FLEETWRIGHT_LISTEN_TLS_CERTIFICATE", self.text("server.crt")),
             ("FLEETWRIGHT_LISTEN_TLS_KEY", self.text("server.key")),
-            ("FLEETWRIGHT_TRUST_FILE", self.text("trust.toml")),
+            ("FLEETWRIGHT_AUTH_FILE", self.text("auth.toml")),
         ]
     }
 

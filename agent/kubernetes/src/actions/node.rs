@@ -38,7 +38,7 @@ pub(super) async fn register_node(cluster: &Kubernetes, rank: Rank, action: &v1:
         None => node,
     };
     if has_unregistered_taint(&node) && cluster.supports_nomination() {
-        nomination::nominate_pods(cluster.api(), &action.node, &action.hints).await;
+        nomination::nominate_pods(cluster.api(), &action.node, &action.nominations).await;
     }
     registration.await_others().await;
     remove_unregistered_taint(cluster, &path, node).await?;
@@ -51,9 +51,9 @@ pub(super) async fn register_node(cluster: &Kubernetes, rank: Rank, action: &v1:
 }
 
 /// Nominates a registered Node for pods.
-pub(super) async fn nominate_pods(cluster: &Kubernetes, action: &v1::HintPods) -> Attempt {
+pub(super) async fn nominate_pods(cluster: &Kubernetes, action: &v1::NominatePods) -> Attempt {
     if cluster.supports_nomination() {
-        nomination::nominate_pods(cluster.api(), &action.node, &action.hints).await;
+        nomination::nominate_pods(cluster.api(), &action.node, &action.nominations).await;
     }
     Ok(Done::ok())
 }

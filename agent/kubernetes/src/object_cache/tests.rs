@@ -19,7 +19,7 @@ fn pod(name: &str, node: &str) -> ParsedObject {
 /// The published records, one word each.
 fn words(seen: &[Record]) -> Vec<String> {
     let word = |seen: &Record| match seen {
-        Record::Pod { record, .. } => match record.foreign_scale_up_ms {
+        Record::Pod { record, .. } => match record.external_scale_up_ms {
             0 => format!("{}@{}", record.name, record.node_name),
             at => format!("{} wanted at {at}", record.name),
         },

@@ -85,7 +85,7 @@ fn record(metadata: &Meta, node_name: String, status: &StatusJson) -> v1::PodRec
         created_at_ms: metadata.created_ms(),
         deleted_at_ms: metadata.deleted_ms(),
         scheduled_reason: status.condition("PodScheduled").map(|one| one.reason.clone()).unwrap_or_default(),
-        nominated_by_us: !nominated.is_empty() && hinted,
+        nominated_by_agent: !nominated.is_empty() && hinted,
         nominated_node_name: nominated,
         owner: metadata.owner_references.iter().find(|owner| owner.controller).map(v1::Owner::from),
         annotations: metadata.annotations_below(&ANNOTATIONS),

@@ -132,7 +132,7 @@ fn a_pod_says_what_the_protocol_asks_for() {
     );
     assert_eq!(record.owner.unwrap().name, "web");
     assert_eq!(record.scheduled_reason, "Unschedulable");
-    assert!(record.nominated_by_us && record.nominated_node_name == "n1" && !record.ready);
+    assert!(record.nominated_by_agent && record.nominated_node_name == "n1" && !record.ready);
     assert_eq!(labels.labels.iter().map(|pair| pair.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(volume_claims, None);
     assert!(shape.resize_infeasible);
@@ -160,7 +160,7 @@ fn a_nomination_by_another_manager_is_not_ours() {
     let pod = |manager: &str, nominated: &str| {
         let object = json!({ "metadata": { "managedFields": [{ "manager": manager }] }, "status": { "nominatedNodeName": nominated } });
         let Record::Pod { record, .. } = parse_with(pod::parse, &object).record else { panic!("no pod") };
-        record.nominated_by_us
+        record.nominated_by_agent
     };
     assert!(pod("fleetwright-agent-hints", "n1"));
     assert!(!pod("kube-scheduler", "n1") && !pod("fleetwright-agent-hints", ""));

@@ -1,11 +1,10 @@
 //! Lifecycle of one NodeClaim and its instance.
 //!
 //! ```text
-//! Planned ─recorded─► Creating ─acked─► Launching ─launched─► Launched ─► Registered ─►
-//! Initialized
-//!     │ stale              │ refused         │ refused             │ late        │           │ empty, interrupted,
-//!     ▼                    ▼                 ▼                     ▼             ▼           ▼ deleted by hand
-//!  removed              removed         Deleting ◄─gone─ Terminating ◄─drained─ Draining ◄─┘
+//! Planned ─recorded─► Creating ─acked─► Launching ─launched─► Launched ─► Registered ─► Initialized
+//!     │ stale             │ refused        │ refused              │ late       │           │ empty, interrupted,
+//!     ▼                   ▼                ▼                      ▼            ▼           ▼ deleted by hand
+//!  removed             removed         Deleting ◄─gone─ Terminating ◄─drained─ Draining ◄──┘
 //! ```
 
 use crate::cluster::ClaimRecord;
@@ -41,15 +40,15 @@ impl Stage {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Planned => "deciding",
+            Self::Planned => "planned",
             Self::Creating => "creating",
             Self::Launching => "launching",
-            Self::Launched => "joining",
+            Self::Launched => "launched",
             Self::Registered => "registered",
-            Self::Initialized => "in service",
+            Self::Initialized => "initialized",
             Self::Draining => "draining",
             Self::Terminating => "terminating",
-            Self::Deleting => "finalising",
+            Self::Deleting => "deleting",
         }
     }
 

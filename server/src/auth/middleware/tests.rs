@@ -95,7 +95,7 @@ async fn other_hosts_reach_no_method_and_no_page_without_authentication() {
     assert_eq!(refused(&open, "evil.example").await, denied);
     // With a trust file any host name is accepted, but a request without a token is rejected.
     let folder = Folder::new("middleware-hosts");
-    let asks = Arc::new(Authorizer::read(folder.write("trust.toml", DASHBOARD)).unwrap());
+    let asks = Arc::new(Authorizer::read(folder.write("auth.toml", DASHBOARD)).unwrap());
     assert_eq!(refused(&asks, "evil.example").await, (None, StatusCode::OK));
 }
 
@@ -110,7 +110,7 @@ struct Revoking {
 impl Revoking {
     fn new(name: &str, follows: bool) -> Self {
         let folder = Folder::new(name);
-        let authorizer = Arc::new(Authorizer::read(folder.write("trust.toml", DASHBOARD)).unwrap());
+        let authorizer = Arc::new(Authorizer::read(folder.write("auth.toml", DASHBOARD)).unwrap());
         let stop = CancellationToken::new();
         if follows {
             tokio::spawn(Arc::clone(&authorizer).watch_files(stop.clone()));
@@ -119,7 +119,7 @@ impl Revoking {
     }
 
     fn revoke(&self) {
-        self.folder.change("trust.toml", &DASHBOARD.replace("ba7816bf", "00000000"));
+        self.folder.change("auth.toml", &DASHBOARD.replace("ba7816bf", "00000000"));
     }
 }
 

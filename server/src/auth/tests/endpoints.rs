@@ -115,7 +115,7 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fleetwright-trust-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("fleetwright-auth-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -165,7 +165,7 @@ async fn an_agent_is_authorized_for_its_own_cluster_only() {
     folder.write("one.json", &serde_json::to_string(&one.keys()).unwrap());
     folder.write("two.json", &serde_json::to_string(&two.keys()).unwrap());
     let text = agent_entry("one", "one.json") + &agent_entry("two", "two.json");
-    let authorizer = Authorizer::read(folder.write("trust.toml", &text)).unwrap();
+    let authorizer = Authorizer::read(folder.write("auth.toml", &text)).unwrap();
     let token = one.token(now(), json!({}));
     assert!(
         authorizer.authorize_agent("one", &presented_credentials(&token)).await.unwrap().is_some(),
@@ -187,7 +187,7 @@ async fn rotated_keys_are_loaded_without_a_restart() {
     let (old, new) = (Issuer::new("old"), Issuer::new("new"));
     let folder = Folder::new("rotation");
     folder.write("keys.json", &serde_json::to_string(&old.keys()).unwrap());
-    let authorizer = Authorizer::read(folder.write("trust.toml", &agent_entry("one", "keys.json"))).unwrap();
+    let authorizer = Authorizer::read(folder.write("auth.toml", &agent_entry("one", "keys.json"))).unwrap();
     assert!(authorizer.authorize_agent("one", &presented_credentials(&new.token(now(), json!({})))).await.is_err());
     folder.write("keys.json", &serde_json::to_string(&new.keys()).unwrap());
     assert!(authorizer.authorize_agent("one", &presented_credentials(&new.token(now(), json!({})))).await.is_ok());
@@ -203,7 +203,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 async fn a_certificate_is_valid_for_its_own_name_only() {
     let folder = Folder::new("certificates");
     let text = "[[agents]]\ncluster = 'edge'\ncertificate-name = 'edge.agents.example'\n";
-    let authorizer = Authorizer::read(folder.write("trust.toml", text)).unwrap();
+    let authorizer = Authorizer::read(folder.write("auth.toml", text)).unwrap();
     let with = |name: &str| PresentedCredentials { token: None, certificates: vec![certificate(name)] };
     assert!(
         authorizer.authorize_agent("edge", &with("edge.agents.example")).await.unwrap().is_some(),
@@ -277,7 +277,7 @@ async fn a_client_is_authorized_by_its_scope() {
          [[clients]]\nname = 'former'\nscope = 'admin'\nexpires = '2020-01-01T00:00:00Z'\n\
          token-sha256 = '5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5'\n"
     );
-    let authorizer = Authorizer::read(folder.write("trust.toml", &text)).unwrap();
+    let authorizer = Authorizer::read(folder.write("auth.toml", &text)).unwrap();
     assert_eq!(authorizer.authorize_client(Some("abc"), Scope::Read).await.unwrap().unwrap().name, "dashboard");
     for (token, scope, expected) in [
         (Some("abc"), Scope::Operate, "dashboard has scope read; this needs scope operate"),

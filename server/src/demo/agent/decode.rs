@@ -62,11 +62,11 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             node: register.node.into(),
             labels: labels(register.labels),
             taints: taints(register.taints)?,
-            nominations: register.hints.into_iter().map(nomination).collect(),
+            nominations: register.nominations.into_iter().map(nomination).collect(),
         },
-        Action::HintPods(order) => Instruction::NominatePods {
+        Action::NominatePods(order) => Instruction::NominatePods {
             node: order.node.into(),
-            nominations: order.hints.into_iter().map(nomination).collect(),
+            nominations: order.nominations.into_iter().map(nomination).collect(),
         },
         Action::InitializeNode(initialize) => {
             Instruction::InitializeNode { claim: initialize.node_claim.into(), node: initialize.node.into() }

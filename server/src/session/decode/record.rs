@@ -39,8 +39,8 @@ pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>,
         labels,
         volumes: None,
         node: filled(&pod.node_name),
-        nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_us),
-        own_nomination: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_us),
+        nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_agent),
+        own_nomination: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_agent),
         phase,
         terminating: pod.deleted_at_ms != 0,
         scheduling: match pod.scheduled_reason.as_str() {
@@ -52,7 +52,7 @@ pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>,
         started: moment(pod.started_at_ms),
         invalid: problem.cloned(),
         ready: pod.ready,
-        external_scale_up: moment(pod.foreign_scale_up_ms),
+        external_scale_up: moment(pod.external_scale_up_ms),
     }
 }
 

@@ -134,9 +134,9 @@ fn a_pod_with_an_unknown_claim_stays_pending() {
 
 #[test]
 fn our_own_nomination_is_ignored_and_an_external_scale_up_is_dated() {
-    let hinted = v1::PodRecord { nominated_node_name: "n".into(), nominated_by_us: true, ..pod() };
+    let hinted = v1::PodRecord { nominated_node_name: "n".into(), nominated_by_agent: true, ..pod() };
     assert_eq!(decoded_pod(hinted.clone()).nominated, None);
-    let foreign = v1::PodRecord { nominated_by_us: false, foreign_scale_up_ms: 7, ..hinted };
+    let foreign = v1::PodRecord { nominated_by_agent: false, external_scale_up_ms: 7, ..hinted };
     let decoded = decoded_pod(foreign);
     assert_eq!((decoded.nominated.as_deref(), decoded.external_scale_up), (Some("n"), Some(Timestamp(7))));
 }
@@ -320,7 +320,10 @@ fn unreadable_claims_budgets_and_volumes_do_not_close_the_stream() {
 fn a_kind_that_the_agent_cannot_list_is_reported() {
     let mut decoder = decoder();
     let unseen = |reason: &str| {
-        change(Change::Unseen(v1::UnseenKind { kind: v1::ObjectKind::PriorityClass.into(), reason: reason.into() }))
+        change(Change::Unseen(v1::UnavailableKind {
+            kind: v1::ObjectKind::PriorityClass.into(),
+            reason: reason.into(),
+        }))
     };
     assert_eq!(
         decoded(&mut decoder, vec![unseen("forbidden")]),

@@ -11,7 +11,7 @@ function element(tag, options = {}, ...children) {
   return node;
 }
 
-const STAGES = { "in service": "good", draining: "busy", terminating: "busy", finalising: "busy" };
+const STAGES = { initialized: "good", draining: "busy", terminating: "busy", deleting: "busy" };
 const COLUMNS = [
   ["node", (m) => m.name],
   ["pool", (m) => m.pool],
@@ -34,12 +34,12 @@ function machineTable(machines) {
 }
 
 // Guardrails in effect, most severe first.
-function rails(held) {
+function guardrails(held) {
   const lines = [
     [held.quarantine, "bad", "Quarantine"],
     ...held.freezes.map((freeze) => [freeze, "busy", "Frozen"]),
     [held.mode === "shadow" ? "decisions are recorded and not executed" : null, "busy", "Shadow mode"],
-    [held.brake, "bad", "Circuit breaker"],
+    [held.circuitBreaker, "bad", "Circuit breaker"],
     [held.heldLaunches, "busy", "Launches held"],
     [held.heldRemovals, "busy", "Removals held"],
     [held.listingDoubted, "bad", "Listing suspicious"],
@@ -62,7 +62,7 @@ function cluster(entry) {
   if (entry.refused) card.append(element("p", { text: `Last plan rejected: ${entry.refused}`, class: "bad" }));
   for (const problem of entry.problems.slice(0, 5)) card.append(element("p", { text: problem, class: "busy" }));
   for (const left of entry.leftPools.slice(0, 5)) card.append(element("p", { text: `NodePool ${left.name}: ${left.reason}`, class: "busy" }));
-  card.append(...rails(entry.rails));
+  card.append(...guardrails(entry.guardrails));
   if (entry.planning) {
     const left = entry.planning.left ? `; ${entry.planning.left} deferred to the next plan` : "";
     card.append(element("p", { text: `Planning ${entry.planning.pods} pods${left}`, class: "soft" }));

@@ -26,7 +26,7 @@ fn stray(environment: &Environment, like: &v1::Instance, claim: &str, uid: Optio
     });
 }
 
-fn alive(ledger: &v1::BookResponse, claim: &str) -> bool {
+fn alive(ledger: &v1::ReadLedgerResponse, claim: &str) -> bool {
     let sales = ledger.sales.iter().filter(|sale| sale.instance.as_ref().is_some_and(|machine| machine.claim == claim));
     sales.into_iter().any(|sale| sale.ended_ms.is_none())
 }
@@ -37,7 +37,7 @@ fn gone(environment: &Environment, claim: &str) {
 
 /// Waits for so many further listings.
 fn listings(environment: &Environment, more: u64) {
-    let count = |ledger: &v1::BookResponse| ledger.calls.get("List").copied().unwrap_or(0);
+    let count = |ledger: &v1::ReadLedgerResponse| ledger.calls.get("List").copied().unwrap_or(0);
     let before = count(&environment.ledger());
     environment.wait_until_ledger("further listings", |ledger| (count(ledger) >= before + more).then_some(()));
 }
@@ -60,7 +60,10 @@ fn a_machine_that_nobody_has_goes_whoever_lists_and_whoever_decides() {
     });
 
     // Failed lists prove nothing, however often they fail.
-    let failing = |percent| v1::WeatherRequest { failed_lists_percent: Some(percent), ..v1::WeatherRequest::default() };
+    let failing = |percent| v1::SetFaultProfileRequest {
+        failed_lists_percent: Some(percent),
+        ..v1::SetFaultProfileRequest::default()
+    };
     environment.set_faults(failing(100));
     stray(&environment, &like, "stray-1", None);
     stray(&environment, &like, "foreign-1", Some("another cluster of this name"));

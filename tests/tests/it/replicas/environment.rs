@@ -132,9 +132,9 @@ impl Environment {
         Program::new(PROGRAM, &flags).start()
     }
 
-    pub(super) fn set_faults(&self, faults: v1::WeatherRequest) {
+    pub(super) fn set_faults(&self, faults: v1::SetFaultProfileRequest) {
         let mut client = self.client.clone();
-        self.runtime.block_on(client.weather(faults)).expect("the cloud takes weather");
+        self.runtime.block_on(client.set_fault_profile(faults)).expect("the cloud takes weather");
     }
 
     /// Launches an instance that no server requested.
@@ -144,13 +144,16 @@ impl Environment {
         assert!(bought.instance.is_some(), "{bought:?}");
     }
 
-    pub(super) fn ledger(&self) -> v1::BookResponse {
+    pub(super) fn ledger(&self) -> v1::ReadLedgerResponse {
         let mut client = self.client.clone();
-        self.runtime.block_on(client.book(v1::BookRequest {})).expect("the cloud shows its book").into_inner()
+        self.runtime
+            .block_on(client.read_ledger(v1::ReadLedgerRequest {}))
+            .expect("the cloud shows its book")
+            .into_inner()
     }
 
     /// Waits until `wanted` finds its value in the ledger.
-    pub(super) fn wait_until_ledger<T>(&self, what: &str, wanted: impl Fn(&v1::BookResponse) -> Option<T>) -> T {
+    pub(super) fn wait_until_ledger<T>(&self, what: &str, wanted: impl Fn(&v1::ReadLedgerResponse) -> Option<T>) -> T {
         wait_until(
             || format!("{what}; the first server has logged\n{}", self.first.lines().join("\n")),
             || wanted(&self.ledger()),

@@ -158,7 +158,7 @@ impl ScenarioFuture {
     /// the file are not accepted any more.
     async fn discover(&mut self) -> anyhow::Result<()> {
         let trust = self.ours.discovered_as(CLUSTER) + &self.other.discovered_as(OTHER);
-        self.files.write("trust.toml", &trust)?;
+        self.files.write("auth.toml", &trust)?;
         self.files.write("keys.json", "{\"keys\": []}")?;
         self.environment.agent.kill()?;
         self.environment.agent.start()?;

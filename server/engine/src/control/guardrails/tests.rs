@@ -2,6 +2,7 @@
 //! property under test.
 
 mod drains;
+mod fixture;
 mod fleet_counters;
 mod freezes;
 mod occupied;
@@ -10,4 +11,3 @@ mod removals;
 mod restore;
 mod runs;
 mod snapshot_acceptance;
-mod world;

@@ -96,7 +96,7 @@ impl GuardrailsView {
 
     /// Why nothing, or not everything, happens here at the moment; the most important reason.
     #[must_use]
-    pub fn held_because(&self) -> Option<Text> {
+    pub fn held_reason(&self) -> Option<Text> {
         let quarantine = self.quarantine.as_ref().map(|(reason, _)| reason.clone());
         let shadow = || Text::from("shadow mode: decisions are written down and not carried out");
         quarantine

@@ -20,7 +20,7 @@ fn nothing(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanRep
 }
 
 /// A controller, and what it has written so far; every write is answered at once, unless `mute`.
-struct World {
+struct Fixture {
     controller: SynchronousController,
     written: Vec<(ObjectRef, StatusPatch)>,
     events: Vec<EventOrder>,
@@ -28,7 +28,7 @@ struct World {
     mute: bool,
 }
 
-impl World {
+impl Fixture {
     fn new(snapshot: ClusterSnapshot, settings: Settings) -> Self {
         let controller = SynchronousController::new(settings, nothing);
         let mut world =
@@ -103,7 +103,7 @@ fn snapshot(machines: &[&str]) -> ClusterSnapshot {
 
 #[test]
 fn a_pool_status_has_its_usage_and_readiness() {
-    let world = World::new(snapshot(&["m0", "m1"]), Settings::default());
+    let world = Fixture::new(snapshot(&["m0", "m1"]), Settings::default());
     let (_, patch) = world.written.iter().find(|(subject, _)| *subject == p()).unwrap();
     // Two machines of 2 CPUs and 20 pods each.
     let expected = Resources::from_iter([("cpu", 4_000), ("pods", 40), ("nodes", 2)]);
@@ -119,7 +119,7 @@ fn a_pool_status_has_its_usage_and_readiness() {
 
 #[test]
 fn a_deleted_or_missing_class_makes_its_pools_not_ready() {
-    let mut world = World::new(snapshot(&[]), Settings::default());
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
     world.observe(2_000, Observation::upsert(Object::Class(ClassRecord { deleting: true, ..class() })));
     let terminating = world.conditions(&p());
     assert_eq!(terminating[0], "NodeClassReady=False NodeClassTerminating");
@@ -127,17 +127,17 @@ fn a_deleted_or_missing_class_makes_its_pools_not_ready() {
     let mut lonely = pool();
     lonely.pool.not_ready = Some(NotReady::NodeClass(text("there is no EC2NodeClass default")));
     let missing =
-        World::new(ClusterSnapshot { pools: vec![lonely], ..ClusterSnapshot::default() }, Settings::default());
+        Fixture::new(ClusterSnapshot { pools: vec![lonely], ..ClusterSnapshot::default() }, Settings::default());
     assert_eq!(missing.conditions(&p())[0], "NodeClassReady=False NodeClassNotFound");
     let mut odd = pool();
     odd.meta.invalid = Some(text("requirements: odd"));
-    let invalid = World::new(ClusterSnapshot { pools: vec![odd], ..snapshot(&[]) }, Settings::default());
+    let invalid = Fixture::new(ClusterSnapshot { pools: vec![odd], ..snapshot(&[]) }, Settings::default());
     assert_eq!(invalid.conditions(&p())[3], "ValidationSucceeded=False NodePoolValidationFailed");
 }
 
 #[test]
 fn an_unchanged_status_is_not_written_again_and_a_burst_is_one_write() {
-    let mut world = World::new(snapshot(&[]), Settings::default());
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
     let before = world.written.len();
     for second in 1..100 {
         world.observe(second * 1_000, Observation::upsert(Object::Pod(bound_to("m9", pod("a", second)))));
@@ -155,7 +155,7 @@ fn an_unchanged_status_is_not_written_again_and_a_burst_is_one_write() {
 
 #[test]
 fn an_object_has_one_write_in_flight_and_a_failed_one_is_retried_a_minute_later() {
-    let mut world = World::new(snapshot(&[]), Settings::default());
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
     world.mute = true;
     world.observe(10_000, Observation::upsert(Object::Claim(ClaimRecord { ours: false, ..claim("x0") })));
     let (count, first) = (world.written.len(), world.unanswered[0]);
@@ -181,21 +181,21 @@ fn pools_managed_by_karpenter_and_their_classes_get_no_status() {
     let mut with_karpenter = snapshot(&[]);
     with_karpenter.autoscalers =
         vec![crate::cluster::AutoscalerRecord { name: text("karpenter"), live: true, evidence: text("") }];
-    let world = World::new(with_karpenter, Settings::default());
+    let world = Fixture::new(with_karpenter, Settings::default());
     assert_eq!(world.written, []);
 }
 
 #[test]
 fn conditions_that_are_not_resolved_are_unknown() {
     let default = ObjectRef::Class(text("default"));
-    let real = World::new(snapshot(&[]), Settings::default());
+    let real = Fixture::new(snapshot(&[]), Settings::default());
     let last = real.conditions(&default);
     assert_eq!(last[2], "Ready=Unknown UnhealthyDependents");
     assert_eq!(last[4], "SubnetsReady=Unknown NotResolved");
     let (_, patch) = real.written.iter().find(|(subject, _)| *subject == default).unwrap();
     assert_eq!((patch.zones.as_ref(), patch.add_finalizer), (None, Some("karpenter.k8s.aws/termination")));
     let settings = Settings { class_facts: crate::control::ClassFacts::Simulated, ..Settings::default() };
-    let simulated = World::new(snapshot(&[]), settings);
+    let simulated = Fixture::new(snapshot(&[]), settings);
     let (_, patch) = simulated.written.iter().find(|(subject, _)| *subject == default).unwrap();
     assert_eq!(patch.zones, Some(vec![text("z")]));
     assert!(patch.conditions.iter().all(|one| one.status == ConditionStatus::True));
@@ -203,11 +203,11 @@ fn conditions_that_are_not_resolved_are_unknown() {
 
 #[test]
 fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     let going = ClassRecord { deleting: true, has_finalizer: true, ..class() };
     world.observe(2_000, Observation::upsert(Object::Class(going)));
     let default = ObjectRef::Class(text("default"));
-    let last = |world: &World| {
+    let last = |world: &Fixture| {
         world.written.iter().rev().find(|(s, _)| *s == default).map(|(_, c)| (c.add_finalizer, c.remove_finalizer))
     };
     assert_eq!(last(&world), Some((None, None)));
@@ -227,7 +227,7 @@ fn a_node_claim_status_names_what_its_node_lacks_and_stays_initialized() {
     young.ready = false;
     young.labels.remove(crate::model::labels::INITIALIZED);
     let waiting = ClusterSnapshot { nodes: vec![young], claims: vec![claim("m0")], ..snapshot(&[]) };
-    let mut world = World::new(waiting, Settings::default());
+    let mut world = Fixture::new(waiting, Settings::default());
     world.tick(1_000);
     let last = world.conditions(&claim_subject);
     assert_eq!(
@@ -251,7 +251,7 @@ fn a_node_claim_status_names_what_its_node_lacks_and_stays_initialized() {
 
 #[test]
 fn a_drain_blocked_by_a_budget_is_reported_on_the_node_and_in_the_view() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     let budget = PodBudgetRecord {
         namespace: text("default"),
         name: text("web"),
@@ -268,7 +268,7 @@ fn a_drain_blocked_by_a_budget_is_reported_on_the_node_and_in_the_view() {
         (event.subject.clone(), event.warning, event.message.as_ref()),
         (ObjectRef::Node(text("n-m0")), true, why)
     );
-    let blocked = |world: &World| world.controller.view("c").and_then(|view| view.machines[0].blocked.clone());
+    let blocked = |world: &Fixture| world.controller.view("c").and_then(|view| view.machines[0].blocked.clone());
     assert_eq!(blocked(&world).as_deref(), Some(why));
     world.observe(4_000, Observation::upsert(Object::PodBudget(PodBudgetRecord { allowed: 1, ..budget })));
     assert_eq!(blocked(&world), None);
@@ -304,7 +304,7 @@ fn an_eviction_is_blocked_under_the_conditions_of_the_api_server() {
 fn a_pool_whose_budget_keeps_empty_nodes_gets_an_event() {
     let mut kept = pool();
     kept.disruption.budgets = vec![Budget { limit: BudgetLimit::Nodes(0), reasons: None, window: None }];
-    let mut world = World::new(ClusterSnapshot { pools: vec![kept], ..snapshot(&["m0"]) }, Settings::default());
+    let mut world = Fixture::new(ClusterSnapshot { pools: vec![kept], ..snapshot(&["m0"]) }, Settings::default());
     for second in 1..40 {
         world.tick(second * 1_000);
     }
@@ -314,7 +314,7 @@ fn a_pool_whose_budget_keeps_empty_nodes_gets_an_event() {
 
 #[test]
 fn pods_without_a_place_get_an_event_with_the_reasons() {
-    let mut world = World::new(snapshot(&[]), Settings::default());
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
     let waiting = PodRecord { uid: text("u-1"), ..pod("a", 100) };
     world.observe(2_000, Observation::upsert(Object::Pod(waiting)));
     world.tick(3_000);
@@ -326,7 +326,7 @@ fn pods_without_a_place_get_an_event_with_the_reasons() {
 
 #[test]
 fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collection() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     let mut going: PoolRecord = pool();
     going.meta.deleting = true;
     going.pool.not_ready = Some(NotReady::NodePool(text("it is being deleted")));
@@ -348,7 +348,7 @@ fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collect
 
 #[test]
 fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next_pass() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     let m0 = ObjectRef::Claim(text("m0"));
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PendingPodEvents", "consolidateAfter is 30 s");
     // Full passes are at 0, 10, 20 and 30 s; then 30 s have passed since initialization.
@@ -377,11 +377,11 @@ fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next
 
 #[test]
 fn a_failed_write_of_an_initialized_machine_is_retried_although_it_is_checked_rarely() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     world.mute = true;
     world.observe(40_000, Observation::upsert(Object::Pod(pod("a", 1))));
     let m0 = ObjectRef::Claim(text("m0"));
-    let writes = |world: &World| world.written.iter().filter(|(subject, _)| *subject == m0).count();
+    let writes = |world: &Fixture| world.written.iter().filter(|(subject, _)| *subject == m0).count();
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
     let before = writes(&world);
     for instruction in std::mem::take(&mut world.unanswered) {
@@ -403,7 +403,7 @@ fn conditions_written_by_another_process_are_not_written_again() {
         let mut shown = snapshot(&["m0"]);
         shown.claims[0].condition_digest = standing;
         shown.pods = vec![bound_to("m0", pod("a", 1))];
-        World::new(shown, Settings::default())
+        Fixture::new(shown, Settings::default())
     };
     // No written status has the condition `Registered`.
     let last = world(launched).conditions(&m0);
@@ -423,8 +423,8 @@ fn conditions_written_by_another_process_are_not_written_again() {
 }
 
 /// Later moments than before that were written into the NodeClaim `m0`, with those of the writes.
-fn pod_events(world: &mut World, seconds: std::ops::Range<i64>, event: impl Fn(i64) -> bool) -> Vec<(i64, i64)> {
-    let last = |world: &World| world.written.iter().filter_map(|(_, patch)| patch.last_pod_event).max();
+fn pod_events(world: &mut Fixture, seconds: std::ops::Range<i64>, event: impl Fn(i64) -> bool) -> Vec<(i64, i64)> {
+    let last = |world: &Fixture| world.written.iter().filter_map(|(_, patch)| patch.last_pod_event).max();
     let mut written = Vec::new();
     for second in seconds {
         let before = last(world);
@@ -440,7 +440,7 @@ fn pod_events(world: &mut World, seconds: std::ops::Range<i64>, event: impl Fn(i
 
 #[test]
 fn the_last_pod_event_is_written_at_once_and_then_at_most_every_ten_seconds() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     // Events at 49.7 s, 50.7 s … 54.7 s, rounded up: the first is written at once, the last when ten seconds are over.
     let written = pod_events(&mut world, 40..80, |second| (50..=55).contains(&second));
     assert_eq!(written, [(50, 50), (60, 55)]);
@@ -458,7 +458,7 @@ fn where_consolidation_waits_long_or_not_at_all_pod_events_are_written_once_a_mi
     for after in [None, Some(0), Some(3_600_000)] {
         let mut pool = pool();
         pool.disruption.consolidate_after_ms = after;
-        let mut world = World::new(ClusterSnapshot { pools: vec![pool], ..snapshot(&["m0"]) }, Settings::default());
+        let mut world = Fixture::new(ClusterSnapshot { pools: vec![pool], ..snapshot(&["m0"]) }, Settings::default());
         let written = pod_events(&mut world, 100..700, |_| true);
         assert!((9..=11).contains(&written.len()), "{after:?}: {written:?}");
     }
@@ -469,14 +469,14 @@ fn a_written_pod_event_is_not_written_again_after_a_restart() {
     let mut shown = snapshot(&["m0"]);
     shown.claims[0].last_pod_event = Some(Timestamp(20_000));
     shown.pods = vec![bound_to("m0", pod("a", 1))];
-    let mut world = World::new(shown, Settings::default());
+    let mut world = Fixture::new(shown, Settings::default());
     assert_eq!(pod_events(&mut world, 100..160, |_| false), []);
     assert_eq!(pod_events(&mut world, 160..180, |second| second == 165), [(165, 165)]);
 }
 
 #[test]
 fn a_pod_event_whose_write_failed_is_written_later() {
-    let mut world = World::new(snapshot(&["m0"]), Settings::default());
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     world.tick(90_000);
     world.mute = true;
     assert_eq!(pod_events(&mut world, 100..103, |second| second == 100), [(100, 100)]);
@@ -485,7 +485,7 @@ fn a_pod_event_whose_write_failed_is_written_later() {
         world.handle(103_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
     }
     world.mute = false;
-    let written = |world: &World| world.written.iter().filter(|(_, patch)| patch.last_pod_event.is_some()).count();
+    let written = |world: &Fixture| world.written.iter().filter(|(_, patch)| patch.last_pod_event.is_some()).count();
     let before = written(&world);
     world.tick(162_999);
     assert_eq!(written(&world), before, "a minute after it was refused");

@@ -38,7 +38,7 @@ impl AuthTestBed {
     async fn start(name: &str, limits: ConnectionLimits, follows: bool) -> Self {
         let (folder, issuer) = (Folder::new(name), Issuer::new("k"));
         folder.write("keys.json", &serde_json::to_string(&issuer.keys()).unwrap());
-        let authorizer = Authorizer::read(folder.write("trust.toml", &agent_entry("one", "keys.json"))).unwrap();
+        let authorizer = Authorizer::read(folder.write("auth.toml", &agent_entry("one", "keys.json"))).unwrap();
         let (authorizer, stop) = (Arc::new(authorizer), CancellationToken::new());
         let (sender, events) = mpsc::channel(64);
         let pools = PoolReader::new(|_| Vec::new());
@@ -166,7 +166,7 @@ async fn revoked(bed: &mut AuthTestBed) -> (mpsc::Sender<v1::ConnectRequest>, Re
     let (requests, answer) = stream(bed.channel().await, Some(&bed.good_token())).await;
     requests.send(hello_message("one", 0)).await.unwrap();
     assert!(tokio::time::timeout(DEADLINE, bed.events.recv()).await.unwrap().is_some());
-    bed.folder.change("trust.toml", &agent_entry("two", "keys.json"));
+    bed.folder.change("auth.toml", &agent_entry("two", "keys.json"));
     (requests, answer.unwrap())
 }
 

@@ -5,7 +5,7 @@
 //! is deleted by hand at 10 s. The batch window closes a second later: a t.2 is launched for `a`,
 //! and joins at once. The assignment is valid until 31 s.
 
-use super::world::{World, real, snapshot};
+use super::fixture::{Fixture, real, snapshot};
 use crate::cluster::testing::{bound_to, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, Object, PodRecord, Scheduling};
 use crate::model::{Text, Timestamp};
@@ -22,14 +22,14 @@ fn deleted() -> NodeRecord {
     NodeRecord { deleting: true, ..node("m0") }
 }
 
-fn world(keep: bool) -> World {
-    let mut world = World::planned_by(real, |settings| settings.guardrails.keep_replacements = keep);
+fn world(keep: bool) -> Fixture {
+    let mut world = Fixture::planned_by(real, |settings| settings.guardrails.keep_replacements = keep);
     world.stuck = Some("m0");
     world
 }
 
 /// The Node of `m0` is deleted at 10 s, and the drain is held up.
-fn held_drain(keep: bool) -> World {
+fn held_drain(keep: bool) -> Fixture {
     let mut world = world(keep);
     world.connect("c", cluster(2));
     world.run_to(10_000);
@@ -39,23 +39,23 @@ fn held_drain(keep: bool) -> World {
 }
 
 /// Advances time until `end`, with an observation of the cluster every second.
-fn pass_to(world: &mut World, end: i64) {
+fn pass_to(world: &mut Fixture, end: i64) {
     while world.now < end {
         world.run_to(world.now + 1_000);
         world.observe("c", Object::Pod(bound_to("m1", pod("b", 1_800))));
     }
 }
 
-fn launched_at(world: &World) -> Vec<i64> {
+fn launched_at(world: &Fixture) -> Vec<i64> {
     world.done.launches.iter().map(|(at, _)| at.0).collect()
 }
 
 /// The NodeClaim that was launched for `a`.
-fn replacement(world: &World) -> Text {
+fn replacement(world: &Fixture) -> Text {
     world.done.launches[0].1.claim.clone()
 }
 
-fn drained(world: &World) -> Vec<Text> {
+fn drained(world: &Fixture) -> Vec<Text> {
     world.drained().into_iter().collect()
 }
 
@@ -91,7 +91,7 @@ fn it_is_kept_although_its_pod_refuses_disruption_later() {
 
 /// `a` is evicted at 20 s and ends a second later, and the drain with it. Its successor, if there
 /// is one, is bound at 35 s.
-fn evicted(keep: bool, successor: bool) -> World {
+fn evicted(keep: bool, successor: bool) -> Fixture {
     let mut world = held_drain(keep);
     pass_to(&mut world, 20_000);
     world.observe("c", Object::Pod(PodRecord { terminating: true, ..bound_to("m0", pod("a", 500)) }));
@@ -145,7 +145,7 @@ fn another_pod_may_use_it_and_the_drained_pod_gets_other_capacity() {
 
 /// A process takes the cluster over while the drain is held up, and `m2` is the replacement for
 /// `a`.
-fn taken_over(keep: bool) -> World {
+fn taken_over(keep: bool) -> Fixture {
     let mut world = world(keep);
     let mut found = cluster(3);
     found.nodes[0] = deleted();

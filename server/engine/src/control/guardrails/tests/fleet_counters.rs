@@ -7,10 +7,10 @@ use crate::control::guardrails::restore::RecentLaunch;
 use crate::control::guardrails::settings::{Bound, CircuitBreakerRule};
 use crate::model::{MicroUsd, Timestamp};
 
-use super::world::{World, snapshot};
+use super::fixture::{Fixture, snapshot};
 
 /// The counters of `world`, as other processes receive them.
-fn counters_of(world: &World) -> Event {
+fn counters_of(world: &Fixture) -> Event {
     let counters = world.controller.counter_snapshot();
     let end = |part: i64| Timestamp(((part + 1) * BUCKET_MS - 1).min(world.now));
     Event::RemoteCounters {
@@ -20,7 +20,7 @@ fn counters_of(world: &World) -> Event {
 }
 
 /// Everything that `world` saw.
-fn sum(world: &World) -> LocalCounters {
+fn sum(world: &Fixture) -> LocalCounters {
     let add = |a: MachineTotals, b: MachineTotals| MachineTotals {
         count: a.count + b.count,
         cost: MicroUsd(a.cost.0 + b.cost.0),
@@ -35,11 +35,11 @@ fn sum(world: &World) -> LocalCounters {
 
 /// Six empty machines here, while the launches of another process fail; its counters are merged
 /// here, or not.
-fn idle_while_launches_fail_elsewhere(merges: bool, engage_percent: usize) -> World {
-    let mut there = World::new(|_| {});
+fn idle_while_launches_fail_elsewhere(merges: bool, engage_percent: usize) -> Fixture {
+    let mut there = Fixture::new(|_| {});
     there.refused = true;
     there.connect("there", snapshot(0, (0..5).map(|n| pod(&format!("p{n}"), 500)).collect()));
-    let mut here = World::with(6, Vec::new(), |settings| {
+    let mut here = Fixture::with(6, Vec::new(), |settings| {
         settings.guardrails.circuit_breaker = CircuitBreakerRule { engage_percent, ..CircuitBreakerRule::default() };
     });
     for world in [&mut there, &mut here] {
@@ -77,7 +77,7 @@ fn sabotage_without_the_circuit_breaker_remote_counters_stop_nothing() {
 }
 
 /// The launches of `world`, as rows that a new owner reads.
-fn rows(world: &World) -> Vec<RecentLaunch> {
+fn rows(world: &Fixture) -> Vec<RecentLaunch> {
     let row = |(at, order): &(Timestamp, crate::control::LaunchOrder)| RecentLaunch {
         claim: order.claim.clone(),
         pods: Vec::new(),
@@ -90,7 +90,7 @@ fn rows(world: &World) -> Vec<RecentLaunch> {
 
 #[test]
 fn launches_count_once_for_the_fleet_though_the_cluster_changes_its_owner() {
-    let world = || World::new(|settings| settings.guardrails.launches.fleet.machines = 3);
+    let world = || Fixture::new(|settings| settings.guardrails.launches.fleet.machines = 3);
     let (mut first, mut second) = (world(), world());
     first.connect("c", snapshot(0, vec![pod("p0", 500), pod("p1", 500)]));
     first.run_to(5_000);
@@ -124,7 +124,7 @@ fn launches_count_once_for_the_fleet_though_the_cluster_changes_its_owner() {
 /// How many of four empty machines are removed at once when a quarter of the fleet may be, with so
 /// many elsewhere.
 fn of_four(machines: usize, removed: usize) -> usize {
-    let mut world = World::with(4, Vec::new(), |settings| {
+    let mut world = Fixture::with(4, Vec::new(), |settings| {
         settings.guardrails.removals.fleet = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 25, free: 0 };
     });
     let removed = MachineTotals { count: removed, cost: MicroUsd(0) };

@@ -4,7 +4,7 @@ use crate::control::guardrails::Freeze;
 use crate::control::{DecisionKind, Event};
 use crate::model::Timestamp;
 
-use super::world::{World, snapshot};
+use super::fixture::{Fixture, snapshot};
 
 fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Freeze {
     Freeze {
@@ -19,8 +19,8 @@ fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Free
 }
 
 /// A pod waits and two machines are empty, under these freezes, until one minute.
-fn under(freezes: Vec<Freeze>) -> World {
-    let mut world = World::new(|_| {});
+fn under(freezes: Vec<Freeze>) -> Fixture {
+    let mut world = Fixture::new(|_| {});
     world.handle(Event::FreezesChanged { freezes });
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(60_000);
@@ -28,7 +28,7 @@ fn under(freezes: Vec<Freeze>) -> World {
 }
 
 /// Whether anything was launched, and how many of the two machines were drained.
-fn did(world: &World) -> (usize, usize) {
+fn did(world: &Fixture) -> (usize, usize) {
     (
         usize::from(!world.done.launches.is_empty()),
         world.drained().intersection(&[text("m0"), text("m1")].into()).count(),
@@ -82,7 +82,7 @@ fn a_freeze_with_an_end_ends() {
 
 #[test]
 fn decided_work_is_not_begun_under_a_freeze() {
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     world.slow_store = true;
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(40_000);
@@ -95,7 +95,7 @@ fn decided_work_is_not_begun_under_a_freeze() {
 
 #[test]
 fn interrupted_machines_are_drained_under_a_freeze() {
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
     world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
@@ -110,7 +110,7 @@ fn a_pending_pod_under_a_freeze_has_the_freeze_as_its_reason() {
     let mut world = under(vec![freeze(Some("c"), None, None)]);
     world.observe("c", Object::Pod(pod("p1", 500)));
     world.run_to(70_000);
-    let why = world.controller.view("c").and_then(|view| view.guardrails.held_because());
+    let why = world.controller.view("c").and_then(|view| view.guardrails.held_reason());
     let expected = "cluster c is frozen by alice: the network is being changed (freeze 7)";
     assert_eq!(why.as_deref(), Some(expected));
 }

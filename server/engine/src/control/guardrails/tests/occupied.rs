@@ -4,18 +4,18 @@ use crate::cluster::Object;
 use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::control::{Event, Stage};
 
-use super::world::World;
+use super::fixture::Fixture;
 
 const MINUTE: i64 = 60_000;
 
 /// Two machines without pods, of which the first one has some by the API server's word.
-fn world() -> World {
-    let mut world = World::with(2, Vec::new(), |_| {});
+fn world() -> Fixture {
+    let mut world = Fixture::with(2, Vec::new(), |_| {});
     world.occupied.insert(text("m0"));
     world
 }
 
-fn stage(world: &World, claim: &str) -> Option<String> {
+fn stage(world: &Fixture, claim: &str) -> Option<String> {
     let view = world.controller.view("c")?;
     let machine = view.machines.iter().find(|machine| machine.claim.as_ref() == claim)?;
     Some(machine.stage.as_str().to_owned())
@@ -49,7 +49,7 @@ fn a_node_with_unreported_pods_stays_initialized_and_is_checked_again_ten_minute
 #[test]
 fn a_machine_interrupted_meanwhile_is_drained_in_any_case() {
     let interrupted = |interrupted: bool| {
-        let mut world = World::with(2, Vec::new(), |_| {});
+        let mut world = Fixture::with(2, Vec::new(), |_| {});
         world.stuck = Some("m0");
         world.run_to(MINUTE);
         let asked = world.done.drained.iter().filter(|(_, claim)| claim.as_ref() == "m0").count();

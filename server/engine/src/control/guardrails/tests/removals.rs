@@ -8,19 +8,19 @@ use crate::control::{Event, Inspection, ListedInstance, Listing, Settings};
 use crate::model::taints::Effect;
 use crate::model::{Taint, Text, Timestamp};
 
-use super::world::{World, snapshot};
+use super::fixture::{Fixture, snapshot};
 
 /// One running pod on each of `machines`.
 fn busy(machines: usize) -> Vec<PodRecord> {
     (0..machines).map(|n| bound_to(&format!("m{n}"), pod(&format!("p{n}"), 500))).collect()
 }
 
-fn world(machines: usize, change: impl FnOnce(&mut Settings)) -> World {
-    World::with(machines, busy(machines), change)
+fn world(machines: usize, change: impl FnOnce(&mut Settings)) -> Fixture {
+    Fixture::with(machines, busy(machines), change)
 }
 
 /// The cloud lists the machines of these numbers and no others.
-fn list(world: &mut World, second: i64, machines: std::ops::Range<usize>) {
+fn list(world: &mut Fixture, second: i64, machines: std::ops::Range<usize>) {
     world.run_to(second * 1_000);
     let instance = |n: usize| ListedInstance {
         provider_id: Text::from(format!("aws:///z/i-m{n}")),
@@ -34,27 +34,27 @@ fn list(world: &mut World, second: i64, machines: std::ops::Range<usize>) {
     world.handle(Event::Listed { cluster: text("c"), listing });
 }
 
-fn not_ready(world: &mut World, machines: std::ops::Range<usize>) {
+fn not_ready(world: &mut Fixture, machines: std::ops::Range<usize>) {
     for n in machines {
         world.observe("c", Object::Node(NodeRecord { ready: false, ..node(&format!("m{n}")) }));
     }
 }
 
 /// The Nodes of these machines are no longer reported; their pods are.
-fn lose_nodes(world: &mut World, machines: std::ops::Range<usize>) {
+fn lose_nodes(world: &mut Fixture, machines: std::ops::Range<usize>) {
     for n in machines {
         world.delete("c", Key::Node(Text::from(format!("n-m{n}"))));
     }
 }
 
 /// These NodeClaims are deleted by hand: each has a deletion timestamp and its finalizer.
-fn delete_claims(world: &mut World, machines: std::ops::Range<usize>) {
+fn delete_claims(world: &mut Fixture, machines: std::ops::Range<usize>) {
     for n in machines {
         world.observe("c", Object::Claim(ClaimRecord { deleting: true, ..claim(&format!("m{n}")) }));
     }
 }
 
-fn freeze(world: &mut World, frozen: bool) {
+fn freeze(world: &mut Fixture, frozen: bool) {
     let freeze = Freeze {
         id: 1,
         cluster: None,
@@ -69,7 +69,7 @@ fn freeze(world: &mut World, frozen: bool) {
 
 /// Half of the machines are partitioned with their zone, and the cloud lists nothing for ten
 /// minutes: it answers for another account.
-fn partitioned_while_nothing_is_listed(second_source: bool) -> World {
+fn partitioned_while_nothing_is_listed(second_source: bool) -> Fixture {
     let mut world = world(20, |settings| settings.guardrails.removal.second_source = second_source);
     world.cloud = Inspection::Unknown;
     not_ready(&mut world, 0..10);
@@ -87,7 +87,7 @@ fn an_empty_listing_removes_no_node_of_a_partitioned_zone() {
     let expected = "the cloud's listing lacks 20 of 20 instances known to run: listings are ignored until one contains them, the \
                 cloud states for each id that it has ended, or an operator runs `fleetwright removals confirm c`";
     assert_eq!(guardrails.untrusted_listing.as_ref().map(|(reason, _)| reason.as_ref()), Some(expected));
-    assert_eq!(guardrails.held_because().as_deref(), Some(expected));
+    assert_eq!(guardrails.held_reason().as_deref(), Some(expected));
     // Ten were queried at first, and two for each further listing: the cloud is not flooded.
     assert_eq!(
         (world.done.inspected.len(), guardrails.waiting_removals.len()),
@@ -158,7 +158,7 @@ fn removals_on_missing_evidence_count_against_rate_limits_and_wait_for_freezes()
 
 /// Six Nodes of twenty are not reported any more, too few for a quarantine; their pods are
 /// reported. Then the NodePool is deleted with its NodeClaims.
-fn nodes_vanish(keep_vanished: bool) -> World {
+fn nodes_vanish(keep_vanished: bool) -> Fixture {
     let mut world = world(20, |settings| settings.guardrails.removal.keep_vanished = keep_vanished);
     world.run_to(10_000);
     lose_nodes(&mut world, 0..6);
@@ -210,7 +210,7 @@ fn a_machine_whose_node_vanished_is_removed_once_it_has_ended_or_an_operator_con
 }
 
 /// The NodePool of 30 busy machines is deleted at 10 s, with their NodeClaims.
-fn pool_deleted(frozen: bool, percent: usize, stuck: bool) -> World {
+fn pool_deleted(frozen: bool, percent: usize, stuck: bool) -> Fixture {
     let mut world = world(30, |settings| settings.guardrails.removal.by_hand_percent = percent);
     world.stuck = stuck.then_some("m");
     freeze(&mut world, frozen);
@@ -262,7 +262,7 @@ fn a_restart_in_between_admits_no_further_removals() {
     before.run_to(100_000);
     let going = before.drained();
     // The next process finds NodeClaims that are being deleted, three of whose Nodes have the taint of a drain.
-    let mut after = World::new(|_| {});
+    let mut after = Fixture::new(|_| {});
     after.stuck = Some("m");
     freeze(&mut after, true);
     let mut shown = snapshot(30, busy(30));

@@ -6,7 +6,7 @@ use crate::control::Event;
 use crate::control::guardrails::restore::RecentLaunch;
 use crate::model::{Text, Timestamp};
 
-use super::world::{World, snapshot};
+use super::fixture::{Fixture, snapshot};
 
 /// A launch begun `begun` seconds ago, whose machine was removed `closed` seconds ago.
 fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentLaunch {
@@ -20,8 +20,8 @@ fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentL
 }
 
 /// A cluster that is taken over at 0 s after these launches: three machines, all of them empty, and pending pods.
-fn taken_over(past: Vec<RecentLaunch>, pods: usize) -> World {
-    let mut world = World::new(|settings| {
+fn taken_over(past: Vec<RecentLaunch>, pods: usize) -> Fixture {
+    let mut world = Fixture::new(|settings| {
         settings.guardrails.launches.cluster.machines = 2;
         settings.guardrails.removals.cluster.machines = 2;
     });
@@ -65,7 +65,7 @@ fn launches_from_before_the_restart_count() {
 #[test]
 fn a_pod_stays_in_launch_backoff_after_a_restart() {
     // The third machine makes it wait for 120 s, and was launched 20 s ago.
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     let launches = [60, 40, 20].map(|begun| past(begun, begun, true, Some(begun - 10)));
     world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: launches.to_vec() });
     world.connect("c", snapshot(0, vec![pod("p0", 500)]));

@@ -5,7 +5,7 @@ use crate::control::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::control::{DecisionKind, Event};
 use crate::model::{MicroUsd, Timestamp};
 
-use super::world::{World, snapshot};
+use super::fixture::{Fixture, snapshot};
 
 /// `many` pending pods, `p0` onwards.
 fn pending(many: usize) -> Vec<PodRecord> {
@@ -18,12 +18,12 @@ fn running(machines: usize) -> Vec<PodRecord> {
 }
 
 /// Six busy machines; at 100 s the agent reconnects and reports none of the 30 pods.
-fn agent_that_lost_its_pods(percent: usize) -> World {
+fn agent_that_lost_its_pods(percent: usize) -> Fixture {
     agent_that_lost_its_pods_under(QuarantineRule { percent, ..QuarantineRule::default() })
 }
 
-fn agent_that_lost_its_pods_under(rule: QuarantineRule) -> World {
-    let mut world = World::with(6, running(6), |settings| settings.guardrails.quarantine = rule);
+fn agent_that_lost_its_pods_under(rule: QuarantineRule) -> Fixture {
+    let mut world = Fixture::with(6, running(6), |settings| settings.guardrails.quarantine = rule);
     world.run_to(100_000);
     world.handle(Event::AgentDisconnected { cluster: text("c") });
     world.connect("c", snapshot(6, Vec::new()));
@@ -99,14 +99,14 @@ fn an_operator_releases_the_state_reported_since() {
 
 #[test]
 fn a_first_snapshot_is_compared_with_the_machines_that_run() {
-    let mut world = World::with(6, running(6), |_| {});
+    let mut world = Fixture::with(6, running(6), |_| {});
     world.run_to(1_000);
     // The cluster of another name is new: without history, its empty snapshot is accepted.
     world.connect("d", snapshot(0, Vec::new()));
     assert!(world.controller.view("d").is_some_and(|view| view.synced));
     // Of the first, all six machines run and the snapshot contains the NodeClaim of one.
     world.send_snapshot("c", ClusterSnapshot { claims: vec![claim("m0")], ..snapshot(6, running(6)) });
-    let why = world.controller.view("c").and_then(|view| view.guardrails.held_because());
+    let why = world.controller.view("c").and_then(|view| view.guardrails.held_reason());
     let expected = "the agent's snapshot lacks 5 of 6 machines that run: no decisions are made until another snapshot matches \
                 after 60 s and the cloud's listing confirms it, or an operator releases it (fleetwright quarantine \
                 release c)";
@@ -114,8 +114,8 @@ fn a_first_snapshot_is_compared_with_the_machines_that_run() {
 }
 
 /// Five pods at moment 0, with at most `machines` launches in ten minutes.
-fn burst(machines: usize) -> World {
-    let mut world = World::with(0, pending(5), |settings| settings.guardrails.launches.cluster.machines = machines);
+fn burst(machines: usize) -> Fixture {
+    let mut world = Fixture::with(0, pending(5), |settings| settings.guardrails.launches.cluster.machines = machines);
     world.run_to(10_000);
     world
 }
@@ -148,7 +148,7 @@ fn sabotage_without_the_rate_limit_the_burst_is_launched_at_once() {
 #[test]
 fn dollars_bound_launches_as_well() {
     // A machine costs $0.01 an hour; $0.025 pay for two.
-    let mut world = World::with(0, pending(5), |settings| {
+    let mut world = Fixture::with(0, pending(5), |settings| {
         settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(25_000);
     });
     world.run_to(10_000);
@@ -157,7 +157,7 @@ fn dollars_bound_launches_as_well() {
 
 #[test]
 fn the_fleet_has_a_rate_limit_over_all_clusters() {
-    let mut world = World::new(|settings| settings.guardrails.launches.fleet.machines = 4);
+    let mut world = Fixture::new(|settings| settings.guardrails.launches.fleet.machines = 4);
     world.connect("a", snapshot(0, pending(3)));
     world.connect("b", snapshot(0, pending(3)));
     world.run_to(10_000);
@@ -167,7 +167,7 @@ fn the_fleet_has_a_rate_limit_over_all_clusters() {
 
 #[test]
 fn launches_of_an_earlier_process_count_by_the_age_of_their_claims() {
-    let mut world = World::new(|settings| settings.guardrails.launches.cluster.machines = 3);
+    let mut world = Fixture::new(|settings| settings.guardrails.launches.cluster.machines = 3);
     world.now = 1_000_000;
     let aged = |name: &str, age: i64| ClaimRecord { created: Some(Timestamp(1_000_000 - age)), ..claim(name) };
     // Two within the last ten minutes and one before that: one more is admitted.
@@ -178,8 +178,8 @@ fn launches_of_an_earlier_process_count_by_the_age_of_their_claims() {
 }
 
 /// Six empty machines, of which at most `machines` may be removed in ten minutes.
-fn idle(machines: usize) -> World {
-    let mut world = World::with(6, Vec::new(), |settings| settings.guardrails.removals.cluster.machines = machines);
+fn idle(machines: usize) -> Fixture {
+    let mut world = Fixture::with(6, Vec::new(), |settings| settings.guardrails.removals.cluster.machines = machines);
     world.run_to(60_000);
     world
 }
@@ -205,7 +205,7 @@ fn sabotage_without_the_rate_limit_all_empty_machines_are_removed_at_once() {
 
 #[test]
 fn terminating_machines_do_not_raise_the_percentage_that_may_be_removed() {
-    let mut world = World::with(20, Vec::new(), |settings| {
+    let mut world = Fixture::with(20, Vec::new(), |settings| {
         settings.guardrails.removals.cluster.free = 2;
         settings.guardrails.removals.fleet.percent = 0;
     });
@@ -220,7 +220,7 @@ fn terminating_machines_do_not_raise_the_percentage_that_may_be_removed() {
 
 /// For an hour every machine that is launched for the pod turns out to be no place for it.
 fn machines_for_a_pod_that_is_never_bound(launches: u32) -> usize {
-    let mut world = World::with(0, pending(1), |settings| {
+    let mut world = Fixture::with(0, pending(1), |settings| {
         settings.guardrails.launch_backoff.launches = launches;
         settings.guardrails.launches.cluster.machines = 0;
     });
@@ -243,7 +243,7 @@ fn sabotage_without_the_backoff_such_a_pod_launches_machines_all_the_time() {
 /// For an hour a pod cannot be evicted from a node that was deleted by hand: machines launched to
 /// replace it, when the pod fits on none of them and so no capacity is reserved.
 fn replacements_for_a_node_that_cannot_be_drained(launches: u32) -> usize {
-    let mut world = World::with(1, vec![bound_to("m0", pod("p0", 500))], |settings| {
+    let mut world = Fixture::with(1, vec![bound_to("m0", pod("p0", 500))], |settings| {
         settings.guardrails.launch_backoff.launches = launches;
         settings.guardrails.keep_replacements = false;
     });
@@ -265,7 +265,7 @@ fn sabotage_without_the_backoff_it_is_replaced_all_the_time() {
 
 #[test]
 fn a_pod_in_backoff_has_a_reason() {
-    let mut world = World::with(0, pending(1), |_| {});
+    let mut world = Fixture::with(0, pending(1), |_| {});
     world.run_to(150_000);
     let why = world.unplaced();
     let why = why.get("default/p0").map_or("", String::as_str);
@@ -274,8 +274,8 @@ fn a_pod_in_backoff_has_a_reason() {
 }
 
 /// Six empty machines, and five launches that fail before they may be removed.
-fn idle_while_launches_fail(engage_percent: usize) -> World {
-    let mut world = World::with(6, Vec::new(), |settings| {
+fn idle_while_launches_fail(engage_percent: usize) -> Fixture {
+    let mut world = Fixture::with(6, Vec::new(), |settings| {
         settings.guardrails.circuit_breaker = CircuitBreakerRule { engage_percent, ..CircuitBreakerRule::default() };
     });
     world.refused = true;
@@ -304,7 +304,7 @@ fn nothing_is_removed_while_launches_fail() {
 
 #[test]
 fn insufficient_capacity_and_failures_of_one_other_cluster_stop_no_removal() {
-    let mut world = World::with(6, Vec::new(), |_| {});
+    let mut world = Fixture::with(6, Vec::new(), |_| {});
     world.no_capacity = true;
     for pod in pending(5) {
         world.observe("c", Object::Pod(pod));
@@ -312,7 +312,7 @@ fn insufficient_capacity_and_failures_of_one_other_cluster_stop_no_removal() {
     world.run_to(60_000);
     assert_eq!(world.drained().len(), 6, "insufficient capacity is no failure");
 
-    let mut world = World::with(6, Vec::new(), |_| {});
+    let mut world = Fixture::with(6, Vec::new(), |_| {});
     world.refused = true;
     world.connect("noisy", snapshot(0, pending(20)));
     world.run_to(60_000);
@@ -331,8 +331,8 @@ fn sabotage_without_the_circuit_breaker_irreplaceable_machines_are_removed() {
 }
 
 /// Five machines are launched and do not join within 15 min; then six others fall idle.
-fn idle_after_machines_that_never_joined(engage_percent: usize) -> World {
-    let mut world = World::with(6, running(6), |settings| {
+fn idle_after_machines_that_never_joined(engage_percent: usize) -> Fixture {
+    let mut world = Fixture::with(6, running(6), |settings| {
         settings.guardrails.circuit_breaker = CircuitBreakerRule { engage_percent, ..CircuitBreakerRule::default() };
     });
     world.never_joins = true;
@@ -358,7 +358,7 @@ fn sabotage_without_the_circuit_breaker_machines_are_removed_although_none_joins
 
 /// A busy node is deleted by hand at 10 s: when was its pod planned, and when was it drained?
 fn deletion_by_hand(wait_ms: i64) -> (i64, i64) {
-    let mut world = World::with(1, vec![bound_to("m0", pod("p0", 500))], |settings| {
+    let mut world = Fixture::with(1, vec![bound_to("m0", pod("p0", 500))], |settings| {
         settings.guardrails.replacement_wait_ms = wait_ms;
     });
     world.run_to(10_000);
@@ -381,8 +381,8 @@ fn sabotage_without_waiting_the_drain_precedes_the_plan() {
 }
 
 /// Two pending pods and six empty machines.
-fn everything_to_do(mode: Mode) -> World {
-    let mut world = World::with(6, pending(2), |settings| settings.guardrails.mode = mode);
+fn everything_to_do(mode: Mode) -> Fixture {
+    let mut world = Fixture::with(6, pending(2), |settings| settings.guardrails.mode = mode);
     world.run_to(120_000);
     world
 }
@@ -415,7 +415,7 @@ fn sabotage_out_of_shadow_mode_the_same_decisions_are_carried_out() {
 
 #[test]
 fn one_cluster_may_be_in_shadow_mode_while_the_others_act() {
-    let mut world = World::new(|settings| {
+    let mut world = Fixture::new(|settings| {
         settings.guardrails.shadow.insert(text("a"));
     });
     world.connect("a", snapshot(0, pending(1)));

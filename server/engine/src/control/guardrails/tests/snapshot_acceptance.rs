@@ -13,23 +13,23 @@ use crate::control::guardrails::settings::QuarantineRule;
 use crate::control::{Event, ListedInstance, Listing};
 use crate::model::{Labels, PodShape, Text, Timestamp};
 
-use super::world::{World, snapshot};
+use super::fixture::{Fixture, snapshot};
 
 /// `each` running pods on each of `machines`.
 fn running(machines: usize, each: usize) -> Vec<PodRecord> {
     (0..machines * each).map(|n| bound_to(&format!("m{}", n / each), pod(&format!("p{n}"), 100))).collect()
 }
 
-fn quarantine(world: &World) -> Option<String> {
+fn quarantine(world: &Fixture) -> Option<String> {
     world.controller.view("c").and_then(|view| view.guardrails.quarantine).map(|(reason, _)| reason.to_string())
 }
 
-fn pods(world: &World) -> usize {
+fn pods(world: &Fixture) -> usize {
     world.controller.view("c").map_or(0, |view| view.pods)
 }
 
-fn watched(window_ms: i64, machines: usize, pods: Vec<PodRecord>) -> World {
-    let mut world = World::with(machines, pods, |settings| settings.guardrails.quarantine.window_ms = window_ms);
+fn watched(window_ms: i64, machines: usize, pods: Vec<PodRecord>) -> Fixture {
+    let mut world = Fixture::with(machines, pods, |settings| settings.guardrails.quarantine.window_ms = window_ms);
     world.run_to(100_000);
     world
 }
@@ -38,7 +38,7 @@ const MINUTE: i64 = 60_000;
 
 /// A list lacks the 30 pods of six machines, and the agent reports their deletion one after the
 /// other.
-fn relist_without_pods(window_ms: i64) -> World {
+fn relist_without_pods(window_ms: i64) -> Fixture {
     let mut world = watched(window_ms, 6, running(6, 5));
     for pod in running(6, 5) {
         world.delete("c", Key::Pod(pod.key));
@@ -120,7 +120,7 @@ fn named(name: &str) -> PoolRecord {
 
 #[test]
 fn most_of_several_pools_cannot_be_deleted_at_once_and_the_only_one_can() {
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     let pools = vec![named("p"), named("q"), named("r")];
     world.connect("c", ClusterSnapshot { pools, ..snapshot(2, running(2, 3)) });
     world.delete("c", Key::Pool(text("q")));
@@ -133,7 +133,7 @@ fn most_of_several_pools_cannot_be_deleted_at_once_and_the_only_one_can() {
 }
 
 /// 100 pods on ten machines, and what follows when this happens to them at 100 s.
-fn after(happens: impl FnOnce(&mut World, Vec<PodRecord>)) -> World {
+fn after(happens: impl FnOnce(&mut Fixture, Vec<PodRecord>)) -> Fixture {
     let mut world = watched(MINUTE, 10, running(10, 10));
     happens(&mut world, running(10, 10));
     world
@@ -179,7 +179,7 @@ fn ordinary_deletions_are_not_suspicious() {
 
 #[test]
 fn machines_removed_by_the_controller_are_not_suspicious() {
-    let mut world = World::with(20, Vec::new(), |_| {});
+    let mut world = Fixture::with(20, Vec::new(), |_| {});
     world.run_to(20 * MINUTE);
     assert!(world.drained().len() > 10 && quarantine(&world).is_none(), "{:?}", world.drained());
 }
@@ -187,7 +187,7 @@ fn machines_removed_by_the_controller_are_not_suspicious() {
 /// A node loses its only pod at 100 s without announcement, in a pool whose empty nodes are removed
 /// at once.
 fn drained_at(window_ms: i64) -> i64 {
-    let mut world = World::new(|settings| settings.guardrails.quarantine.window_ms = window_ms);
+    let mut world = Fixture::new(|settings| settings.guardrails.quarantine.window_ms = window_ms);
     let mut greedy = pool();
     greedy.disruption.consolidate_after_ms = Some(0);
     world.connect("c", ClusterSnapshot { pools: vec![greedy], ..snapshot(2, running(2, 1)) });
@@ -223,8 +223,8 @@ fn whole(each: usize) -> ClusterSnapshot {
 
 /// The agent reconnects after 100 s and reports `lacking` twice, 60 s apart; the cloud has listed
 /// these machines meanwhile.
-fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], again_at: i64) -> World {
-    let mut world = World::new(|settings| settings.guardrails.quarantine = rule);
+fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], again_at: i64) -> Fixture {
+    let mut world = Fixture::new(|settings| settings.guardrails.quarantine = rule);
     world.connect("c", whole(10));
     world.run_to(100_000);
     world.send_snapshot("c", lacking.clone());
@@ -277,7 +277,7 @@ fn an_existing_namespace_that_lost_all_pods_is_held_although_daemon_sets_are_com
 
 #[test]
 fn after_a_restart_no_second_source_suffices_for_pods_because_they_are_unknown() {
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     let counts = ObjectCounts { nodes: 10, claims: 10, pools: 1, pods: 100, pending: 0, machines: 0 };
     world.handle(Event::CountsLoaded { cluster: text("c"), counts });
     let few = || ClusterSnapshot { pods: daemon_pods(10).chain(running(10, 3)).collect(), ..whole(0) };
@@ -321,7 +321,7 @@ fn pending_pods_do_not_hide_the_loss_of_bound_ones() {
     let why = quarantine(&world).unwrap_or_default();
     assert!(why.contains("lacks 30 of 30 bound pods"), "{why}");
     // After a restart.
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     let counts = ObjectCounts { nodes: 6, claims: 6, pools: 1, pods: 30, pending: 60, machines: 0 };
     world.handle(Event::CountsLoaded { cluster: text("c"), counts });
     world.connect("c", snapshot(6, waiting("batch").collect()));
@@ -362,7 +362,7 @@ fn a_list_with_daemon_set_pods_only_is_suspicious_where_those_are_the_majority()
         })
     };
     let whole = ClusterSnapshot { pods: daemons().chain(running(10, 3)).collect(), ..whole(0) };
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     world.connect("c", whole.clone());
     world.run_to(MINUTE);
     assert_eq!(quarantine(&world), None);
@@ -417,8 +417,8 @@ fn a_loss_of_pools_is_accepted_when_their_claims_are_being_deleted() {
 
 /// A process takes the cluster over and observes six machines without pods; the previous one
 /// persisted these counts, or none.
-fn restarted(written: Option<ObjectCounts>) -> World {
-    let mut world = World::new(|_| {});
+fn restarted(written: Option<ObjectCounts>) -> Fixture {
+    let mut world = Fixture::new(|_| {});
     let remembered = written.map(|counts| Event::CountsLoaded { cluster: text("c"), counts });
     remembered.into_iter().for_each(|event| world.handle(event));
     world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
@@ -439,7 +439,7 @@ fn a_first_snapshot_is_compared_with_the_persisted_counts() {
 
 #[test]
 fn a_first_snapshot_with_ready_nodes_and_daemon_sets_but_no_pods_is_suspicious() {
-    let mut world = World::new(|_| {});
+    let mut world = Fixture::new(|_| {});
     world.connect("c", ClusterSnapshot { daemons: vec![daemon()], ..snapshot(6, Vec::new()) });
     world.run_to(10 * MINUTE);
     assert!(quarantine(&world).unwrap_or_default().contains("shows 6 ready nodes and DaemonSets, and not one pod"));
@@ -448,7 +448,7 @@ fn a_first_snapshot_with_ready_nodes_and_daemon_sets_but_no_pods_is_suspicious()
 
 #[test]
 fn object_counts_are_persisted_when_they_have_changed_much() {
-    let mut world = World::with(0, running(0, 0), |_| {});
+    let mut world = Fixture::with(0, running(0, 0), |_| {});
     let pods: Vec<PodRecord> = (0..100).map(|n| bound_to("m0", pod(&format!("p{n}"), 1))).collect();
     for pod in &pods {
         world.observe("c", Object::Pod(pod.clone()));

@@ -74,7 +74,7 @@ pub(super) struct Done {
 }
 
 /// The world.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub controller: SynchronousController,
     pub now: i64,
     pub done: Done,
@@ -97,7 +97,7 @@ pub(super) struct World {
     claims: BTreeMap<(Text, Text), ClaimRecord>,
 }
 
-impl World {
+impl Fixture {
     /// A world without clusters.
     pub fn new(change: impl FnOnce(&mut Settings)) -> Self {
         Self::planned_by(one_node_per_pod, change)
