@@ -145,5 +145,5 @@ pub(crate) fn without_bounds() -> Vec<String> {
         "launches-per-pod",
         "quarantine-percent",
     ];
-    BOUNDS.iter().flat_map(|bound| [format!("--rails-{bound}"), "0".to_owned()]).collect()
+    BOUNDS.iter().flat_map(|bound| [format!("--guardrails-{bound}"), "0".to_owned()]).collect()
 }

@@ -36,7 +36,7 @@ impl Replicas {
             ("fleetwright_replicas_other", "Servers that live beside this one on the same database.", &self.others),
             (
                 "fleetwright_replicas_with_other_settings",
-                "Servers beside this one that run by other settings of rails, cloud or retention.",
+                "Servers beside this one that run by other settings of guardrails, cloud or retention.",
                 &self.differing,
             ),
             (
@@ -131,18 +131,18 @@ mod tests {
 
     #[test]
     fn keys_that_differ_are_named_and_those_of_another_release_are_not() {
-        let own = row("a", &[("rails.freeze", "1"), ("cloud.region", "2"), ("store.keep-log", "3")]);
-        let same = row("b", &[("rails.freeze", "1"), ("cloud.region", "2"), ("store.keep-log", "3")]);
+        let own = row("a", &[("guardrails.freeze", "1"), ("cloud.region", "2"), ("store.keep-log", "3")]);
+        let same = row("b", &[("guardrails.freeze", "1"), ("cloud.region", "2"), ("store.keep-log", "3")]);
         assert_eq!(compare(&own, std::slice::from_ref(&same)), Comparison { others: 1, ..Comparison::default() });
-        let other = row("c", &[("rails.freeze", "9"), ("cloud.region", "2"), ("rails.new", "7")]);
+        let other = row("c", &[("guardrails.freeze", "9"), ("cloud.region", "2"), ("guardrails.new", "7")]);
         let found = compare(&own, &[same, other]);
-        assert_eq!(found.differing, [("c".to_owned(), vec!["rails.freeze".to_owned()])].into());
+        assert_eq!(found.differing, [("c".to_owned(), vec!["guardrails.freeze".to_owned()])].into());
         assert_eq!((found.others, found.same_owner), (2, 0));
     }
 
     #[test]
     fn a_replica_with_the_same_owner_is_found_whatever_its_settings() {
-        let own = row("a", &[("rails.freeze", "1")]);
+        let own = row("a", &[("guardrails.freeze", "1")]);
         let other = ReplicaRow { instance: "a-2".to_owned(), ..own.clone() };
         assert_eq!(compare(&own, &[other]), Comparison { others: 1, same_owner: 1, ..Comparison::default() });
     }

@@ -191,11 +191,11 @@ mod tests {
             },
             async {
                 tokio::time::sleep(Duration::from_millis(500)).await;
-                say("second has its hints");
+                say("second has its nominations");
                 second.await_others().await;
             }
         );
-        assert_eq!(*order.lock().unwrap(), ["second has its hints", "first"]);
+        assert_eq!(*order.lock().unwrap(), ["second has its nominations", "first"]);
     }
 
     #[tokio::test(start_paused = true)]

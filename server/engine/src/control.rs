@@ -323,7 +323,7 @@ impl RegionController {
         self.offerings.take_unpublished()
     }
 
-    /// What this process saw of its own clusters, for the rails of all others.
+    /// What this process saw of its own clusters, for the guardrails of all others.
     #[must_use]
     pub fn counter_snapshot(&self) -> guardrails::fleet_counters::CounterSnapshot {
         self.guardrails.counter_snapshot(&self.settings.guardrails)

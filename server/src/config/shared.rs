@@ -10,7 +10,7 @@ use super::layers::Layers;
 
 /// Guardrails count over all replicas, any replica may launch instances for a cluster, and one
 /// replica prunes the store for all.
-const SHARED: [&str; 3] = ["rails.", "cloud.", "store.keep-"];
+const SHARED: [&str; 3] = ["guardrails.", "cloud.", "store.keep-"];
 
 /// Hexadecimal digits of a digest; enough to distinguish values.
 const DIGITS: usize = 16;
@@ -34,7 +34,7 @@ mod tests {
     fn settings_that_may_differ_between_replicas_are_excluded() {
         let shared = digests(&Layers::default());
         assert!(shared.contains_key("store.keep-log") && shared.contains_key("cloud.region"), "{shared:?}");
-        assert!(shared.keys().any(|key| key.starts_with("rails.")), "{shared:?}");
+        assert!(shared.keys().any(|key| key.starts_with("guardrails.")), "{shared:?}");
         for own in ["listen.grpc", "store.database-url", "lease.owner", "log.filter"] {
             assert!(!shared.contains_key(own), "{own}");
         }

@@ -78,7 +78,7 @@ impl TestBed {
         ));
         let trust = folder.write_file("auth.toml", trust);
         let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-        let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
+        let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
         let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
         let at = |scheme: &str| {

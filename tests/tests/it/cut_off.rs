@@ -90,5 +90,5 @@ fn a_conversation_that_is_cut_off_spoiled_or_repeated_disturbs_nobody() {
     repeats.into_iter().for_each(|one| one.join().expect("whoever speaks badly does not panic"));
     assert_eq!(server.stop(TIMEOUT), 0, "the server ends in good order");
     let ended = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
-    assert!(ended.contains("server stops"), "the first parting is the server's end: {ended}");
+    assert!(ended.contains("server is shutting down"), "the first parting is the server's end: {ended}");
 }

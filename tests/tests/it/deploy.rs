@@ -81,7 +81,7 @@ fn the_server_runs_by_the_settings_of_its_manifests_and_the_trust_file() {
     let certificate = folder.write_file("tls.crt", certificate.pem());
     let key = folder.write_file("tls.key", key.serialize_pem());
     let trust = text("auth.toml");
-    let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
+    let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
     let server = Program::new(PROGRAM, &[&HERE[..], &files[..]].concat());
     let server = with(server, &variables("server/server.env")).start();
     let _line = server.wait_for_line(&["grpc://"], TIMEOUT);

@@ -60,9 +60,9 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
     );
     let agent = agent.start();
-    let has_decided = |seen: &Value| seen["pending"].as_u64() > Some(0) && seen["rails"]["freezes"][0].is_string();
+    let has_decided = |seen: &Value| seen["pending"].as_u64() > Some(0) && seen["guardrails"]["freezes"][0].is_string();
     let seen = wait_for(&http, "pods that wait under the freeze", has_decided);
-    assert!(seen["rails"]["freezes"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
+    assert!(seen["guardrails"]["freezes"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
     // The decision that places no pod is made under the freeze.
     let refused = |page: &str| page.contains("is frozen by");
     wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/api/fleet")));

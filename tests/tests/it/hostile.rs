@@ -192,5 +192,5 @@ fn a_stranger_that_speaks_badly_disturbs_nobody() {
     let code = server.stop(TIMEOUT);
     assert_eq!(code, 0, "the server ends in good order");
     let ended = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
-    assert!(ended.contains("server stops"), "the first parting is the server's end: {ended}");
+    assert!(ended.contains("server is shutting down"), "the first parting is the server's end: {ended}");
 }

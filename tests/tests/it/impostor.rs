@@ -54,7 +54,7 @@ fn start() -> TestServer {
     let folder = TempDir::new();
     let ((good, trusts_good), (evil, trusts_evil)) = (issue(&folder, "good"), issue(&folder, "evil"));
     let trust = folder.write_file("auth.toml", trusts_good + &trusts_evil);
-    let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--trust-file", &trust];
+    let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--auth-file", &trust];
     let server = Program::new(PROGRAM, &arguments).start();
     let line = server.wait_for_line(&["grpc://"], TIMEOUT);
     let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address");

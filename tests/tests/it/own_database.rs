@@ -85,6 +85,6 @@ fn a_folder_of_somebody_else_is_refused_and_left_alone() {
         ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", &data];
     let ended = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").run(TIMEOUT);
     assert_eq!(ended.status, 3, "{}", ended.stderr);
-    assert!(ended.stderr.contains("is not empty and was not made by Fleetwright"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is not empty and was not created by Fleetwright"), "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(theirs).unwrap(), "theirs");
 }

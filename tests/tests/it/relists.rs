@@ -42,14 +42,14 @@ impl Server {
 
     /// Why the cluster is quarantined.
     fn quarantine_reason(&self) -> Option<String> {
-        self.cluster()["rails"]["quarantine"].as_str().map(str::to_owned)
+        self.cluster()["guardrails"]["quarantine"].as_str().map(str::to_owned)
     }
 
     /// Whether the server has accepted the complete snapshot.
     fn has_full_snapshot(&self) -> bool {
         let records = self.cluster();
         let pods = (MACHINES * (PODS + 1)) as u64;
-        records["rails"]["quarantine"].is_null()
+        records["guardrails"]["quarantine"].is_null()
             && records["nodes"] == MACHINES
             && records["pods"].as_u64() == Some(pods)
     }

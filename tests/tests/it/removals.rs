@@ -210,7 +210,7 @@ address = "{cloud}"
 [control]
 batch-idle = "100ms"
 batch-max = "500ms"
-collect-after = "1s"
+gc-after = "1s"
 [store]
 memory = true
 "#
@@ -237,16 +237,18 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
             lacking_lists_percent: lacking,
             ..v1::SetFaultProfileRequest::default()
         });
-        let cluster = environment
-            .wait_until(&format!("the doubt at {percent} %"), |cluster| !cluster["rails"]["listingDoubted"].is_null());
-        let output = cluster["rails"]["listingDoubted"].as_str().unwrap_or_default();
+        let cluster = environment.wait_until(&format!("the doubt at {percent} %"), |cluster| {
+            !cluster["guardrails"]["listingDoubted"].is_null()
+        });
+        let output = cluster["guardrails"]["listingDoubted"].as_str().unwrap_or_default();
         assert!(output.contains("fleetwright removals confirm shop"), "{output}");
         let metrics = get(&environment.server.http, "/metrics");
         assert!(metrics.contains("fleetwright_guardrails_listing_doubted{cluster=\"shop\"} 1"), "{metrics}");
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
         environment.restart(false);
-        environment.wait_until("the doubt of the next server", |cluster| !cluster["rails"]["listingDoubted"].is_null());
+        environment
+            .wait_until("the doubt of the next server", |cluster| !cluster["guardrails"]["listingDoubted"].is_null());
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
     }
@@ -254,7 +256,7 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
         lacking_lists_percent: Some(0),
         ..v1::SetFaultProfileRequest::default()
     });
-    environment.wait_until("the end of the doubt", |cluster| cluster["rails"]["listingDoubted"].is_null());
+    environment.wait_until("the end of the doubt", |cluster| cluster["guardrails"]["listingDoubted"].is_null());
     assert_eq!(losses(&environment), no_losses());
 }
 
@@ -263,7 +265,7 @@ fn machines_whose_nodes_are_not_shown_any_more_wait_with_their_pods() {
     let mut environment = Environment::start(6, false);
     environment.cluster.hide_nodes(0..3);
     environment.cluster.delete_claims(0..3, true);
-    let held = |cluster: &Value| cluster["rails"]["waitingRemovals"] == 3;
+    let held = |cluster: &Value| cluster["guardrails"]["waitingRemovals"] == 3;
     environment.wait_until("three removals that wait", held);
     let listed = run(&["removals", "--server", &environment.grpc()]);
     assert!(listed.contains("m1") && listed.contains("its Node is not reported any more"), "{listed}");
@@ -282,12 +284,12 @@ fn a_nodepool_that_is_deleted_under_a_freeze_waits_for_a_person_and_then_leaves_
     let mut environment = Environment::start(30, true);
     environment.cluster.delete_claims(0..30, true);
     let cluster = environment
-        .wait_until("removals that wait", |cluster| cluster["rails"]["waitingRemovals"].as_u64() >= Some(27));
-    let why = cluster["rails"]["waitingBecause"].as_str().unwrap_or_default();
+        .wait_until("removals that wait", |cluster| cluster["guardrails"]["waitingRemovals"].as_u64() >= Some(27));
+    let why = cluster["guardrails"]["waitingBecause"].as_str().unwrap_or_default();
     assert!(why.contains("is frozen by") && why.contains("fleetwright removals confirm shop"), "{why}");
     environment.restart(true);
     environment.wait_until("removals that wait with the next server", |cluster| {
-        cluster["rails"]["waitingRemovals"].as_u64() >= Some(27)
+        cluster["guardrails"]["waitingRemovals"].as_u64() >= Some(27)
     });
     environment.wait_for_calls("List", 2);
     // The number of user deletions allowed at any time, if these arrived first.
@@ -303,13 +305,13 @@ fn a_nodepool_that_is_deleted_takes_its_nodes_along_by_its_budget_only() {
     environment.wait_until_drained(3);
     // Removals proceed as earlier ones complete: a tenth of 30 at a time, and each takes the cloud
     // seconds.
-    let cluster =
-        environment.wait_until("removals that wait", |cluster| cluster["rails"]["waitingRemovals"].as_u64() > Some(0));
+    let cluster = environment
+        .wait_until("removals that wait", |cluster| cluster["guardrails"]["waitingRemovals"].as_u64() > Some(0));
     let leaving = |cluster: &Value| {
         let machines = cluster["machines"].as_array().cloned().unwrap_or_default();
         machines.iter().filter(|machine| !machine["leaves"].is_null()).count()
     };
     assert!(leaving(&cluster) <= 3, "{cluster:#}");
-    let why = cluster["rails"]["waitingBecause"].as_str().unwrap_or_default();
+    let why = cluster["guardrails"]["waitingBecause"].as_str().unwrap_or_default();
     assert!(why.contains("machines were deleted by hand or with their NodePool within 10 min"), "{why}");
 }

@@ -56,7 +56,7 @@ impl SecuredServer {
         let _path = folder.write_file("operator", "operator\n");
         let _path = folder.write_file("stranger", "stranger\n");
         let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-        let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--trust-file", &trust];
+        let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(PROGRAM, &[&arguments[..], &files[..]].concat()).start();
         let line = server.wait_for_line(&["grpc://"], TIMEOUT);
         let port = line.split("grpc://127.0.0.1:").nth(1).and_then(|rest| rest.split(';').next()).expect("the port");

@@ -183,7 +183,7 @@ mod tests {
             node: "n".into(),
             labels: vec![v1::StringPair { key: "team".into(), value: "shop".into() }],
             taints: vec![v1::Taint { key: "gpu".into(), value: "yes".into(), effect: "NoSchedule".into() }],
-            hints: Vec::new(),
+            nominations: Vec::new(),
         }
     }
 

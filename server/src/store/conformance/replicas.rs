@@ -12,7 +12,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
 }
 
 fn row(run: &str, life: &str, owner: &str, cap: &str) -> ReplicaRow {
-    let settings = [("rails.max-launches".to_owned(), cap.to_owned())].into();
+    let settings = [("guardrails.max-launches".to_owned(), cap.to_owned())].into();
     ReplicaRow { instance: format!("{run}/{life}"), owner: format!("{run}/{owner}"), settings }
 }
 

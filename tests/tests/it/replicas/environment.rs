@@ -236,7 +236,7 @@ address = "{cloud}"
 [control]
 batch-idle = "100ms"
 batch-max = "500ms"
-collect-after = "4s"
+gc-after = "4s"
 [lease]
 duration = "{}ms"
 [store]

@@ -241,7 +241,7 @@ fn a_node_claim_status_names_what_its_node_lacks_and_stays_initialized() {
     );
     world.observe(5_000, Observation::upsert(Object::Node(node("m0"))));
     let last = world.conditions(&claim_subject);
-    assert_eq!(last[0], "Consolidatable=False PendingPodEvents", "consolidateAfter is 30 s");
+    assert_eq!(last[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
     assert_eq!(
         &last[1..],
         ["Initialized=True Initialized", "Launched=True Launched", "Ready=True Ready", "Registered=True Registered"]
@@ -350,12 +350,12 @@ fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collect
 fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next_pass() {
     let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     let m0 = ObjectRef::Claim(text("m0"));
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PendingPodEvents", "consolidateAfter is 30 s");
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
     // Full passes are at 0, 10, 20 and 30 s; then 30 s have passed since initialization.
     for second in 1..30 {
         world.observe(second * 1_000, Observation::upsert(Object::Pod(pod("a", second))));
     }
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PendingPodEvents");
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
     world.observe(29_000, Observation::upsert(Object::Claim(claim("m1"))));
     world.observe(29_000, Observation::upsert(Object::Node(node("m1"))));
     world.tick(30_000);
@@ -363,7 +363,7 @@ fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
     world.observe(32_000, Observation::upsert(Object::Pod(bound_to("m0", pod("b", 1)))));
     world.tick(33_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PendingPodEvents", "it is written with the pod event");
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "it is written with the pod event");
     assert_eq!(
         world.conditions(&ObjectRef::Claim(text("m1")))[1],
         "Initialized=True Initialized",
@@ -372,7 +372,7 @@ fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next
     let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp(41_000));
     assert!(next.is_some(), "a change is checked without another event");
     world.tick(41_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PendingPodEvents");
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn conditions_written_by_another_process_are_not_written_again() {
     world.observe(25_000, Observation::upsert(Object::Pod(bound_to("m0", pod("c", 1)))));
     // The next full pass.
     world.tick(31_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PendingPodEvents");
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
 }
 
 /// Later moments than before that were written into the NodeClaim `m0`, with those of the writes.
