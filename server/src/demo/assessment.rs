@@ -39,7 +39,6 @@ pub(super) fn assess(clusters: &BTreeMap<String, ClusterLedger>, cloud: &Simulat
         );
     }
     // Clusters first, then the cloud: the failures below refer to both.
-    // Clusters first, then the cloud: the failures below refer to both.
     let ledger = cloud.ledger();
     let _infallible = writeln!(
         text,

@@ -129,7 +129,7 @@ impl<'a> OfferingBuilder<'a> {
         labels.insert(RESERVATION_INTERRUPTIBLE.into(), if entry.interruptible { "true" } else { "false" }.into());
         if entry.count.is_none() && !entry.expiring {
             tally.notes.insert(format!(
-                "reservation {}: one remaining instance is assumed; --reservation says more",
+                "reservation {}: one remaining instance is assumed; set the count with --reservation",
                 entry.id
             ));
         }
