@@ -130,3 +130,19 @@ fn version() -> Result<Status, Failure> {
     output::print_text(concat!("fleetwright ", env!("CARGO_PKG_VERSION"), "\n"))?;
     Ok(Status::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_under_its_old_name_is_an_error_that_names_the_new_one() {
+        let message = |flag: &str| {
+            let error = Cli::try_parse_from(["fleetwright", "serve", flag, "x"]).expect_err("the flag is unknown");
+            with_new_name(error).to_string()
+        };
+        let renamed = message("--rails-mode");
+        assert!(renamed.contains("no flag --rails-mode any more; its name is --guardrails-mode now"), "{renamed}");
+        assert!(message("--rails-nonsense").contains("unexpected argument '--rails-nonsense'"));
+    }
+}

@@ -34,7 +34,7 @@ use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
 use crate::fleet::FleetApi;
 use crate::fleet::change_feed::{self, Topic};
 use crate::replicas::{self, Replicas};
-use crate::session::{self, SessionMemory, Sessions};
+use crate::session::{self, SessionEvent, SessionMemory, Sessions};
 use crate::store::lease::Scope;
 use crate::store::log::Retention;
 use crate::store::postgres_local::LocalPostgres;
@@ -241,8 +241,8 @@ fn report_failed_checks(failed: &FailedChecks) {
 }
 
 /// Planner of the control loop; the same as in `fleetwright plan`.
-pub(crate) fn plan(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
-    match engine::decide::plan_with(input, memo) {
+pub(crate) fn plan(input: &PlanningInput, cache: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+    match engine::decide::plan_with(input, cache) {
         Ok(decision) => {
             report_failed_checks(&decision.failed_checks);
             Ok((decision.plan, decision.report))
@@ -252,6 +252,22 @@ pub(crate) fn plan(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Pl
             Err(format!("the plan failed the plan verifier: {}", violations.join("; ")))
         }
     }
+}
+
+/// Runs the control loop on a thread of its own, because long planning steps would block a runtime worker and its I/O. The
+/// first token stops the loop, the second is cancelled when it has ended.
+fn spawn_control_loop<C: CloudProvider + 'static>(
+    control: ControlLoop<C>,
+    events: mpsc::Receiver<SessionEvent>,
+    (stop, ended): (CancellationToken, CancellationToken),
+) -> std::io::Result<oneshot::Receiver<anyhow::Result<()>>> {
+    let (runtime, (result_sender, result)) = (Handle::current(), oneshot::channel());
+    std::thread::Builder::new().name("decisions".to_owned()).spawn(move || {
+        let _ended = ended.drop_guard();
+        // The receiver is gone once the server has been dropped.
+        let _sent = result_sender.send(runtime.block_on(control.run(events, stop)));
+    })?;
+    Ok(result)
 }
 
 impl Server {
@@ -300,14 +316,7 @@ impl Server {
             heartbeat: Arc::clone(&heartbeat),
         };
         let mut tasks = JoinSet::new();
-        let (stop_deciding, decided) = deciding.clone();
-        let (runtime, (result_sender, result)) = (Handle::current(), oneshot::channel());
-        // A thread of its own: long planning steps would block a runtime worker and its I/O.
-        std::thread::Builder::new().name("decisions".to_owned()).spawn(move || {
-            let _ended = decided.drop_guard();
-            // The receiver is gone once the server has been dropped.
-            let _sent = result_sender.send(runtime.block_on(control.run(session_events, stop_deciding)));
-        })?;
+        let result = spawn_control_loop(control, session_events, deciding.clone())?;
         tasks.spawn(async move { result.await.context("the control loop panicked")? });
         let offerings = Topic::Offerings { region };
         for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }]

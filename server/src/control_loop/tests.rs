@@ -55,11 +55,11 @@ impl Gate {
 }
 
 /// The production planner; it waits at the gate before it plans greedy pods.
-fn plan_after_gate(gate: &Gate, input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+fn plan_after_gate(gate: &Gate, input: &PlanningInput, cache: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
     if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
         gate.wait_until_open();
     }
-    serve::plan(input, memo)
+    serve::plan(input, cache)
 }
 
 fn snapshot(pod: &str) -> ClusterSnapshot {
@@ -180,7 +180,7 @@ static SLOW: Gate = Gate::new();
 
 #[tokio::test]
 async fn an_endless_plan_delays_no_other_cluster_no_lease_and_no_health_check() {
-    let mut fixture = Fixture::start(|input, memo| plan_after_gate(&SLOW, input, memo), PlanningMode::Threads);
+    let mut fixture = Fixture::start(|input, cache| plan_after_gate(&SLOW, input, cache), PlanningMode::Threads);
     fixture.connect("greedy").await;
     until("its plan has begun", async || SLOW.has_waiter()).await;
     fixture.connect("innocent").await;
@@ -199,7 +199,7 @@ static BEHIND: Gate = Gate::new();
 
 #[tokio::test]
 async fn sabotage_an_endless_plan_inside_the_loop_delays_the_other_cluster() {
-    let mut fixture = Fixture::start(|input, memo| plan_after_gate(&BEHIND, input, memo), PlanningMode::Inline);
+    let mut fixture = Fixture::start(|input, cache| plan_after_gate(&BEHIND, input, cache), PlanningMode::Inline);
     // Both clusters are admitted before the plan begins; otherwise the second could not even
     // connect.
     let (greedy, innocent) = ("greedy", "innocent");

@@ -57,14 +57,14 @@ pub struct PlanAnswer {
 #[derive(Debug)]
 pub struct PlanWorker {
     planner: Planner,
-    memo: CompileCache,
+    cache: CompileCache,
 }
 
 impl PlanWorker {
     /// A worker with an empty cache.
     #[must_use]
     pub fn new(planner: Planner) -> Self {
-        Self { planner, memo: CompileCache::default() }
+        Self { planner, cache: CompileCache::default() }
     }
 
     /// The plan for `input`.
@@ -72,7 +72,7 @@ impl PlanWorker {
     /// # Errors
     /// Why the planner rejects the input.
     pub fn plan(&mut self, input: &PlanningInput) -> PlanOutcome {
-        (self.planner)(input, &mut self.memo)
+        (self.planner)(input, &mut self.cache)
     }
 
     /// Executes a request.

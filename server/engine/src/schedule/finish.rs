@@ -15,7 +15,7 @@ use super::type_labels::TypeLabels;
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use crate::model::requirements::label_satisfies;
-use crate::model::{CapacityType, Labels, MicroUsd, NodePool, Operator, Requirements, Resources, Text};
+use crate::model::{CapacityType, Labels, MicroUsd, Operator, Requirements, Resources, Text};
 use crate::plan::{Plan, PlannedNode};
 
 /// Maximum number of launch options per EC2 Fleet request (Karpenter AWS §4.1).
@@ -179,7 +179,7 @@ fn cohort_launch<'p>(
         capacity_type: a_slot.map_or(CapacityType::OnDemand, |slot| slot.capacity_type),
         reservation: a_slot.and_then(|slot| slot.reservation.clone()),
         first_option,
-        labels: labels_of(pool, type_labels, &options, &slots, &packing.fits.fit(cohort.fit).open_labels),
+        labels: labels_of(type_labels, &options, &slots, &packing.fits.fit(cohort.fit).open_labels),
         slots,
     })
 }
@@ -273,13 +273,8 @@ fn labels_in(parts: &CohortLaunch, zones: &Arc<[Text]>) -> Arc<Labels> {
 }
 
 /// Labels known and common to all options.
-pub(super) fn labels_of(
-    pool: &NodePool,
-    types: &mut TypeLabels<'_>,
-    options: &[usize],
-    slots: &BitSet,
-    open: &Requirements,
-) -> Labels {
+pub(super) fn labels_of(types: &mut TypeLabels<'_>, options: &[usize], slots: &BitSet, open: &Requirements) -> Labels {
+    let pool = types.pool();
     let mut labels = pool.labels.clone();
     labels.insert(NODEPOOL.into(), pool.name.clone());
     labels.insert(NODECLASS.into(), pool.node_class.clone());

@@ -125,18 +125,15 @@ impl Packing<'_, '_> {
         floor.is_some_and(|floor| self.pool_counts.on_demand_nodes(at) < floor)
     }
 
-    /// Spot slots; empty when even the smallest spot type exceeds the spot share.
+    /// Spot slots; empty when every spot type exceeds the spot share.
     fn spot_within_share(&self, at: u32, slots: BitSet, supply: &PoolSupply) -> BitSet {
         if slots.is_empty() {
             return slots;
         }
-        let offered = supply.instance_types.iter().filter(|instance_type| instance_type.slots.overlaps(&slots));
-        let mut sizes = offered.map(|instance_type| instance_type.vcpu_milli);
-        let shared = self.problem.input.pools[at as usize].rules.spot_max_percent.is_some();
-        let smallest = if shared { sizes.min() } else { sizes.next() };
-        match smallest {
-            Some(smallest) if self.spot_share_allows(at, smallest) => slots,
-            _ => BitSet::empty(supply.slots.len()),
+        let mut offered = supply.instance_types.iter().filter(|instance_type| instance_type.slots.overlaps(&slots));
+        match offered.any(|instance_type| self.spot_share_allows(at, instance_type.vcpu_milli)) {
+            true => slots,
+            false => BitSet::empty(supply.slots.len()),
         }
     }
 

@@ -135,7 +135,7 @@ impl<'i> StaticPool<'i> {
         slots.insert(slot);
         let first = &self.supply.instance_types[options[0]];
         let open = &self.fits.fit(self.fit).open_labels;
-        let mut labels = labels_of(self.pool, &mut TypeLabels::new(self.pool, &self.supply), options, &slots, open);
+        let mut labels = labels_of(&mut TypeLabels::new(self.pool, &self.supply), options, &slots, open);
         labels.insert(Text::from(ZONE), zone.clone());
         let capacity_type: CapacityType = self.supply.slots[slot].capacity_type;
         PlannedNode {

@@ -60,7 +60,7 @@ const FIELDS: &[Field] = &[
         "NoSchedule",
     ),
     field("spec.taints.timeAdded", "string", "", "a date and time", "Written by Kubernetes on nodes.", ""),
-    object("spec.startupTaints", "[]Object", "Taints that somebody else removes when the node is ready."),
+    object("spec.startupTaints", "[]Object", "Taints that another component removes when the node is ready."),
     field(
         "spec.startupTaints.key",
         "string",

@@ -112,7 +112,7 @@ const TEMPLATE: &[Field] = &[
     object(
         "spec.template.spec.startupTaints",
         "[]Object",
-        "Taints that a new node has until somebody else removes them, such as a network plugin. Pods need not tolerate them to be planned.",
+        "Taints that a new node has until another component removes them, such as a network plugin. Pods need not tolerate them to be planned.",
     ),
     field(
         "spec.template.spec.startupTaints.key",

@@ -134,9 +134,9 @@ fn without_faults_every_pod_runs_and_every_empty_node_is_removed() {
 /// The production planner.
 fn real(
     input: &engine::input::PlanningInput,
-    memo: &mut engine::schedule::CompileCache,
+    cache: &mut engine::schedule::CompileCache,
 ) -> Result<(engine::plan::Plan, engine::plan::PlanReport), String> {
-    let decision = engine::decide::plan_with(input, memo).map_err(|violations| format!("{violations:?}"))?;
+    let decision = engine::decide::plan_with(input, cache).map_err(|violations| format!("{violations:?}"))?;
     Ok((decision.plan, decision.report))
 }
 

@@ -45,8 +45,8 @@ fn one_node_per_pod(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan
 }
 
 /// The planner that servers run.
-pub(super) fn real(input: &PlanningInput, memo: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
-    let decision = crate::decide::plan_with(input, memo).map_err(|violations| format!("{violations:?}"))?;
+pub(super) fn real(input: &PlanningInput, cache: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+    let decision = crate::decide::plan_with(input, cache).map_err(|violations| format!("{violations:?}"))?;
     Ok((decision.plan, decision.report))
 }
 
